@@ -72,8 +72,10 @@ page-check: page/node_modules/.installed
 	@$(NPM) run --silent build -- "$(CURDIR)/build/page-check"
 	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/drawing/$$name || { echo "src/backprint/drawing/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
 
+CHROMIUM := (for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name > /dev/null && exit; done; false)
+
 browser: $(STAMP) page/node_modules/.installed
-	@command -v chromium chromium-browser google-chrome > /dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet chromium; } || { echo "make browser: there is no Chromium on PATH; install it, for example: sudo apt-get install chromium" >&2; exit 1; }
+	@$(CHROMIUM) || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium && $(CHROMIUM); } || { echo "make browser: there is no Chromium on PATH; install it, for example: sudo apt-get install chromium" >&2; exit 1; }
 	@$(BIN)/python tests/drawing/browser_pages.py build/page
 	@$(NPM) test --silent
 

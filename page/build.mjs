@@ -9,7 +9,7 @@ const here = name => join(import.meta.dirname, name);
 
 const { outputFiles, metafile } = await build({
   entryPoints: [here("src/main.tsx")],
-  bundle: true, write: false, metafile: true, format: "iife", target: "es2022", charset: "utf8", minifySyntax: true, minifyWhitespace: true, lineLimit: 160,
+  bundle: true, write: false, metafile: true, format: "iife", target: "es2022", charset: "utf8", minify: true, lineLimit: 160,
   jsx: "automatic", jsxImportSource: "preact", loader: { ".css": "text" }, legalComments: "none", absWorkingDir: here("."),
 });
 const packages = new Set(Object.keys(metafile.inputs).map(path => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean));

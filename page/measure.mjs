@@ -1,10 +1,9 @@
 // Measure a page in a browser: `node measure.mjs PAGE` prints milliseconds as JSON. benchmarks/page.py runs it.
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
-import { found } from "./tests/found.mjs";
+import { launched } from "./tests/found.mjs";
 
 const [file] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: found(), args: ["--no-sandbox"] });
+const browser = await launched();
 const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
 page.on("pageerror", error => { throw error; });
 

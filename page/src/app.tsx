@@ -2,11 +2,12 @@
 
 import { Component, type VNode } from "preact";
 import type { PageData } from "./data";
+import { type Marked, Changes, markedOf, placeOf } from "./changes";
 import { Code } from "./code";
 import { Details } from "./details";
 import { copy, download, svgOf } from "./export";
 import { Finder } from "./finder";
-import { KEYS, across, along } from "./keys";
+import { across, along, keysOf } from "./keys";
 import { type Opened, type Scene, isOpen, place, turnOf } from "./layout";
 import { type Lit, litBy } from "./links";
 import { Memory, Timeline } from "./memory";
@@ -16,10 +17,10 @@ import { type Found, Searcher } from "./search";
 import { depthOf, firstOpen, hashOf, openedInside, openedTo, revealed, spotOf, toggled, turned, visibleOf } from "./state";
 import { Lines, Operators, Ports, Values } from "./tables";
 
-type Tab = "details" | "code" | "memory" | "lines" | "operators" | "values" | "ports";
+type Tab = "changes" | "details" | "code" | "memory" | "lines" | "operators" | "values" | "ports";
 
 const TABS: [Tab, string, key: string][] = [
-  ["details", "Details", "d"], ["code", "Code", "c"], ["memory", "Memory", "m"], ["lines", "Lines", "l"],
+  ["changes", "Changes", "h"], ["details", "Details", "d"], ["code", "Code", "c"], ["memory", "Memory", "m"], ["lines", "Lines", "l"],
   ["operators", "Operators", "o"], ["values", "Values", "v"], ["ports", "In/out", "i"],
 ];
 
@@ -47,7 +48,10 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly keep = new Map<string, { key: unknown[]; value: unknown }>();
   private timer = 0;
   private marking = 0;
-  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: "details", help: false, told: "", wide: 430 };
+  private readonly changes: Marked[] = markedOf(this.props.models);
+  /** The change that a key went to last. */
+  private lastChange = -1;
+  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: this.props.page.changes ? "changes" : "details", help: false, told: "", wide: 430 };
 
   /** The state that a link asks for. */
   private begin(hash: string): Pick<AppState, "pair" | "opened" | "selected"> {
@@ -118,7 +122,11 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     return unit !== null && unit >= 0 && this.state.tab !== "memory" ? { moment: null } : {};
   }
 
-  private readonly select = (unit: Unit | null) => this.setState({ selected: unit === frameUnit(0) ? null : unit, told: "" });
+  /** A click in the picture: the words of what changed give way to those of a step. */
+  private readonly select = (unit: Unit | null) => {
+    const { tab } = this.state, selected = unit === frameUnit(0) ? null : unit;
+    this.setState({ selected, told: "", tab: tab === "changes" && selected !== null ? "details" : tab });
+  };
 
   private readonly fold = (frame: number) => {
     this.picture.hold(frame);
@@ -195,6 +203,22 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     this.setState({ pair, opened, selected: null, hovered: null, query: "", found: null, marked: null, at: -1, moment: null });
   };
 
+  /** Select a unit of any pair. */
+  private readonly jump = (pair: number, unit: Unit) => {
+    if (pair === this.state.pair) return this.go(unit);
+    const model = this.props.models[pair];
+    this.choose(pair);
+    this.setState({ opened: revealed(model, firstOpen(model), unit), selected: unit }, () => this.picture.show(this.visible(unit)));
+  };
+
+  private nextChange(way: 1 | -1): void {
+    const { changes } = this, { pair, selected } = this.state, here = placeOf(changes, this.props.models, pair, selected);
+    if (!changes.length) return;
+    const at = here < 0 ? this.lastChange : here;
+    this.lastChange = at < 0 ? (way > 0 ? 0 : changes.length - 1) : (at + way + changes.length) % changes.length;
+    this.jump(changes[this.lastChange].pair, changes[this.lastChange].node);
+  }
+
   private turnAround(way: 1 | -1): void {
     const { selected, opened } = this.state;
     const around = selected === null ? [] : [...(selected < 0 ? [-selected - 1] : []), ...this.model.above(selected)];
@@ -221,6 +245,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private actions(event: KeyboardEvent): Record<string, () => void> {
     const { model, scene } = this, { selected } = this.state, picture = this.picture;
     const move = (unit: Unit | null) => unit !== null && this.go(unit);
+    const next = (way: 1 | -1) => (this.state.found ? this.nextMatch(way) : this.nextChange(way));
     const frame = () => {
       if (selected === null) return;
       const id = selected < 0 ? -selected - 1 : scene.byUnit.has(selected) ? model.above(selected).find(one => scene.byUnit.has(frameUnit(one)))! : -this.visible(selected) - 1;
@@ -232,7 +257,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
       Escape: () => (this.state.help ? this.setState({ help: false }) : this.select(null)), Enter: frame,
       ArrowDown: () => move(along(model, scene, selected, 1)), ArrowUp: () => move(along(model, scene, selected, -1)),
       ArrowLeft: () => move(across(model, selected, false)), ArrowRight: () => move(across(model, selected, true)),
-      "[": () => this.turnAround(-1), "]": () => this.turnAround(1), n: () => this.nextMatch(1), p: () => this.nextMatch(-1),
+      "[": () => this.turnAround(-1), "]": () => this.turnAround(1), n: () => next(1), p: () => next(-1),
       "+": () => picture.scaleBy(1.3), "=": () => picture.scaleBy(1.3), "-": () => picture.scaleBy(1 / 1.3), f: () => picture.fit(), a: () => picture.fitAll(),
       ...Object.fromEntries(this.tabs().map(([tab, , key]) => [key, () => this.setState({ tab })])),
       ...Object.fromEntries(Array.from({ length: 10 }, (_, depth) => [String(depth), () => this.depth(Math.max(1, depth))])),
@@ -240,7 +265,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   }
 
   private tabs(): typeof TABS {
-    const { stats } = this.model.data, without = [!stats && "values", !this.model.timed && "memory", !this.model.timed && "lines"];
+    const { stats } = this.model.data, without = [!this.props.page.changes && "changes", !stats && "values", !this.model.timed && "memory", !this.model.timed && "lines"];
     return TABS.filter(([tab]) => !without.includes(tab));
   }
 
@@ -253,16 +278,17 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   }
 
   private panel(): VNode {
-    const { model, go } = this, { tab, opened, selected, moment } = this.state, { page } = this.props;
+    const { model, go, jump } = this, { pair, tab, opened, selected, moment } = this.state, { page, models } = this.props;
     const lit = tab === "code" ? this.lit() : null;
     return this.kept("panel", [model, tab, opened, selected, moment, lit], () => {
+      if (tab === "changes" && page.changes) return <Changes {...{ page, models, jump }} marked={this.changes} at={placeOf(this.changes, models, pair, selected)} />;
       if (tab === "code") return <Code {...{ model, selected, go }} lit={lit?.steps ?? null} />;
       if (tab === "memory" && model.timed) return <Memory {...{ model, moment, go }} onMoment={this.moment} />;
       if (tab === "lines" && model.timed) return <Lines {...{ model, go }} search={this.ask} />;
       if (tab === "operators") return <Operators model={model} search={this.ask} />;
       if (tab === "values" && model.data.stats) return <Values {...{ model, go }} />;
       if (tab === "ports") return <Ports {...{ model, go }} />;
-      return <Details {...{ page, model, opened, selected, go }} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} />;
+      return <Details {...{ page, model, opened, selected, go, jump }} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} />;
     });
   }
 
@@ -329,7 +355,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
           </section>
         </main>
         {model.timed && <Timeline {...{ model, moment, selected }} onMoment={this.moment} />}
-        {help && <Keys onClose={() => this.setState({ help: false })} />}
+        {help && <Keys changes={this.props.page.changes !== undefined} onClose={() => this.setState({ help: false })} />}
       </div>
     );
   }
@@ -339,12 +365,12 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   };
 }
 
-function Keys({ onClose }: { onClose: () => void }): VNode {
+function Keys({ changes, onClose }: { changes: boolean; onClose: () => void }): VNode {
   return (
     <div class="cover" onClick={onClose}>
       <div class="card" role="dialog" aria-label="keys">
         <h2>Keys</h2>
-        <dl>{KEYS.map(([keys, meaning]) => [<dt key={keys}><kbd>{keys}</kbd></dt>, <dd key={`${keys} `}>{meaning}</dd>])}</dl>
+        <dl>{keysOf(changes).map(([keys, meaning]) => [<dt key={keys}><kbd>{keys}</kbd></dt>, <dd key={`${keys} `}>{meaning}</dd>])}</dl>
         <button onClick={onClose}>close</button>
       </div>
     </div>

@@ -3,6 +3,7 @@
 import { Component, type ComponentChildren, createRef, type VNode } from "preact";
 import type { Model, Unit } from "./model";
 import type { Go } from "./parts";
+import { SIGNS } from "./words";
 
 interface CodeProps {
   model: Model;
@@ -69,11 +70,11 @@ export class Code extends Component<CodeProps, { from: number; count: number }> 
       <div class="code" ref={this.box} tabIndex={0} onScroll={this.scrolled} data-lines={lines.length}>
         <div class="sheet" style={{ height: `${lines.length * HIGH}px` }}>
           {lines.slice(from, from + count).map((line, at) => {
-            const chosen = line.node >= 0 && line.node === selected, other = line.node >= 0 && lit?.has(line.node);
+            const chosen = line.node >= 0 && line.node === selected, other = line.node >= 0 && lit?.has(line.node), mark = model.marks.get(line.node);
             return (
               <div key={from + at} class={`row${chosen ? " chosen" : other ? " lit" : ""}${line.text === null ? "" : line.node >= 0 ? " note" : ""}`}
                 style={{ top: `${(from + at) * HIGH}px` }} onClick={line.node >= 0 ? () => go(line.node) : undefined}>
-                <span class="no">{from + at + 1}</span>{line.text === null ? [indent, indent, this.step(line.node)] : line.node >= 0 ? indent + indent + line.text : line.text}
+                <span class="no">{mark && line.text === null && <b class="sign">{SIGNS[mark.kind]} </b>}{from + at + 1}</span>{line.text === null ? [indent, indent, this.step(line.node)] : line.node >= 0 ? indent + indent + line.text : line.text}
               </div>
             );
           })}

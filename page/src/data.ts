@@ -76,6 +76,22 @@ export interface PairData {
   };
   code: { forward: string[]; backward: string[]; ends: [string[], string[]] };
   stats?: { value: number[]; rows: StatRow[] };
+  marks?: Marks;
+}
+
+export const CHANGES = ["added", "removed", "changed"] as const;
+export type Change = (typeof CHANGES)[number];
+
+/** The steps of a pair that another pair of the page, before or after it, does not have or has otherwise. */
+export interface Marks {
+  /** The other pair, or -1. */
+  pair: number;
+  node: number[];
+  kind: Change[];
+  /** The step before, as `- text`, and after, as `+ text`. */
+  text: string[];
+  /** The step of the other pair that it was or became, or -1. */
+  other: number[];
 }
 
 export type StatRow = [
@@ -88,6 +104,8 @@ export interface PageData {
   title: string;
   facts: [string, string][];
   notes: string[];
+  /** What changed, in words; only a page of a difference has them. */
+  changes?: string[];
   pairs: PairData[];
 }
 
@@ -295,6 +313,39 @@ function checkStats(pair: PairData, where: string): void {
   need(value.length === rows.length, where, `${value.length} values and ${rows.length} rows`);
 }
 
+const SIGNS: Record<Change, string[]> = { added: ["+ "], removed: ["- "], changed: ["- ", "+ "] };
+
+function checkMarks(pair: PairData, where: string): void {
+  const marks = object(pair.marks, where) as unknown as Marks, count = pair.nodes.name.length;
+  within(marks.pair, -1, Infinity, `${where}.pair`);
+  each(marks.node, `${where}.node`, (one, at, place) => within(one, place ? marks.node[place - 1] + 1 : 0, count, at));
+  for (const name of ["kind", "text", "other"] as const) {
+    const found = list(marks[name], `${where}.${name}`).length;
+    need(found === marks.node.length, `${where}.${name}`, `${marks.node.length} entries were expected, one a marked step, found ${found}`);
+  }
+  each(marks.kind, `${where}.kind`, (one, at) => need(CHANGES.includes(one as Change), at, `${said(one)} is none of ${CHANGES.join(", ")}`));
+  each(marks.text, `${where}.text`, (one, at, place) => {
+    text(one, at);
+    const lines = (one as string).split("\n"), signs = SIGNS[marks.kind[place]];
+    need(lines.length === signs.length && signs.every((sign, line) => lines[line].startsWith(sign)), at, `${signs.length === 1 ? "a line" : "two lines"} with ${signs.join("and ").trim()} in front was expected of a step that was ${marks.kind[place]}, found ${said(one)}`);
+  });
+}
+
+/** Both sides of a change say the same of it. */
+function checkOthers(pairs: PairData[]): void {
+  pairs.forEach(({ marks }, index) => {
+    const where = `pairs[${index}].marks`, { pair, node, kind, text: texts, other } = marks!, there = pairs[pair]?.marks;
+    within(pair, -1, pairs.length, `${where}.pair`);
+    need(there ? there.pair === index && pair !== index : pair < 0, `${where}.pair`, `pair ${pair} says that its other pair is ${there?.pair}`);
+    const back = new Map(there?.node.map((one, at) => [one, at]));
+    each(other, `${where}.other`, (one, at, place) => {
+      if (kind[place] !== "changed") return need(one === -1, at, `-1 was expected of a step that was ${kind[place]}, found ${said(one)}`);
+      const found = back.get(one as number) ?? -1;
+      need(found >= 0 && there!.other[found] === node[place] && there!.text[found] === texts[place], at, `step ${said(one)} of pair ${pair} is not marked as what this step was or became`);
+    });
+  });
+}
+
 function checkPair(value: unknown, where: string): void {
   const pair = object(value, where) as unknown as PairData;
   text(pair.name, `${where}.name`);
@@ -313,6 +364,7 @@ function checkPair(value: unknown, where: string): void {
   for (const lines of [code["forward"], code["backward"]]) each(lines, `${where}.code`, text);
   row(code["ends"], `${where}.code.ends`, [0, 1].map(() => (lines: unknown, at: string) => each(lines, at, text)));
   checkStats(pair, `${where}.stats`);
+  if (pair.marks !== undefined) checkMarks(pair, `${where}.marks`);
 }
 
 /** Parse the text of a page's data. What is wrong raises a DataError that says where. */
@@ -330,6 +382,10 @@ export function parse(json: string): PageData {
   each(page.notes, "notes", text);
   each(page.pairs, "pairs", checkPair);
   need(page.pairs.length, "pairs", "there is none");
+  const changes = page.changes !== undefined;
+  if (changes) each(page.changes, "changes", text);
+  page.pairs.forEach((pair, at) => need((pair.marks !== undefined) === changes, `pairs[${at}].marks`, changes ? "the page has changes, and this pair has no marks" : "this pair has marks, and the page has no changes"));
+  if (changes) checkOthers(page.pairs);
   const pairs = page.pairs.map(pair => ({ ...pair, name: clean(pair.name) }));
-  return { ...page, title: clean(page.title), facts: page.facts.map(([name, said]) => [clean(name), clean(said)]), notes: page.notes.map(clean), pairs };
+  return { ...page, title: clean(page.title), facts: page.facts.map(([name, said]) => [clean(name), clean(said)]), notes: page.notes.map(clean), ...(page.changes && { changes: page.changes.map(clean) }), pairs };
 }

@@ -5,7 +5,8 @@ import type { PageData } from "./data";
 import { type Model, type Unit, frameUnit } from "./model";
 import { type Opened, isOpen, turnOf } from "./layout";
 import { relatedTo } from "./links";
-import { type Go, StepLink, StepLinks } from "./parts";
+import { type Go, type Jump, StepLink, StepLinks } from "./parts";
+import { Before, countsSaid } from "./changes";
 import { bytes, flops, plural, real, whole } from "./words";
 
 interface DetailsProps {
@@ -14,6 +15,7 @@ interface DetailsProps {
   opened: Opened;
   selected: Unit | null;
   go: Go;
+  jump: Jump;
   onFold: (frame: number) => void;
   onOpenAll: (frame: number) => void;
   onTurn: (loop: number, turn: number) => void;
@@ -38,6 +40,7 @@ function About({ page, model }: DetailsProps): VNode {
         ["Backward", backward ? `${plural(backward, "step")}${second ? `, ${flops(second)}FLOP in products` : ""}` : "this graph has no backward"],
         ["Saved", bytes(saved)],
         ["Peak", model.timed ? bytes(model.data.memory.peak[1]) : ""],
+        ["Changes", countsSaid(model, 0)],
         ...page.facts.map(([name, text]): [string, ComponentChildren] => [name, <bdi>{text}</bdi>]),
       ]} />
       {page.notes.map(note => <p key={note} class="remark"><bdi>{note}</bdi></p>)}
@@ -70,6 +73,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
         ["Forward", `${plural(forward, "step")}${first ? `, ${flops(first)}FLOP` : ""}`],
         ["Backward", `${plural(backward, "step")}${second ? `, ${flops(second)}FLOP` : ""}`],
         ["Saved", bytes(saved)],
+        ["Changes", countsSaid(model, id)],
         ["Largest products", heavy.length ? <StepLinks model={model} values={heavy} go={go} /> : ""],
         ["Inside", frame.parent >= 0 ? <button class="link" onClick={() => go(frameUnit(frame.parent))}><bdi>{model.title(frame.parent)}</bdi></button> : ""],
       ]} />
@@ -77,7 +81,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
   );
 }
 
-function StepDetails({ model, node, go }: DetailsProps & { node: number }): VNode {
+function StepDetails({ page, model, node, go, jump }: DetailsProps & { node: number }): VNode {
   const { nodes, sources } = model.data, related = relatedTo(model, node), forward = model.isForward(node), source = sources[nodes.source[node]];
   const made = model.data.ports.filter(port => !port.into && port.role !== "saved" && port.value === node);
   const frames = model.above(node).filter(frame => frame > 0).reverse();
@@ -86,6 +90,7 @@ function StepDetails({ model, node, go }: DetailsProps & { node: number }): VNod
       <h2 class={forward ? "forward" : "backward"}><bdi>{model.nameOf(node)}</bdi></h2>
       <p class="soft">{`${forward ? "Forward" : "Backward"}, step ${whole(node + 1)} of ${whole(model.count)}`}</p>
       <pre><bdi>{model.call(node)}</bdi></pre>
+      {model.marks.has(node) && <Before {...{ page, model, node, jump }} />}
       <Facts rows={[
         ["Operator", `${model.text(nodes.op[node])} (${model.kinds[node]})`],
         ["Type", <code>{model.text(nodes.spec[node])}</code>],

@@ -2,7 +2,7 @@
 
 import { Component, createRef, type VNode } from "preact";
 import type { Model, Unit } from "./model";
-import { FILTERS, type Found } from "./search";
+import { type Found, filtersOf } from "./search";
 import { plural, whole } from "./words";
 
 interface FinderProps {
@@ -54,7 +54,7 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
         {found && <output class="total">{found.problem ? "?" : whole(found.units.length)}</output>}
         {this.state.open && (
           <div class="results" tabIndex={-1}>
-            {found ? <Results {...{ found, model, at, onGo }} /> : <Help onQuery={query => { onQuery(query); this.focus(); }} />}
+            {found ? <Results {...{ found, model, at, onGo }} /> : <Help model={model} onQuery={query => { onQuery(query); this.focus(); }} />}
           </div>
         )}
       </div>
@@ -62,11 +62,11 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
   }
 }
 
-function Help({ onQuery }: { onQuery: (query: string) => void }): VNode {
+function Help({ model, onQuery }: { model: Model; onQuery: (query: string) => void }): VNode {
   return (
     <div class="help">
       <p class="soft">Words are looked for in names, operators, shapes, source lines, modules and parameters. Filters can be put beside them:</p>
-      <dl>{FILTERS.map(([word, meaning]) => [<dt key={word}><button class="link" onClick={() => onQuery(word)}>{word}</button></dt>, <dd key={`${word} `}>{meaning}</dd>])}</dl>
+      <dl>{filtersOf(model).map(([word, meaning]) => [<dt key={word}><button class="link" onClick={() => onQuery(word)}>{word}</button></dt>, <dd key={`${word} `}>{meaning}</dd>])}</dl>
     </div>
   );
 }

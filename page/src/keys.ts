@@ -4,7 +4,9 @@ import type { Model, Unit } from "./model";
 import type { Scene } from "./layout";
 import { visibleOf } from "./state";
 
-export const KEYS: [keys: string, meaning: string][] = [
+type Keys = [keys: string, meaning: string][];
+
+export const KEYS: Keys = [
   ["/", "search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],
   ["↓ ↑", "along the flow, as it is drawn: the forward runs down, the backward up"],
   ["← →", "to the partner in the other direction"],
@@ -18,6 +20,12 @@ export const KEYS: [keys: string, meaning: string][] = [
   ["Escape", "select nothing"],
   ["wheel", "move; with Ctrl or ⌘, zoom. Drag moves, too. On the time line: ← → move the moment"],
 ];
+
+/** The keys of a page; that of a difference has more. */
+export function keysOf(changes: boolean): Keys {
+  const more: Keys = [["n p", "next or previous match of the search; without a search, next or previous change"], ["h", "changes"]];
+  return changes ? KEYS.flatMap(row => (row[0] === "n p" ? more : [row])) : KEYS;
+}
 
 /** The next unit of the picture below (1) or above (-1) along the flow. */
 export function along(model: Model, scene: Scene, unit: Unit | null, way: 1 | -1): Unit | null {

@@ -8,7 +8,7 @@ import { Model } from "./model";
 function start(place: Element): void {
   const page = parse(document.getElementById("data")?.textContent ?? "");
   document.title = page.title || document.title;
-  render(<App page={page} models={page.pairs.map(pair => new Model(pair))} />, place);
+  render(<App page={page} models={page.pairs.map(pair => new Model(pair, page.pairs.length > 1 ? pair.name : page.title))} />, place);
 }
 
 const place = document.getElementById("app")!;

@@ -1,7 +1,7 @@
 /** What a page asks of one pair: names, users, partners, frames by structure, lines of code. */
 
 import { clean, kindOf, short } from "./words";
-import { type Frame, type PairData, type Port, GUARD, SAVED, VIEW } from "./data";
+import { type Change, type Frame, type PairData, type Port, CHANGES, GUARD, SAVED, VIEW } from "./data";
 
 /** A step, or a frame as -(its number) - 1. */
 export type Unit = number;
@@ -20,6 +20,15 @@ export interface Pill {
   title: string;
   role: string;
 }
+
+/** What happened to a step, and the step as text before and after it. */
+export interface Mark {
+  kind: Change;
+  texts: [name: "before" | "after", text: string][];
+  other: number;
+}
+
+export type Counts = Record<Change, number>;
 
 export class Model {
   readonly count: number;
@@ -44,11 +53,15 @@ export class Model {
   readonly bad: Map<number, { nan: number; inf: number }>;
   readonly badFrames: Set<number>;
   readonly savedFrom: Map<number, [port: number, bytes: number, fresh: number][]>;
+  readonly marks = new Map<number, Mark>();
+  /** Of the steps of each frame and of those inside it, how many are marked. */
+  readonly marked = new Map<number, Counts>();
   private lines: Line[] | undefined;
   private paths: string[] | undefined;
   private lineAt: Int32Array | undefined;
 
-  constructor(readonly data: PairData) {
+  /** `called` is what the frame of the whole program is called, where its name in the data is not. */
+  constructor(readonly data: PairData, private readonly called = "") {
     const { nodes, frames } = data;
     this.count = nodes.name.length;
     this.strings = data.strings.map(clean);
@@ -71,7 +84,19 @@ export class Model {
       const [nan, inf] = [data.stats!.rows[at][6], data.stats!.rows[at][7]];
       if (nan || inf) this.bad.set(value, { nan, inf });
     });
+    data.marks?.node.forEach((node, at) => this.mark(node, at));
     this.badFrames = new Set([...this.bad.keys()].filter(value => value < this.count).flatMap(value => this.above(value)));
+  }
+
+  private mark(node: number, at: number): void {
+    const { kind, text, other } = this.data.marks!, lines = text[at].split("\n");
+    const texts = lines.map((line): Mark["texts"][0] => [line.startsWith("-") ? "before" : "after", clean(line.slice(2))]);
+    this.marks.set(node, { kind: kind[at], texts, other: other[at] });
+    for (const frame of this.above(node)) {
+      const counts = this.marked.get(frame) ?? (Object.fromEntries(CHANGES.map(one => [one, 0])) as Counts);
+      this.marked.set(frame, counts);
+      counts[kind[at]]++;
+    }
   }
 
   text(id: number): string {
@@ -127,6 +152,7 @@ export class Model {
   /** A frame's name without that of the frame around it. */
   title(id: number): string {
     const { name, parent, kind, label } = this.frame(id);
+    if (parent < 0 && this.called) return this.called;
     const [own, around] = [this.strings[name], parent >= 0 ? this.strings[this.frame(parent).name] : ""];
     const rest = around && own.startsWith(`${around}.`) ? own.slice(around.length + 1) : own;
     return rest || this.strings[label] || kind;

@@ -5,6 +5,7 @@ import type { Model, Unit } from "./model";
 import { whole } from "./words";
 
 export type Go = (unit: Unit) => void;
+export type Jump = (pair: number, unit: Unit) => void;
 
 /** A link to a step; of a value that enters, its name. */
 export function StepLink({ model, value, go }: { model: Model; value: number; go: Go }): VNode {

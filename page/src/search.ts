@@ -1,5 +1,6 @@
 /** Search by words and filters. Each text is compared once, however many steps have it. */
 
+import { CHANGES } from "./data";
 import { type Model, type Unit, frameUnit } from "./model";
 
 export interface Found {
@@ -31,6 +32,11 @@ export const FILTERS: [word: string, meaning: string][] = [
   ["shape:3,4", "values with these sizes next to one another"],
   ["has:nan", "steps whose values were measured and have NaN; also has:inf"],
 ];
+
+/** The filters of a page: only that of a difference knows what changed. */
+export function filtersOf(model: Model): typeof FILTERS {
+  return model.data.marks ? [...FILTERS, ["is:changed", "steps that changed; also is:added, is:removed"]] : FILTERS;
+}
 
 export class Searcher {
   private readonly lower: string[];
@@ -156,7 +162,11 @@ export class Searcher {
         const kinds = [...new Set(model.kinds)].sort();
         return kinds.includes(value) ? node => model.kinds[node] === value : wrong(kinds);
       },
-      is: () => ({ saved: (node: number) => model.isSaved(node), view: (node: number) => model.isView(node), guard: (node: number) => model.kinds[node] === "guard" })[value] ?? wrong(["saved", "view", "guard"]),
+      is: () => {
+        const states: Record<string, Test> = { saved: node => model.isSaved(node), view: node => model.isView(node), guard: node => model.kinds[node] === "guard" };
+        if (model.data.marks) for (const kind of CHANGES) states[kind] = node => model.marks.get(node)?.kind === kind;
+        return Object.hasOwn(states, value) ? states[value] : wrong(Object.keys(states));
+      },
       side: () => value === "forward" || value === "backward" ? node => model.isForward(node) === (value === "forward") : wrong(["forward", "backward"]),
       module: () => {
         const begins = (text: string) => text === value || text.startsWith(`${value}.`) || text.includes(`.${value}.`) || text.endsWith(`.${value}`);

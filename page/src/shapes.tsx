@@ -1,9 +1,10 @@
 /** How boxes, edges and bands look. The same elements are drawn in the picture, when lit, and in an exported file. */
 
 import type { ComponentChildren, VNode } from "preact";
-import type { Model } from "./model";
+import { type Change, CHANGES } from "./data";
+import type { Counts, Model } from "./model";
 import { type Box, type Line, type Opened, ENTRY, GUTTER, bandWidth, pillsOf, pillWidth, turnOf } from "./layout";
-import { bytes, fit, flops, plural } from "./words";
+import { SIGNS, bytes, fit, flops, plural } from "./words";
 
 /** What the scale lets a person read. */
 export interface Detail {
@@ -54,19 +55,20 @@ export function BoxShape(props: BoxProps): VNode {
 }
 
 function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
-  const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node);
+  const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node), change = model.marks.get(node)?.kind;
   const high = model.isView(node) ? 20 : 28, top = box.y + (box.h - high) / 2, middle = top + high / 2 + 4;
-  const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", role, marks.steps?.has(node) && "match"];
+  const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", change, role, marks.steps?.has(node) && "match"];
   const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : restOf(name, op);
   const room = Math.floor((box.w - 14) / LETTER), said = op === "getitem" ? "" : fit(op, room), left = room - said.length;
   return (
-    <g class={classes.filter(Boolean).join(" ")} data-unit={node} role="button" aria-label={`${op} ${name}`}>
+    <g class={classes.filter(Boolean).join(" ")} data-unit={node} role="button" aria-label={`${op} ${name}${change ? `, ${change}` : ""}`}>
       <rect x={box.x} y={top} width={box.w} height={high} rx={model.isView(node) ? 3 : 5} />
       {detail.near && (
         <text x={box.x + 7} y={middle}>{said}{left > 1 && <tspan class="soft">{fit(rest, left)}</tspan>}</text>
       )}
       {model.isSaved(node) && <circle class="kept" cx={box.x + box.w} cy={box.y + box.h / 2} r={3} />}
       {bad && <BadMark x={box.x + box.w - 26} y={top - 6} bad={bad} />}
+      {change && <ChangeMark x={box.x} y={top} text={SIGNS[change]} detail={detail} />}
       {detail.near && <Pills model={model} box={box} />}
     </g>
   );
@@ -87,6 +89,21 @@ function BadMark({ x, y, bad }: { x: number; y: number; bad: { nan: number; inf:
   );
 }
 
+/** The sign of a change, around a point, or how many steps in a frame have which, behind it; larger where the picture is small. */
+function ChangeMark({ x, y, text, detail }: { x: number; y: number; text: string; detail: Detail }): VNode {
+  const wide = Math.max(15, text.length * 7.6 + 7), left = text.length > 1 ? 0 : -7.5, scale = detail.near ? 1 : Math.min(3, detail.title / 14);
+  return (
+    <g class="changemark" transform={`translate(${x} ${y}) scale(${scale})`}>
+      <rect x={left} y={-8} width={wide} height={15} rx={7.5} />
+      <text x={left + wide / 2} y={3.6}>{text}</text>
+    </g>
+  );
+}
+
+function changesOf(counts: Counts): string {
+  return CHANGES.filter((kind: Change) => counts[kind]).map(kind => `${SIGNS[kind]}${counts[kind]}`).join(" ");
+}
+
 function Pills({ model, box }: { model: Model; box: Box }): VNode {
   const { left, right } = pillsOf(model, box.unit), middle = box.y + box.h / 2;
   const draw = (pills: typeof left, sign: number) => pills.map((pill, at) => {
@@ -99,7 +116,7 @@ function Pills({ model, box }: { model: Model; box: Box }): VNode {
 function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved, flopsForward, flopsBackward] = frame.counts;
   const [west, east] = [box.mid - GUTTER, box.mid + GUTTER], middle = box.y + box.h / 2, band = bandWidth(model)(saved);
-  const stacked = frame.kind === "loop", found = marks.matches?.get(id);
+  const stacked = frame.kind === "loop", found = marks.matches?.get(id), changes = model.marked.get(id);
   const half = (side: "forward" | "backward", x: number, wide: number, count: number, products: number, title?: string) => (
     <g class={`half ${side}${count ? "" : " empty"}`}>
       {stacked && [6, 3].map(away => <rect class="behind" x={x + (side === "forward" ? -away : away)} y={box.y + away} width={wide} height={box.h} rx={6} />)}
@@ -117,6 +134,7 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
       {saved > 0 && <path class="band" d={`M${west} ${middle}H${east}`} stroke-width={band} />}
       {saved > 0 && detail.near && <text class="size" x={box.mid} y={middle - band / 2 - 4}>{bytes(saved)}</text>}
       {model.badFrames.has(id) && <BadMark x={west - 36} y={box.y - 6} bad={{ nan: 1, inf: 0 }} />}
+      {changes && <ChangeMark x={east + 8} y={box.y} text={changesOf(changes)} detail={detail} />}
       {found && detail.near && <Count x={box.x + 4} y={box.y - 7} count={found} />}
     </g>
   );
@@ -139,7 +157,7 @@ function titleOf(model: Model, id: number): string {
 }
 
 function OpenShape({ model, opened, box, detail, role }: BoxProps): VNode {
-  const id = -box.unit - 1, frame = model.frame(id), wide = box.mid - GUTTER - box.x;
+  const id = -box.unit - 1, frame = model.frame(id), wide = box.mid - GUTTER - box.x, changes = model.marked.get(id);
   const size = Math.min(detail.title, Math.max(12, Math.min(box.h * 0.1, 60)));
   return (
     <g class={`frame open ${frame.kind} ${box.level % 2 ? "odd" : ""} ${role ?? ""}`} data-unit={box.unit}>
@@ -154,6 +172,7 @@ function OpenShape({ model, opened, box, detail, role }: BoxProps): VNode {
         {detail.near && frame.counts[2] > 0 && <text class="soft" x={box.x + box.w - 10} y={box.y + 16.5} text-anchor="end">{`${bytes(frame.counts[2])} saved`}</text>}
       </g>
       {frame.kind === "loop" && detail.near && <Stepper model={model} opened={opened} id={id} x={box.mid} y={box.y} />}
+      {frame.kind === "loop" && changes && <ChangeMark x={box.mid + 80} y={box.y} text={changesOf(changes)} detail={detail} />}
       {id === 0 && detail.near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 20} />}
       {id === 0 && detail.near && <Entries model={model} role="tangent" middle={box.mid + ENTRY} y={box.y + box.h + 6} />}
     </g>

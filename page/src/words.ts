@@ -35,6 +35,9 @@ export function real(value: number | null): string {
   return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
 
+/** What a badge has for a step that was added, removed or changed. */
+export const SIGNS = { added: "+", removed: "−", changed: "~" };
+
 export function plural(count: number, word: string): string {
   return `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 }

@@ -1,6 +1,10 @@
-// The Chromium of this machine.
+// The Chromium of this machine, and how it is started.
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import { chromium } from "playwright-core";
+
+// Chromium by itself asks hosts for updates and accounts.
+const QUIET = ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"];
 
 export function found() {
   const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -9,3 +13,5 @@ export function found() {
   if (!path) throw new Error("no Chromium is on PATH; install it: apt-get install chromium");
   return path;
 }
+
+export const launched = () => chromium.launch({ executablePath: found(), args: ["--no-sandbox", ...QUIET] });

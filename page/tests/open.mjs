@@ -3,14 +3,13 @@ import { after, before } from "node:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
-import { found } from "./found.mjs";
+import { launched } from "./found.mjs";
 
 export const pages = process.env.BACKPRINT_PAGES ?? join(import.meta.dirname, "../../build/page");
 export const expected = JSON.parse(readFileSync(join(pages, "expected.json"), "utf8"));
 
 let browser;
-before(async () => { browser = await chromium.launch({ executablePath: found(), args: ["--no-sandbox"] }); });
+before(async () => { browser = await launched(); });
 after(() => browser.close());
 
 export const address = name => pathToFileURL(join(pages, `${name}.html`)).href;

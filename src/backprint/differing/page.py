@@ -39,23 +39,41 @@ def page_of_diff(diff: Diff) -> WebPage:
 def pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
     """Yield the data of the Pairs of one side, with their marks."""
     capture: Capture = getattr(diff, side)
-    for found in diff.pairs:
+    pages = numbers_of_pages(diff)
+    [other] = set(SIDES) - {side}
+    for place, found in enumerate(diff.pairs):
         number = getattr(found, side)
         if number is not None:
             pair = capture.pairs[number]
-            rows = sorted(marks_of_pair(diff, found, side, len(pair.forward.steps)))
-            marks = {name: [row[place] for row in rows] for place, name in enumerate(("node", "kind", "text"))}
+            rows = sorted(marks_of_pair(diff, found, side))
+            marks = {name: [row[at] for row in rows] for at, name in enumerate(("node", "kind", "text", "other"))}
+            marks["pair"] = pages.get((other, place), -1)
             yield pair_data(pair) | {"name": f"{side}: {pair.name}", "marks": marks}
 
 
-def marks_of_pair(diff: Diff, found: PairDiff, side: str, forward: int) -> Iterator[tuple[int, str, str]]:
-    """Yield the steps of one side that changed: their node, what happened, and in words."""
+def numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
+    """Return by side and number of the PairDiff where its Pair stands in the page."""
+    shown = [(side, place) for side in SIDES for place, pair in enumerate(diff.pairs) if getattr(pair, side) is not None]
+    return {key: at for at, key in enumerate(shown)}
+
+
+def marks_of_pair(diff: Diff, found: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
+    """Yield the steps of one side that changed: their node, what happened, in words, and the other side's node or -1."""
+    [other] = set(SIDES) - {side}
     for graph in found.graphs:
-        first = forward if graph.direction == "backward" else 0
+        graphs = graphs_of(diff, found, graph.direction)
         for change in graph.changes:
-            place = getattr(change, side)
-            if place is not None and not change.follows:
-                yield first + place, change.kind, change_text(change, graphs_of(diff, found, graph.direction))
+            nodes = [node_of(diff, found, each, graph.direction, getattr(change, each)) for each in (side, other)]
+            if nodes[0] >= 0 and not change.follows:
+                yield nodes[0], change.kind, change_text(change, graphs), nodes[1]
+
+
+def node_of(diff: Diff, found: PairDiff, side: str, direction: str, place: int | None) -> int:
+    """Return the page's number of a step, where the backward's come after the forward's; -1 if a side has no such step."""
+    if place is None:
+        return -1
+    capture: Capture = getattr(diff, side)
+    return place + (len(capture.pairs[getattr(found, side)].forward.steps) if direction == "backward" else 0)
 
 
 def change_text(change: StepChange, graphs: tuple[Graph | None, Graph | None]) -> str:

@@ -75,344 +75,299 @@ LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
 OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
 SOFTWARE.
 */
-"use strict";(()=>{var n,t,r,u,i,f,o,e,l,c,a,s,h=Symbol.for("pv"),p={},y=[],v=/^m(i|n|o|s|text|space)$/,w=Array.isArray,d=y.slice,_=Object.assign;function g(n2){n2&&n2.parentNode&&
-n2.remove()}function m(r2,u2,i2,f3,o3){var e2={type:r2,props:u2,key:i2,ref:f3,__k:null,__:null,__b:0,__e:null,__c:null,constructor:h,__v:o3||++t,__i:-1,__u:0};return!o3&&n.
-vnode&&n.vnode(e2),e2}function M(){return{current:null}}function $(n2){return n2.children}function x(n2,t4){this.props=n2,this.context=t4,this.__g=0}function S(n2,t4){
-if(t4==null)return n2.__&&S(n2.__,n2.__i+1);for(var r2;t4<n2.__k.length;t4++)if((r2=n2.__k[t4])&&r2.__e)return r2.__e;return typeof n2.type!="function"||n2.props.
-__P?null:S(n2)}function C(t4){var r2,u2=t4.__v,i2=u2.__e,f3=[],o3=[],e2=t4.__P;e2&&((r2=_({constructor:h},u2)).__v=u2.__v+1,n.vnode&&n.vnode(r2),z(e2,r2,u2,t4.__n,
-e2.namespaceURI,32&u2.__u?[i2]:null,f3,i2||S(u2),32&u2.__u,o3),r2.__v=u2.__v,r2.__.__k[r2.__i]=r2,E(f3,r2,o3),u2.__=u2.__e=null,r2.__e!=i2&&j(r2))}function j(n2){
-if((n2=n2.__)&&n2.__c&&!n2.props.__P)return n2.__e=null,n2.__k.some(function(t4){return t4&&(n2.__e=t4.__e)}),j(n2)}function L(t4){(8&t4.__g||(t4.__g|=8,u.push(
-t4),f++))&&i==n.debounceRendering||((i=n.debounceRendering)||queueMicrotask)(H)}function H(){try{for(var n2,t4=1;u.length;)u.length>t4&&u.sort(o),n2=u.shift(),t4=
-u.length,8&n2.__g&&C(n2)}finally{(f=u.length)&&(i||queueMicrotask)(H)}}function I(n2,t4,r2,u2,i2,f3,o3,e2,l2,c2,a3){var s2,h2,v2,w2,d2,_2,g2=u2.__k||y,k=t4.length;
-for(l2=q(r2,t4,g2,l2,k),s2=0;s2<k;s2++)(v2=r2.__k[s2])!=null&&(h2=~v2.__i&&g2[v2.__i]||p,v2.__i=s2,_2=z(n2,v2,h2,i2,f3,o3,e2,l2,c2,a3),w2=v2.__e,(h2.ref!=v2.ref||
-8&h2.__u)&&(h2.ref&&G(h2.ref,null,v2,h2),v2.ref&&a3.push(v2.ref,v2.__c||w2,v2)),d2=d2||w2,4&v2.__u?(l2=A(v2,l2,n2,!h2.__v),h2.__e&&(h2.__e=null)):typeof v2.type==
-"function"&&_2!==void 0?l2=_2:w2&&(l2=w2.nextSibling),v2.__u&=-21);return r2.__e=d2,l2}function q(n2,t4,r2,u2,i2){var f3,o3,e2,l2,c2,a3,s2,p2,y2,v2=r2.length,d2=v2,
-_2=0,g2=0,k=n2.__k=Array(i2);for(f3=0;f3<i2;f3++)(o3=t4[f3])!=null&&typeof o3!="boolean"&&typeof o3!="function"?(typeof o3!="object"||o3.constructor===String?o3=
-k[f3]=m(null,o3):w(o3)?o3=k[f3]=m($,{children:o3}):o3.constructor===h&&o3.__b?o3=k[f3]=m(o3.type,o3.props,o3.key,o3.ref,o3.__v):k[f3]=o3,l2=f3+_2,o3.__=n2,o3.__b=
-n2.__b+1,e2=null,~(c2=o3.__i=P(o3,r2,l2,d2))&&(d2--,(e2=r2[c2])&&(e2.__u|=2)),e2&&e2.__v?(o3.__u|=16,c2==l2-1?_2--:c2==l2+1?_2++:c2!=l2&&(c2>l2?_2--:_2++,g2=1)):
-(~c2||(i2>v2?_2--:i2<v2&&_2++),typeof o3.type!="function"&&(o3.__u|=4))):k[f3]=null;if(g2){for(a3=[],s2=[],f3=0;f3<i2;f3++)if((o3=k[f3])&&16&o3.__u){for(_2=0,p2=
-a3.length;_2<p2;)a3[y2=_2+p2>>1]<o3.__i?_2=y2+1:p2=y2;a3[_2]=o3.__i,s2[f3]=_2+1}for(_2=a3.length;f3--;)s2[f3]&&(s2[f3]==_2?_2--:k[f3].__u|=4)}if(d2)for(f3=0;f3<
-v2;f3++)!(e2=r2[f3])||2&e2.__u||(e2.__e==u2&&(u2=S(e2)),J(e2,e2));return u2}function A(n2,t4,r2,u2){var i2,f3,o3,e2;if(typeof n2.type=="function"){if(n2.props.__P)
-return t4;if(i2=n2.__k)for(f3=0;f3<i2.length;f3++)i2[f3]&&(i2[f3].__=n2,t4=A(i2[f3],t4,r2,!1));return t4}for(t4&&!t4.parentNode&&(t4=S(n2))&&!t4.parentNode&&(t4=
-null),o3=n2.__e,e2=t4;e2&&e2.nodeType==8;)e2=e2.nextSibling;for(o3!=e2&&(!u2&&r2.moveBefore&&o3.parentNode?r2.moveBefore(o3,t4):r2.insertBefore(o3,t4||null)),t4=
-o3;(t4=t4&&t4.nextSibling)&&t4.nodeType==8&&!t4.data.startsWith("$s"););return t4}function P(n2,t4,r2,u2){var i2,f3=n2.key,o3=n2.type,e2=t4[r2],l2=e2&&!(2&e2.__u);if(e2===null&&f3==null||l2&&f3==e2.key&&o3==e2.type)return r2;if(u2>(l2?1:0)){for(i2=
-r2-1;i2>=0;i2--)if((e2=t4[i2])&&!(2&e2.__u)&&f3==e2.key&&o3==e2.type)return i2;for(i2=r2+1;i2<t4.length;i2++)if((e2=t4[i2])&&!(2&e2.__u)&&f3==e2.key&&o3==e2.type)
-return i2}return-1}function T(n2,t4,r2){r2==null&&(r2=""),t4[0]=="-"?n2.setProperty(t4,r2):n2[t4]=r2}function N(n2,t4,r2,u2,i2){var f3,o3;if(t4=="style")if(typeof r2==
-"string")n2.style.cssText=r2;else{if(typeof u2=="string"&&(n2.style.cssText=u2=""),u2)for(t4 in u2)r2&&t4 in r2||T(n2.style,t4);if(r2)for(t4 in r2)u2&&r2[t4]==u2[t4]||
-T(n2.style,t4,r2[t4])}else if(t4[0]=="o"&&t4[1]=="n")typeof r2!="function"&&(r2=null),typeof u2!="function"&&(u2=null),(n2.__e||(n2.__e={}))[t4]=r2,r2&&u2||(o3=
-a[t4]||(a[t4]=V(t4)),(n2.__a||(n2.__a={}))[t4]=c,f3=t4!=(t4=t4.replace(l,"$1")),(t4=t4.slice(2))[0]<"a"&&(t4=t4.toLowerCase()),r2?n2.addEventListener(t4,o3,f3):
-n2.removeEventListener(t4,o3,f3));else{if(i2=="http://www.w3.org/2000/svg")t4=t4.replace(/xlink(H|:h)/,"h").replace(/sName$/,"s");else if(t4!="width"&&t4!="heig\
-ht"&&t4!="href"&&t4!="list"&&t4!="form"&&t4!="tabIndex"&&t4!="download"&&t4!="rowSpan"&&t4!="colSpan"&&t4!="role"&&t4!="popover"&&t4 in n2)try{return void(n2[t4]=
-r2??"")}catch{}if(typeof r2=="function")return;r2==null||r2===!1&&t4[4]!="-"?n2.removeAttribute(t4):n2.setAttribute(t4,t4=="popover"&&r2==1?"":r2)}}function V(t4){
-return function(r2){var u2=this.__e;if(u2){if(u2=u2[t4],r2[e]==null)r2[e]=c++;else if(r2[e]<this.__a[t4])return;return u2(n.event?n.event(r2):r2)}}}function z(t4,r2,u2,i2,f3,o3,e2,l2,c2,a3){
-var s2,p2,v2,d2,k,b,m2,M2,C3,j2,L2,H2,q2,A3,O,P2,T2,N2,V2=r2.type;if(r2.constructor!==h)return null;128&u2.__u&&(c2=32&u2.__u,s2=u2.__c.__z)&&(r2.__u|=c2,p2=o3=
-[],s2.nodeType==8?l2=B(s2,o3):o3.push(s2),l2=o3[0]||l2),(s2=n.__b)&&s2(r2);n:if(typeof V2=="function"){v2=e2.length;try{if(M2=r2.props,C3=(s2=V2.prototype)&&s2.
-render,j2=(s2=V2.contextType)&&i2[s2.__c],L2=s2?j2?j2.props.value:s2.__:i2,(d2=u2.__c)?(r2.__c=d2,2&d2.__g&&(d2.__g|=1)):(C3?r2.__c=d2=new V2(M2,L2):(r2.__c=d2=
-new x(M2,L2),d2.constructor=V2,d2.render=K),j2&&j2.sub(d2),d2.state||(d2.state={}),d2.__n=i2,d2.__g|=8,d2.__h=[],d2.__k=[]),C3&&(d2.__s||(d2.__s=d2.state),V2.getDerivedStateFromProps&&
-(d2.__s==d2.state&&(d2.__s=_({},d2.__s)),_(d2.__s,V2.getDerivedStateFromProps(M2,d2.__s)))),k=d2.props,b=d2.state,d2.__v=r2,u2.__c){if(M2!==k&&C3&&!V2.getDerivedStateFromProps&&
-d2.componentWillReceiveProps&&d2.componentWillReceiveProps(M2,L2),r2.__v==u2.__v&&!(8&d2.__g)||!(4&d2.__g)&&d2.shouldComponentUpdate&&d2.shouldComponentUpdate(M2,
-d2.__s,L2)===!1){r2.__v!=u2.__v&&(d2.props=M2,d2.state=d2.__s,d2.__g&=-9),r2.__e=u2.__e,r2.__k=u2.__k,r2.__k.some(function(n2){n2&&(n2.__=r2)}),y.push.apply(d2.
-__h,d2.__k),d2.__k=[],d2.__h.length&&e2.push(d2),l2=S(u2);break n}d2.componentWillUpdate&&d2.componentWillUpdate(M2,d2.__s,L2),C3&&d2.componentDidUpdate&&d2.__h.
-push(function(){d2.componentDidUpdate(k,b,m2)})}else C3&&!V2.getDerivedStateFromProps&&d2.componentWillMount&&d2.componentWillMount(),C3&&d2.componentDidMount&&
-d2.__h.push(d2.componentDidMount);d2.context=L2,d2.props=M2,d2.__P=t4,d2.__g&=-5,H2=n.__r,q2=C3?25:0;do d2.__g&=-9,H2&&H2(r2),s2=d2.render(d2.props,d2.state=d2.
-__s,d2.context);while(8&d2.__g&&++q2<25);C3&&(y.push.apply(d2.__h,d2.__k),d2.__k=[]),d2.state=d2.__s,d2.getChildContext&&(i2=_({},i2,d2.getChildContext())),C3&&
-u2.__c&&d2.getSnapshotBeforeUpdate&&(m2=d2.getSnapshotBeforeUpdate(k,b)),A3=s2&&s2.type===$&&s2.key==null?s2.props.children:s2,M2.__P&&(s2=l2,f3=(t4=M2.__P).namespaceURI,
-c2=o3=null,u2.props&&u2.props.__P!=t4&&(u2.__k.some(function(n2){n2&&J(n2,n2)}),u2.__k=null),l2=u2.__k?S(u2,0):null),l2=I(t4,w(A3)?A3:[A3],r2,u2,i2,f3,o3,e2,l2,
-c2,a3),M2.__P&&(r2.__e=null,l2=s2),r2.__u&=-161,p2&&p2.some(g),d2.__h.length&&e2.push(d2),1&d2.__g&&(d2.__g&=-4)}catch(t5){if(e2.length=v2,r2.__v=null,c2||o3)if(t5&&
-t5.then){if(r2.__u|=128|c2,o3){for(~(T2=o3.indexOf(l2||void 0))||(T2=o3.length);(N2=o3[T2-1])&&N2.nodeType==8;)T2--;for(;T2<o3.length;T2++)if(N2=o3[T2])if(o3[T2]=
-null,O){if(N2==P2)break}else{if(N2.nodeType!=8)break;N2.data.startsWith("$s")&&(P2=B(O=N2))}}if(!O){for(;l2&&l2.nodeType==8&&l2.nextSibling;)l2=l2.nextSibling;O=
-l2}(s2=B(O=r2.__c.__z||(r2.__c.__z=O)))?(r2.__e=O,l2=s2):r2.__e=l2,l2=l2&&l2.nextSibling}else o3&&o3.some(g);else r2.__e=u2.__e;r2.__k||(r2.__k=u2.__k||[]),t5&&
-t5.then||D(r2),n.__e(t5,r2,u2)}}else l2=r2.__e=F(u2.__e,r2,u2,i2,f3,o3,e2,c2,a3,t4);return(s2=n.diffed)&&s2(r2),l2}function B(n2,t4){if(n2&&n2.nodeType==8&&n2.data.
-startsWith("$s"))for(var r2=1;n2=n2.nextSibling;){if(n2.nodeType==8){if(n2.data.startsWith("$s"))r2++;else if(n2.data.startsWith("/$s")&&!--r2)return n2}t4&&t4.
-push(n2)}}function D(n2){n2&&(n2.__c&&(n2.__c.__g|=4),n2.__k&&n2.__k.some(D))}function E(t4,r2,u2){for(var i2=0;i2<u2.length;)G(u2[i2++],u2[i2++],u2[i2++]);n.__c&&
-n.__c(r2,t4),t4.some(function(r3){try{t4=r3.__h,r3.__h=[],t4.some(function(n2){n2.call(r3)})}catch(t5){n.__e(t5,r3.__v)}})}function F(t4,r2,u2,i2,f3,o3,e2,l2,c2,a3){
-var s2,h2,y2,_2,k,b,m2,M2,$2=u2.props||p,x2=r2.props,C3=r2.type;if(C3=="svg"?f3="http://www.w3.org/2000/svg":C3=="math"?f3="http://www.w3.org/1998/Math/MathML":
-f3||(f3="http://www.w3.org/1999/xhtml"),o3){for(s2=0;s2<o3.length;s2++)if((k=o3[s2])&&(C3?k.localName==C3:k.nodeType==3)){t4=k,o3[s2]=null;break}}if(!t4){if(M2=
-a3.ownerDocument||document,!C3)return M2.createTextNode(x2);t4=M2.createElementNS(f3,C3,x2.is?x2:a3),l2&&(n.__m&&n.__m(r2,o3),l2=!1),o3=null}if(C3){if(a3=C3=="t\
-emplate"&&t4.content||t4,o3=C3=="textarea"&&x2.defaultValue!=null?null:o3&&d.call(a3.childNodes),!l2&&o3)for($2={},s2=0;s2<t4.attributes.length;s2++)$2[(k=t4.attributes[s2]).
-name]=k.value;for(s2 in $2)k=$2[s2],s2=="dangerouslySetInnerHTML"?y2=k:s2=="children"||s2 in x2||s2=="value"&&"defaultValue"in x2||s2=="checked"&&"defaultChecke\
-d"in x2||N(t4,s2,null,k,f3);for(s2 in x2)k=x2[s2],s2=="children"?_2=k:s2=="dangerouslySetInnerHTML"?h2=k:s2=="value"?b=k:s2=="checked"?m2=k:l2&&typeof k!="funct\
-ion"||$2[s2]===k||N(t4,s2,k,$2[s2],f3);h2?(l2||y2&&(h2.__html==y2.__html||h2.__html==t4.innerHTML)||(t4.innerHTML=h2.__html),r2.__k=[]):(y2&&(t4.textContent=""),
-(C3=="foreignObject"||f3=="http://www.w3.org/1998/Math/MathML"&&v.test(C3))&&(f3="http://www.w3.org/1999/xhtml"),I(a3,w(_2)?_2:[_2],r2,u2,i2,f3,o3,e2,o3?o3[0]:u2.
-__k&&S(u2,0),l2,c2),o3&&o3.some(g)),l2&&C3!="textarea"||(s2="value",C3=="progress"&&b==null?t4.removeAttribute(s2):b==null||b===t4[s2]&&(C3!="progress"||b)||N(t4,
-s2,b,$2[s2],f3),s2="checked",m2!=null&&m2!=t4[s2]&&N(t4,s2,m2,$2[s2],f3))}else $2===x2||l2&&t4.data==x2||(t4.data=x2);return t4}function G(t4,r2,u2,i2){try{typeof t4==
-"function"?r2?r2.__x=t4(r2)||1:i2&&(i2=i2.__c||i2.__e)&&(r2=i2.__x)&&(i2.__x=null,typeof r2=="function"?r2():t4(null)):t4.current=r2}catch(t5){n.__e(t5,u2)}}function J(t4,r2,u2){
-var i2,f3,o3,e2;if(n.unmount&&n.unmount(t4),!(i2=t4.ref)||i2.current&&i2.current!=t4.__e||G(i2,null,r2,t4),i2=t4.__c){if(i2.componentWillUnmount)try{i2.componentWillUnmount()}catch(t5){
-n.__e(t5,r2)}i2.__P=i2.__n=null}if(i2=t4.__k)for(e2=0;e2<i2.length;e2++)i2[e2]&&J(i2[e2],r2,typeof t4.type!="function"||u2&&!t4.props.__P);!u2&&(i2=t4.__c)&&(i2=
-i2.__z)&&(f3=B(i2,o3=[]))&&(i2==t4.__e&&o3.some(g),g(f3),g(i2)),u2||g(t4.__e),t4.__e=t4.__c=t4.__=null}function K(n2,t4,r2){return this.constructor(n2,r2)}function Q(t4,r2){
-var u2,i2,f3,o3;n.__&&n.__(t4,r2),r2.nodeType==9&&(r2=r2.documentElement),i2=(u2=t4&&32&t4.__u)?null:r2.__k,r2.__k=m($,{children:[t4]}),f3=[],o3=[],z(r2,r2.__k,
-i2||p,p,r2.namespaceURI,i2?null:r2.firstChild?d.call(r2.childNodes):null,f3,i2?i2.__e:r2.firstChild,u2,o3),E(f3,r2.__k,o3),r2.__k.props.children=null}n={__e:function(n2,t4,r2,u2){for(var i2,o3,e2;t4=t4.__;)if((i2=t4.__c)&&!(1&i2.__g)){i2.__g|=4;try{if((e2=(o3=i2.constructor)&&o3.getDerivedStateFromError)&&i2.
-setState(o3.getDerivedStateFromError(n2)),i2.componentDidCatch&&(i2.componentDidCatch(n2,u2||{}),e2=1),e2&&8&i2.__g)return void(i2.__g|=2)}catch(t5){n2=t5}}throw f=
-0,n2}},t=0,r=function(n2){return n2!=null&&n2.constructor===h},x.prototype.setState=function(n2,t4){var r2=this.__s;r2&&r2!=this.state||(r2=this.__s=_({},this.state)),
-typeof n2=="function"&&(n2=n2(_({},r2),this.props)),n2&&(_(r2,n2),this.__v&&(t4&&this.__k.push(t4),L(this)))},x.prototype.forceUpdate=function(n2){this.__v&&(this.
-__g|=4,n2&&this.__h.push(n2),L(this))},x.prototype.render=$,u=[],f=0,o=function(n2,t4){return n2.__v.__b-t4.__v.__b},e=Symbol(),l=/(PointerCapture)$|Capture$/i,
-c=0,a={},s=0;var f2=Symbol.for("pv"),o2=0;function a2(t4,e2,n2,u2,a3,i2){e2||(e2={});var c2,l2,p2=e2;if("ref"in p2&&typeof t4!="function")for(l2 in p2={},e2)l2=="ref"?c2=e2[l2]:p2[l2]=e2[l2];var s2={type:t4,
-props:p2,key:n2,ref:c2,__k:null,__:null,__b:0,__e:null,__c:null,constructor:f2,__v:--o2,__i:-1,__u:0};return(a3||i2)&&(s2.__source=a3,s2.__self=i2),n.vnode&&n.vnode(
-s2),s2}var HIGH=18,Code=class extends x{state={from:0,count:60};box=M();watcher=new ResizeObserver(()=>this.scrolled());componentDidMount(){this.watcher.observe(this.box.
-current),this.follow()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){(before.selected!==this.props.selected||before.model!==this.props.
-model)&&this.follow()}target(){let{model,selected}=this.props;return selected===null||selected>=0?selected:model.inside(-selected-1).next().value??null}follow(){
-let node=this.target(),box=this.box.current;if(node!==null){let y2=this.props.model.lineOfCode(node)*HIGH;(y2<box.scrollTop+HIGH||y2>box.scrollTop+box.clientHeight-
-2*HIGH)&&(box.scrollTop=y2-box.clientHeight/2)}this.scrolled()}scrolled=()=>{let box=this.box.current,from=Math.max(0,Math.floor(box.scrollTop/HIGH)-10),count=Math.
-ceil(box.clientHeight/HIGH)+20;(from!==this.state.from||count!==this.state.count)&&this.setState({from,count})};step(node){let{model}=this.props,{op,args,inputs,
-spec}=model.data.nodes,parts=[];return model.text(args[node]).split(/\{(\d+)\}/).forEach((part,at)=>{at%2===0?parts.push(part):Number(part)<inputs[node].length?
-parts.push(a2("span",{class:"value",children:a2("bdi",{children:model.nameOf(inputs[node][Number(part)])})})):parts.push(`{${part}}`)}),[a2("b",{class:model.isForward(
-node)?"forward":"backward",children:a2("bdi",{children:model.nameOf(node)})}),": ",a2("i",{children:['"',model.text(spec[node]),'"']})," = ",a2("span",{class:"o\
-p",children:model.text(op[node])}),"(",...parts,")"]}render({model,selected,lit,go}){let lines=model.code(),{from,count}=this.state,indent="    ";return a2("div",
-{class:"code",ref:this.box,tabIndex:0,onScroll:this.scrolled,"data-lines":lines.length,children:a2("div",{class:"sheet",style:{height:`${lines.length*HIGH}px`},
-children:lines.slice(from,from+count).map((line,at)=>{let chosen=line.node>=0&&line.node===selected,other=line.node>=0&&lit?.has(line.node);return a2("div",{class:`\
-row${chosen?" chosen":other?" lit":""}${line.text===null?"":line.node>=0?" note":""}`,style:{top:`${(from+at)*HIGH}px`},onClick:line.node>=0?()=>go(line.node):void 0,
-children:[a2("span",{class:"no",children:from+at+1}),line.text===null?[indent,indent,this.step(line.node)]:line.node>=0?indent+indent+line.text:line.text]},from+
-at)})})})}};var UNITS=["B","KiB","MiB","GiB","TiB","PiB"];function bytes(count){let power=0;for(;count>=999.5&&power<UNITS.length-1;)[count,power]=[count/1024,power+1];return`${digits(
-count,power===0)} ${UNITS[power]}`}var THOUSANDS=["","k","M","G","T","P","E"];function flops(count){let power=0;for(;count>=999.5&&power<THOUSANDS.length-1;)[count,
-power]=[count/1e3,power+1];return`${digits(count,power===0)} ${THOUSANDS[power]}`.trim()}function digits(count,whole2){return whole2?String(Math.round(count)):count>=
-99.95?count.toFixed(0):count>=9.995?count.toFixed(1):count.toFixed(2)}function whole(count){return count.toLocaleString("en-US")}function real(value){if(value===
-null)return"–";if(value===0||Number.isInteger(value)&&Math.abs(value)<1e6)return whole(value);let size=Math.abs(value);return size>=.001&&size<1e5?String(Number(
-value.toPrecision(4))):value.toExponential(2)}function plural(count,word){return`${whole(count)} ${word}${count===1?"":"s"}`}function short(op){let parts=op.split(
-".");return parts.length>=3?parts[parts.length-2]:parts[parts.length-1]}function fit(text2,letters){if(text2.length<=letters)return text2;let head=Math.ceil((letters-
-1)*.55);return`${text2.slice(0,head)}…${text2.slice(text2.length-(letters-1-head))}`}var HIDDEN=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
-function clean(text2){return text2.replace(HIDDEN,letter=>`\\u${letter.charCodeAt(0).toString(16).padStart(4,"0")}`)}var OPERATORS=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
+"use strict";(()=>{var L,Tr,Zs,Tt,xn,Ae,Ir,Ce,Ur,Mn,kn,js,he=Symbol.for("pv"),Te={},Ie=[],Qs=/^m(i|n|o|s|text|space)$/,$n=Array.isArray,Lr=Ie.slice,Vt=Object.assign;function zt(t){
+t&&t.parentNode&&t.remove()}function Ee(t,e,n,r,i){var s={type:t,props:e,key:n,ref:r,__k:null,__:null,__b:0,__e:null,__c:null,constructor:he,__v:i||++Tr,__i:-1,__u:0};return!i&&L.vnode&&L.
+vnode(s),s}function rt(){return{current:null}}function te(t){return t.children}function V(t,e){this.props=t,this.context=e,this.__g=0}function It(t,e){if(e==null)
+return t.__&&It(t.__,t.__i+1);for(var n;e<t.__k.length;e++)if((n=t.__k[e])&&n.__e)return n.__e;return typeof t.type!="function"||t.props.__P?null:It(t)}function Js(t){
+var e,n=t.__v,r=n.__e,i=[],s=[],o=t.__P;o&&((e=Vt({constructor:he},n)).__v=n.__v+1,L.vnode&&L.vnode(e),Sn(o,e,n,t.__n,o.namespaceURI,32&n.__u?[r]:null,i,r||It(n),
+32&n.__u,s),e.__v=n.__v,e.__.__k[e.__i]=e,Rr(i,e,s),n.__=n.__e=null,e.__e!=r&&Br(e))}function Br(t){if((t=t.__)&&t.__c&&!t.props.__P)return t.__e=null,t.__k.some(
+function(e){return e&&(t.__e=e.__e)}),Br(t)}function Pr(t){(8&t.__g||(t.__g|=8,Tt.push(t),Ae++))&&xn==L.debounceRendering||((xn=L.debounceRendering)||queueMicrotask)(
+Dr)}function Dr(){try{for(var t,e=1;Tt.length;)Tt.length>e&&Tt.sort(Ir),t=Tt.shift(),e=Tt.length,8&t.__g&&Js(t)}finally{(Ae=Tt.length)&&(xn||queueMicrotask)(Dr)}}
+function Fr(t,e,n,r,i,s,o,a,u,l,c){var h,p,d,m,y,w,b=r.__k||Ie,_=e.length;for(u=to(n,e,b,u,_),h=0;h<_;h++)(d=n.__k[h])!=null&&(p=~d.__i&&b[d.__i]||Te,d.__i=h,w=
+Sn(t,d,p,i,s,o,a,u,l,c),m=d.__e,(p.ref!=d.ref||8&p.__u)&&(p.ref&&On(p.ref,null,d,p),d.ref&&c.push(d.ref,d.__c||m,d)),y=y||m,4&d.__u?(u=zr(d,u,t,!p.__v),p.__e&&(p.
+__e=null)):typeof d.type=="function"&&w!==void 0?u=w:m&&(u=m.nextSibling),d.__u&=-21);return n.__e=y,u}function to(t,e,n,r,i){var s,o,a,u,l,c,h,p,d,m=n.length,y=m,
+w=0,b=0,_=t.__k=Array(i);for(s=0;s<i;s++)(o=e[s])!=null&&typeof o!="boolean"&&typeof o!="function"?(typeof o!="object"||o.constructor===String?o=_[s]=Ee(null,o):
+$n(o)?o=_[s]=Ee(te,{children:o}):o.constructor===he&&o.__b?o=_[s]=Ee(o.type,o.props,o.key,o.ref,o.__v):_[s]=o,u=s+w,o.__=t,o.__b=t.__b+1,a=null,~(l=o.__i=eo(o,n,
+u,y))&&(y--,(a=n[l])&&(a.__u|=2)),a&&a.__v?(o.__u|=16,l==u-1?w--:l==u+1?w++:l!=u&&(l>u?w--:w++,b=1)):(~l||(i>m?w--:i<m&&w++),typeof o.type!="function"&&(o.__u|=
+4))):_[s]=null;if(b){for(c=[],h=[],s=0;s<i;s++)if((o=_[s])&&16&o.__u){for(w=0,p=c.length;w<p;)c[d=w+p>>1]<o.__i?w=d+1:p=d;c[w]=o.__i,h[s]=w+1}for(w=c.length;s--;)
+h[s]&&(h[s]==w?w--:_[s].__u|=4)}if(y)for(s=0;s<m;s++)!(a=n[s])||2&a.__u||(a.__e==r&&(r=It(a)),Nn(a,a));return r}function zr(t,e,n,r){var i,s,o,a;if(typeof t.type==
+"function"){if(t.props.__P)return e;if(i=t.__k)for(s=0;s<i.length;s++)i[s]&&(i[s].__=t,e=zr(i[s],e,n,!1));return e}for(e&&!e.parentNode&&(e=It(t))&&!e.parentNode&&
+(e=null),o=t.__e,a=e;a&&a.nodeType==8;)a=a.nextSibling;for(o!=a&&(!r&&n.moveBefore&&o.parentNode?n.moveBefore(o,e):n.insertBefore(o,e||null)),e=o;(e=e&&e.nextSibling)&&
+e.nodeType==8&&!e.data.startsWith("$s"););return e}function eo(t,e,n,r){var i,s=t.key,o=t.type,a=e[n],u=a&&!(2&a.__u);if(a===null&&s==null||u&&s==a.key&&o==a.type)return n;if(r>(u?1:0)){for(i=n-1;i>=0;i--)if((a=
+e[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i;for(i=n+1;i<e.length;i++)if((a=e[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i}return-1}function Ar(t,e,n){n==null&&
+(n=""),e[0]=="-"?t.setProperty(e,n):t[e]=n}function Ne(t,e,n,r,i){var s,o;if(e=="style")if(typeof n=="string")t.style.cssText=n;else{if(typeof r=="string"&&(t.style.
+cssText=r=""),r)for(e in r)n&&e in n||Ar(t.style,e);if(n)for(e in n)r&&n[e]==r[e]||Ar(t.style,e,n[e])}else if(e[0]=="o"&&e[1]=="n")typeof n!="function"&&(n=null),
+typeof r!="function"&&(r=null),(t.__e||(t.__e={}))[e]=n,n&&r||(o=kn[e]||(kn[e]=no(e)),(t.__a||(t.__a={}))[e]=Mn,s=e!=(e=e.replace(Ur,"$1")),(e=e.slice(2))[0]<"a"&&
+(e=e.toLowerCase()),n?t.addEventListener(e,o,s):t.removeEventListener(e,o,s));else{if(i=="http://www.w3.org/2000/svg")e=e.replace(/xlink(H|:h)/,"h").replace(/sName$/,
+"s");else if(e!="width"&&e!="height"&&e!="href"&&e!="list"&&e!="form"&&e!="tabIndex"&&e!="download"&&e!="rowSpan"&&e!="colSpan"&&e!="role"&&e!="popover"&&e in t)
+try{return void(t[e]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&e[4]!="-"?t.removeAttribute(e):t.setAttribute(e,e=="popover"&&n==1?"":n)}}function no(t){
+return function(e){var n=this.__e;if(n){if(n=n[t],e[Ce]==null)e[Ce]=Mn++;else if(e[Ce]<this.__a[t])return;return n(L.event?L.event(e):e)}}}function Sn(t,e,n,r,i,s,o,a,u,l){
+var c,h,p,d,m,y,w,b,_,O,M,T,E,U,K,J,H,wt,tt=e.type;if(e.constructor!==he)return null;128&n.__u&&(u=32&n.__u,c=n.__c.__z)&&(e.__u|=u,h=s=[],c.nodeType==8?a=Pe(c,
+s):s.push(c),a=s[0]||a),(c=L.__b)&&c(e);t:if(typeof tt=="function"){p=o.length;try{if(b=e.props,_=(c=tt.prototype)&&c.render,O=(c=tt.contextType)&&r[c.__c],M=c?
+O?O.props.value:c.__:r,(d=n.__c)?(e.__c=d,2&d.__g&&(d.__g|=1)):(_?e.__c=d=new tt(b,M):(e.__c=d=new V(b,M),d.constructor=tt,d.render=io),O&&O.sub(d),d.state||(d.
+state={}),d.__n=r,d.__g|=8,d.__h=[],d.__k=[]),_&&(d.__s||(d.__s=d.state),tt.getDerivedStateFromProps&&(d.__s==d.state&&(d.__s=Vt({},d.__s)),Vt(d.__s,tt.getDerivedStateFromProps(
+b,d.__s)))),m=d.props,y=d.state,d.__v=e,n.__c){if(b!==m&&_&&!tt.getDerivedStateFromProps&&d.componentWillReceiveProps&&d.componentWillReceiveProps(b,M),e.__v==n.
+__v&&!(8&d.__g)||!(4&d.__g)&&d.shouldComponentUpdate&&d.shouldComponentUpdate(b,d.__s,M)===!1){e.__v!=n.__v&&(d.props=b,d.state=d.__s,d.__g&=-9),e.__e=n.__e,e.__k=
+n.__k,e.__k.some(function(X){X&&(X.__=e)}),Ie.push.apply(d.__h,d.__k),d.__k=[],d.__h.length&&o.push(d),a=It(n);break t}d.componentWillUpdate&&d.componentWillUpdate(
+b,d.__s,M),_&&d.componentDidUpdate&&d.__h.push(function(){d.componentDidUpdate(m,y,w)})}else _&&!tt.getDerivedStateFromProps&&d.componentWillMount&&d.componentWillMount(),
+_&&d.componentDidMount&&d.__h.push(d.componentDidMount);d.context=M,d.props=b,d.__P=t,d.__g&=-5,T=L.__r,E=_?25:0;do d.__g&=-9,T&&T(e),c=d.render(d.props,d.state=
+d.__s,d.context);while(8&d.__g&&++E<25);_&&(Ie.push.apply(d.__h,d.__k),d.__k=[]),d.state=d.__s,d.getChildContext&&(r=Vt({},r,d.getChildContext())),_&&n.__c&&d.getSnapshotBeforeUpdate&&
+(w=d.getSnapshotBeforeUpdate(m,y)),U=c&&c.type===te&&c.key==null?c.props.children:c,b.__P&&(c=a,i=(t=b.__P).namespaceURI,u=s=null,n.props&&n.props.__P!=t&&(n.__k.
+some(function(X){X&&Nn(X,X)}),n.__k=null),a=n.__k?It(n,0):null),a=Fr(t,$n(U)?U:[U],e,n,r,i,s,o,a,u,l),b.__P&&(e.__e=null,a=c),e.__u&=-161,h&&h.some(zt),d.__h.length&&
+o.push(d),1&d.__g&&(d.__g&=-4)}catch(X){if(o.length=p,e.__v=null,u||s)if(X&&X.then){if(e.__u|=128|u,s){for(~(H=s.indexOf(a||void 0))||(H=s.length);(wt=s[H-1])&&
+wt.nodeType==8;)H--;for(;H<s.length;H++)if(wt=s[H])if(s[H]=null,K){if(wt==J)break}else{if(wt.nodeType!=8)break;wt.data.startsWith("$s")&&(J=Pe(K=wt))}}if(!K){for(;a&&
+a.nodeType==8&&a.nextSibling;)a=a.nextSibling;K=a}(c=Pe(K=e.__c.__z||(e.__c.__z=K)))?(e.__e=K,a=c):e.__e=a,a=a&&a.nextSibling}else s&&s.some(zt);else e.__e=n.__e;
+e.__k||(e.__k=n.__k||[]),X&&X.then||Vr(e),L.__e(X,e,n)}}else a=e.__e=ro(n.__e,e,n,r,i,s,o,u,l,t);return(c=L.diffed)&&c(e),a}function Pe(t,e){if(t&&t.nodeType==8&&
+t.data.startsWith("$s"))for(var n=1;t=t.nextSibling;){if(t.nodeType==8){if(t.data.startsWith("$s"))n++;else if(t.data.startsWith("/$s")&&!--n)return t}e&&e.push(
+t)}}function Vr(t){t&&(t.__c&&(t.__c.__g|=4),t.__k&&t.__k.some(Vr))}function Rr(t,e,n){for(var r=0;r<n.length;)On(n[r++],n[r++],n[r++]);L.__c&&L.__c(e,t),t.some(
+function(i){try{t=i.__h,i.__h=[],t.some(function(s){s.call(i)})}catch(s){L.__e(s,i.__v)}})}function ro(t,e,n,r,i,s,o,a,u,l){var c,h,p,d,m,y,w,b,_=n.props||Te,O=e.
+props,M=e.type;if(M=="svg"?i="http://www.w3.org/2000/svg":M=="math"?i="http://www.w3.org/1998/Math/MathML":i||(i="http://www.w3.org/1999/xhtml"),s){for(c=0;c<s.
+length;c++)if((m=s[c])&&(M?m.localName==M:m.nodeType==3)){t=m,s[c]=null;break}}if(!t){if(b=l.ownerDocument||document,!M)return b.createTextNode(O);t=b.createElementNS(
+i,M,O.is?O:l),a&&(L.__m&&L.__m(e,s),a=!1),s=null}if(M){if(l=M=="template"&&t.content||t,s=M=="textarea"&&O.defaultValue!=null?null:s&&Lr.call(l.childNodes),!a&&
+s)for(_={},c=0;c<t.attributes.length;c++)_[(m=t.attributes[c]).name]=m.value;for(c in _)m=_[c],c=="dangerouslySetInnerHTML"?p=m:c=="children"||c in O||c=="value"&&
+"defaultValue"in O||c=="checked"&&"defaultChecked"in O||Ne(t,c,null,m,i);for(c in O)m=O[c],c=="children"?d=m:c=="dangerouslySetInnerHTML"?h=m:c=="value"?y=m:c==
+"checked"?w=m:a&&typeof m!="function"||_[c]===m||Ne(t,c,m,_[c],i);h?(a||p&&(h.__html==p.__html||h.__html==t.innerHTML)||(t.innerHTML=h.__html),e.__k=[]):(p&&(t.
+textContent=""),(M=="foreignObject"||i=="http://www.w3.org/1998/Math/MathML"&&Qs.test(M))&&(i="http://www.w3.org/1999/xhtml"),Fr(l,$n(d)?d:[d],e,n,r,i,s,o,s?s[0]:
+n.__k&&It(n,0),a,u),s&&s.some(zt)),a&&M!="textarea"||(c="value",M=="progress"&&y==null?t.removeAttribute(c):y==null||y===t[c]&&(M!="progress"||y)||Ne(t,c,y,_[c],
+i),c="checked",w!=null&&w!=t[c]&&Ne(t,c,w,_[c],i))}else _===O||a&&t.data==O||(t.data=O);return t}function On(t,e,n,r){try{typeof t=="function"?e?e.__x=t(e)||1:r&&
+(r=r.__c||r.__e)&&(e=r.__x)&&(r.__x=null,typeof e=="function"?e():t(null)):t.current=e}catch(i){L.__e(i,n)}}function Nn(t,e,n){var r,i,s,o;if(L.unmount&&L.unmount(
+t),!(r=t.ref)||r.current&&r.current!=t.__e||On(r,null,e,t),r=t.__c){if(r.componentWillUnmount)try{r.componentWillUnmount()}catch(a){L.__e(a,e)}r.__P=r.__n=null}
+if(r=t.__k)for(o=0;o<r.length;o++)r[o]&&Nn(r[o],e,typeof t.type!="function"||n&&!t.props.__P);!n&&(r=t.__c)&&(r=r.__z)&&(i=Pe(r,s=[]))&&(r==t.__e&&s.some(zt),zt(
+i),zt(r)),n||zt(t.__e),t.__e=t.__c=t.__=null}function io(t,e,n){return this.constructor(t,n)}function ee(t,e){var n,r,i,s;L.__&&L.__(t,e),e.nodeType==9&&(e=e.documentElement),
+r=(n=t&&32&t.__u)?null:e.__k,e.__k=Ee(te,{children:[t]}),i=[],s=[],Sn(e,e.__k,r||Te,Te,e.namespaceURI,r?null:e.firstChild?Lr.call(e.childNodes):null,i,r?r.__e:e.
+firstChild,n,s),Rr(i,e.__k,s),e.__k.props.children=null}L={__e:function(t,e,n,r){for(var i,s,o;e=e.__;)if((i=e.__c)&&!(1&i.__g)){i.__g|=4;try{if((o=(s=i.constructor)&&s.getDerivedStateFromError)&&i.setState(s.getDerivedStateFromError(
+t)),i.componentDidCatch&&(i.componentDidCatch(t,r||{}),o=1),o&&8&i.__g)return void(i.__g|=2)}catch(a){t=a}}throw Ae=0,t}},Tr=0,Zs=function(t){return t!=null&&t.
+constructor===he},V.prototype.setState=function(t,e){var n=this.__s;n&&n!=this.state||(n=this.__s=Vt({},this.state)),typeof t=="function"&&(t=t(Vt({},n),this.props)),
+t&&(Vt(n,t),this.__v&&(e&&this.__k.push(e),Pr(this)))},V.prototype.forceUpdate=function(t){this.__v&&(this.__g|=4,t&&this.__h.push(t),Pr(this))},V.prototype.render=
+te,Tt=[],Ae=0,Ir=function(t,e){return t.__v.__b-e.__v.__b},Ce=Symbol(),Ur=/(PointerCapture)$|Capture$/i,Mn=0,kn={},js=0;var Hr=["B","KiB","MiB","GiB","TiB","PiB"];function I(t){let e=0;for(;t>=999.5&&e<Hr.length-1;)[t,e]=[t/1024,e+1];return`${Wr(t,e===0)} ${Hr[e]}`}var Gr=["","k",
+"M","G","T","P","E"];function Z(t){let e=0;for(;t>=999.5&&e<Gr.length-1;)[t,e]=[t/1e3,e+1];return`${Wr(t,e===0)} ${Gr[e]}`.trim()}function Wr(t,e){return e?String(
+Math.round(t)):t>=99.95?t.toFixed(0):t>=9.995?t.toFixed(1):t.toFixed(2)}function $(t){return t.toLocaleString("en-US")}function Ut(t){if(t===null)return"–";if(t===
+0||Number.isInteger(t)&&Math.abs(t)<1e6)return $(t);let e=Math.abs(t);return e>=.001&&e<1e5?String(Number(t.toPrecision(4))):t.toExponential(2)}var Lt={added:"+",
+removed:"−",changed:"~"};function it(t,e){return`${$(t)} ${e}${t===1?"":"s"}`}function qr(t){let e=t.split(".");return e.length>=3?e[e.length-2]:e[e.length-1]}
+function kt(t,e){if(t.length<=e)return t;let n=Math.ceil((e-1)*.55);return`${t.slice(0,n)}…${t.slice(t.length-(e-1-n))}`}var so=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
+function st(t){return t.replace(so,e=>`\\u${e.charCodeAt(0).toString(16).padStart(4,"0")}`)}var oo=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
 ["convolution",/^(_?conv|convolution|cudnn_conv|mkldnn_conv|slow_conv|thnn_conv)/],["matmul",/^_?(mm|addmm|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|matmul|linear|scaled_mm|int_mm|grouped_mm|weight_int\w*)(_\w+)?$/],
 ["norm",/(layer|batch|group|rms|instance)_norm|^_?(weight_norm|native_\w*norm)|cudnn_batch_norm/],["softmax",/softmax/],["embedding",/embedding|^gather|^scatter|index|^take/],
 ["pool",/pool|upsample|interpolate|grid_sample/],["random",/dropout|^(rand|bernoulli|normal|uniform|multinomial|philox)/],["reduction",/^(sum|mean|var|std|amax|amin|max|min|argmax|argmin|any|all|prod|logsumexp|norm|linalg_vector_norm|cum\w+|nll_loss\w*|mse_loss\w*)(_|$)/],
 ["creation",/^(full|zeros|ones|empty|arange|new_|scalar_tensor|eye|tril|triu|linspace)/],["copy",/^(clone|_to_copy|copy|contiguous|cat|stack|constant_pad|roll|flip|sort|topk)/]];
-function kindOf(name,view,guard){return guard?"guard":view?"view":OPERATORS.find(([,pattern])=>pattern.test(name))?.[0]??"pointwise"}var VIEW=1,GUARD=2,SAVED=4,DataError=class extends Error{constructor(where,what){super();this.where=where;this.what=what}where;what;get message(){return`${this.
-where}: ${this.what}`}},KINDS=["program","module","loop","turn","line","steps"];function fail(where,what){throw new DataError(where,what)}function need(right,where,what){
-right||fail(where,what)}function said(value){let text2=JSON.stringify(value)??"nothing";return text2.length>60?`${text2.slice(0,60)}…`:text2}function object(value,where){
-return need(typeof value=="object"&&value!==null&&!Array.isArray(value),where,`an object was expected, found ${said(value)}`),value}function list(value,where){return need(
-Array.isArray(value),where,`a list was expected, found ${said(value)}`),value}function text(value,where){need(typeof value=="string",where,`a text was expected,\
- found ${said(value)}`)}function within(value,low,high,where){Number.isSafeInteger(value)&&value>=low&&value<high||fail(where,`${said(value)} is not a whole num\
-ber from ${low} to ${high===1/0?"2**53 - 1":high-1}`)}function amount(value,where){typeof value=="number"&&Number.isFinite(value)&&value>=0||fail(where,`${said(
-value)} is not a number of 0 or more`)}function each(value,where,check){let found=list(value,where),at=0;try{for(;at<found.length;at++)check(found[at],"",at)}catch(error){
-throw error instanceof DataError&&(error.where=`${where}[${at}]${error.where}`),error}}function row(value,where,checks){let found=list(value,where);need(found.length===
-checks.length,where,`${checks.length} entries were expected, found ${found.length}`),each(found,where,(one2,here,at)=>checks[at](one2,here))}var range=(low,high)=>(value,where)=>within(
-value,low,high,where);function checkColumns(pair,where){let columns=object(pair.nodes,`${where}.nodes`),count=list(columns.name,`${where}.nodes.name`).length,[word,
-bytes2]=[range(0,pair.strings.length),range(0,1/0)],checks={name:word,op:word,args:word,spec:word,echo:word,source:range(-1,pair.sources.length),frame:range(0,pair.
-frames.length),product:amount,other:amount,read:bytes2,written:bytes2,memory:bytes2,flags:range(0,8),inputs:(one2,at)=>each(one2,at,range(0,count+pair.ports.length)),
-partners:(one2,at)=>each(one2,at,range(0,pair.forward))};for(let[name,check]of Object.entries(checks)){let column=list(columns[name],`${where}.nodes.${name}`);need(
-column.length===count,`${where}.nodes.${name}`,`${count} entries were expected, one a step, found ${column.length}`),each(column,`${where}.nodes.${name}`,check)}
-within(pair.forward,0,count+1,`${where}.forward`)}function checkPorts(pair,where){let count=pair.nodes.name.length,word=range(0,pair.strings.length),entering=pair.
-ports.filter(port=>port.into).length;each(pair.ports,`${where}.ports`,(one2,at)=>{let port=object(one2,at);within(port.side,0,2,`${at}.side`),need(typeof port.into==
-"boolean",`${at}.into`,`true or false was expected, found ${said(port.into)}`),text(port.role,`${at}.role`),word(port.name,`${at}.name`),word(port.spec,`${at}.s\
-pec`),amount(port.bytes,`${at}.bytes`),within(port.value,port.into?count:-1,count+entering,`${at}.value`)});let next=count;pair.ports.forEach((port,at)=>{port.into&&
-need(port.value===next++,`${where}.ports[${at}].value`,`${next-1} was expected, found ${port.value}`)});let values=range(0,count+entering);each(pair.nodes.inputs,
-`${where}.nodes.inputs`,(one2,at)=>each(one2,at,values)),each(pair.saved,`${where}.saved`,(one2,at)=>row(one2,at,[values,range(count,count+entering),amount,amount]))}
-function checkFrames(pair,where){let{frames,layouts,nodes}=pair,word=range(0,pair.strings.length),seen={steps:new Uint8Array(nodes.name.length),frames:new Uint8Array(
-frames.length)};need(frames.length>0,`${where}.frames`,"there is no frame"),frames.forEach((frame2,id2)=>{let at=`${where}.frames[${id2}]`;word(frame2.name,`${at}\
-.name`),word(frame2.label,`${at}.label`),need(KINDS.includes(frame2.kind),`${at}.kind`,`${said(frame2.kind)} is none of ${KINDS.join(", ")}`),within(frame2.parent,
-id2?0:-1,id2?frames.length:0,`${at}.parent`),within(frame2.layout,frame2.kind==="loop"?-1:0,frame2.kind==="loop"?0:layouts.length,`${at}.layout`),row(frame2.counts,
-`${at}.counts`,[amount,amount,amount,amount,amount]),each(frame2.units,`${at}.units`,range(-frames.length,nodes.name.length)),need(frame2.kind!=="loop"||frame2.
-units.length,at,"a loop without a turn");for(let unit of frame2.units){let[kept,place3]=unit<0?[seen.frames,-unit-1]:[seen.steps,unit];need(!kept[place3]++,at,`${unit<
-0?"frame":"step"} ${place3} is in two frames`);let parent=unit<0?frames[place3].parent:nodes.frame[place3];need(parent===id2,at,`${unit<0?"frame":"step"} ${place3}\
- says that it is in frame ${parent}`),need(frame2.kind!=="loop"||unit<0,at,`step ${place3} is a turn of a loop`)}});let lost=seen.steps.indexOf(0);need(lost<0,`${where}\
-.frames`,`step ${lost} is in no frame`),frames.forEach((_2,id2)=>{let[up,left]=[id2,frames.length];for(;up>0&&left--;)need(seen.frames[up],`${where}.frames[${up}\
-]`,"it is in no frame"),up=frames[up].parent;need(up<=0,`${where}.frames[${id2}]`,"it is inside itself")}),frames.forEach((frame2,id2)=>{frame2.layout>=0&&checkPlaces(
-layouts[frame2.layout],frame2,`${where}.frames[${id2}]`)})}function checkPlaces(layout,frame2,at){let placed=new Uint8Array(frame2.units.length);for(let members of layout.
-rows)members.forEach((places,part)=>{for(let place3 of places)need(place3<frame2.units.length&&!placed[place3]++,at,`its layout gives ${place3} no place, or two`),
-need(frame2.units[place3]<0==(part===1),at,`its layout takes unit ${place3} for a ${part===1?"frame":"step"}`)});need(placed.every(Boolean),at,`its layout has n\
-o place for unit ${placed.indexOf(0)}`)}function checkLayouts(pair,where){each(pair.layouts,`${where}.layouts`,(one2,at)=>{let layout=object(one2,at),count=0;each(
-layout.rows,`${at}.rows`,(members,here)=>{row(members,here,[0,1,2].map(()=>(part,there)=>each(part,there,range(0,1/0)))),count+=members.flat().length}),row(layout.
-slots,`${at}.slots`,[range(0,1e5),range(0,1e5)]);let place3=range(-1,count);["left","right"].forEach((side,which)=>each(layout[side],`${at}.${side}`,(edge,here)=>row(
-edge,here,[place3,place3,range(-1,layout.slots[which]),range(0,pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,
-[place3,place3,amount,amount]))})}function checkMemory(pair,where){let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,
-`${where}.memory.before`),each(memory.live,`${where}.memory.live`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were exp\
-ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),span=(one2,at)=>row(one2,at,[values,range(0,count+1),range(0,
-count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.peak,`${where}.memor\
-y.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,where);each(value,
-`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 numbers were expec\
-ted, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),need(value.length===
-rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,`${where}.name`),
-each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["ports","sources","sa\
-ved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(pair.sources,
-`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),checkFrames(
-pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.code`,text);row(
-code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{value=JSON.parse(
-json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page reads format 1, fo\
-und ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(one2,at,[text,text])),
-each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(pair=>({...pair,name:clean(
-pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
-this.entering=data.ports.filter(port=>port.into),this.shorts=nodes.op.map(op=>short(this.strings[op])),this.kinds=this.shorts.map((name,at)=>kindOf(name,(nodes.
-flags[at]&VIEW)!==0,(nodes.flags[at]&GUARD)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,
-this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?
-this.framePlace:this.place)[unit<0?-unit-1:unit]=at);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.reduce((most,depth)=>Math.max(most,depth),
-0),this.timed=data.memory.spans.length>0||data.memory.peak[1]>0||data.memory.before>0,this.savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(
-this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=new Map,data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],
-data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=new Set([...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.
-above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;timed;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
-return this.strings[id2]}frame(id2){return this.data.frames[id2]}isForward(node){return node<this.data.forward}nameOf(value){return value<0?"a constant":this.strings[value<
-this.count?this.data.nodes.name[value]:this.entering[value-this.count].name]}specOf(value){return value<0?"":this.strings[value<this.count?this.data.nodes.spec[value]:
-this.entering[value-this.count].spec]}usersOf(value){return[...this.users.subarray(this.starts[value],this.starts[value+1])]}lineOf(node){let source=this.data.sources[this.
-data.nodes.source[node]];return source?`${this.strings[source[0]]}:${source[1]}`:""}moduleOf(node){let source=this.data.sources[this.data.nodes.source[node]];return source?
-this.strings[source[4]]:""}isSaved(node){return(this.data.nodes.flags[node]&SAVED)!==0}isView(node){return(this.data.nodes.flags[node]&VIEW)!==0}above(unit){let found=[];
-for(let at=unit<0?this.frame(-unit-1).parent:this.data.nodes.frame[unit];at>=0;at=this.frame(at).parent)found.push(at);return found}title(id2){let{name,parent,kind,
-label}=this.frame(id2),[own,around]=[this.strings[name],parent>=0?this.strings[this.frame(parent).name]:""];return(around&&own.startsWith(`${around}.`)?own.slice(
-around.length+1):own)||this.strings[label]||kind}isTurn(id2){let{parent}=this.frame(id2);return parent>=0&&this.frame(parent).kind==="loop"}path(id2){return(this.
-paths??=this.allPaths())[id2]}allPaths(){let paths=[],own=id2=>{if(paths[id2]!==void 0)return paths[id2];let{name,parent,kind}=this.frame(id2),around=parent>0?own(
-parent):"",said2=kind==="loop"?this.strings[name].replace(/\.?\d+…\d+$/,""):this.strings[name];return paths[id2]=parent<0?"":[around,said2].filter(Boolean).join(
-kind==="line"?" ":".")};return this.data.frames.forEach((_2,id2)=>own(id2)),paths}*inside(id2){for(let unit of this.frame(id2).units)unit>=0?yield unit:yield*this.
-inside(-unit-1)}call(node){let{op,args,inputs}=this.data.nodes,filled=this.strings[args[node]].replace(/\{(\d+)\}/g,(all,at)=>at in inputs[node]?this.nameOf(inputs[node][at]):
-all);return`${this.strings[op[node]]}(${filled})`}echoOf(node){let{echo,partners}=this.data.nodes,said2=this.strings[echo[node]];return said2&&`${said2} ${partners[node].
-map(partner=>this.nameOf(partner)).join(", ")}`}code(){if(this.lines)return this.lines;let{forward,code}=this.data,lines=[],add=text2=>lines.push({node:-1,text:clean(
-text2)}),before="",steps=(from,to)=>{for(let node=from;node<to;node++){let parts=[this.echoOf(node),this.moduleOf(node),this.lineOf(node)].filter(Boolean).join(
-"; ");parts&&parts!==before&&lines.push({node,text:`# ${before=parts}`}),lines.push({node,text:null})}};return code.forward.forEach(add),steps(0,forward),code.ends[0].
-forEach(add),(this.count>forward||code.backward.length)&&add(""),code.backward.forEach(add),steps(forward,this.count),code.ends[1].forEach(add),this.lineAt=new Int32Array(
-this.count),lines.forEach((line,at)=>{line.node>=0&&(this.lineAt[line.node]=at)}),this.lines=lines}lineOfCode(node){return this.code(),this.lineAt[node]}structure(){
-let{frames}=this.data,known=new Map,[alike,depth]=[new Int32Array(frames.length),new Int32Array(frames.length)],visit=(id2,around,level)=>{let loop=around>=0&&frames[frames[id2].
-parent].kind==="loop",key=`${around}:${loop?"*":this.framePlace[id2]}`;known.has(key)||known.set(key,known.size),alike[id2]=known.get(key),depth[id2]=level;for(let unit of frames[id2].
-units)unit<0&&visit(-unit-1,alike[id2],loop?level:level+1)};return visit(0,-1,0),[alike,depth]}portPills(){let found=new Map,at=node=>found.get(node)??(found.set(
-node,{outer:[],made:[]}),found.get(node)),pill=port=>{let name=this.strings[port.name];return{text:name.split(".").at(-1),title:`${port.role} ${name} ${this.strings[port.
-spec]}`,role:port.role}};for(let port of this.entering)if(port.role==="parameter"||port.role==="buffer")for(let user of this.usersOf(port.value))at(user).outer.
-push(pill(port));for(let port of this.data.ports)!port.into&&port.role!=="saved"&&port.value>=0&&port.value<this.count&&at(port.value).made.push(pill(port));return found}};
-function listed(map,key){let found=map.get(key)??[];return map.set(key,found),found}function usersOf(inputs,values){let starts=new Int32Array(values+1),unique=inputs.
-map(row2=>[...new Set(row2)]);for(let row2 of unique)for(let value of row2)starts[value+1]++;for(let at=0;at<values;at++)starts[at+1]+=starts[at];let next=starts.
-slice(),users=new Int32Array(starts[values]);return unique.forEach((row2,node)=>row2.forEach(value=>users[next[value]++]=node)),[starts,users]}function reversed(rows,count){
-let found=Array.from({length:count},()=>[]);return rows.forEach((row2,node)=>row2.forEach(target=>found[target].push(node))),found}var GUTTER=28,NODE=156,SIDE=10,ENTRY=GUTTER+SIDE+NODE/2,TALL=28,VIEW_TALL=20,FOLDED=50,HEAD=24,FOOT=8,GAP=28,PAD=14,LANE=10,PILL=15;function isOpen(model,opened,frame2){
-return opened.open.has(model.alike[frame2])}function shownOf(model,opened,frame2){let{kind,units}=model.frame(frame2);return kind!=="loop"?frame2:shownOf(model,
-opened,-units[Math.min(turnOf(model,opened,frame2),units.length-1)]-1)}function turnOf(model,opened,loop){return Math.min(opened.turn.get(model.alike[loop])??0,
-model.frame(loop).units.length-1)}function pillWidth(text2){return Math.min(text2.length,16)*5.6+12}function pillsOf(model,node){let found=model.pills.get(node),
-none2=[];if(!found)return{left:none2,right:none2};let row2=pill=>({...pill,text:fit(pill.text,16)}),all=[...found.outer,...found.made].map(row2),shown=all.length>
-4?[...all.slice(0,3),{text:`+${all.length-3}`,title:all.slice(3).map(one2=>one2.title).join(`
-`),role:"more"}]:all;return model.isForward(node)?{left:shown,right:none2}:{left:none2,right:shown}}function nodeBlock(model,node){let{left,right}=pillsOf(model,
-node),room=pills=>pills.length?Math.max(...pills.map(one2=>pillWidth(one2.text)))+5:0,high=Math.max(model.isView(node)?VIEW_TALL:TALL,Math.max(left.length,right.
-length)*PILL);return{left:NODE/2+room(left),right:NODE/2+room(right),height:high}}var CLOSED={left:GUTTER+SIDE+NODE,right:GUTTER+SIDE+NODE,height:FOLDED};function measure(model,opened,frame2){
-if(!isOpen(model,opened,frame2))return CLOSED;let shown=model.frame(shownOf(model,opened,frame2)),layout=model.data.layouts[shown.layout],inside=[],tops=[],bottoms=[],
-[top,left,right]=[HEAD+GAP,CLOSED.left,CLOSED.right];layout.rows.forEach((row2,at)=>{let sized=row2.map(part=>part.map(place3=>{let unit=shown.units[place3];return{
-unit,block:unit<0?measure(model,opened,-unit-1):nodeBlock(model,unit)}})),high=Math.max(VIEW_TALL,...sized.flat().map(one2=>one2.block.height)),put=(unit,x2,block)=>{
-inside.push({unit,x:x2,y:top+(high-block.height)/2,block,row:at}),[left,right]=[Math.max(left,block.left-x2),Math.max(right,block.right+x2)]},[west,east]=putFrames(
-sized[1],put),edge=-Math.max(west,GUTTER)-SIDE;for(let{unit,block}of sized[0].reverse())[edge]=[edge-block.right-block.left-12,put(unit,edge-block.right,block)];
-edge=Math.max(east,GUTTER)+SIDE;for(let{unit,block}of sized[2])[edge]=[edge+block.right+block.left+12,put(unit,edge+block.left,block)];tops.push(top),bottoms.push(
-top+high),top+=high+GAP});let[lanes,height]=[layout.slots.map(count=>count?count*LANE+6:0),Math.max(top,HEAD+GAP)+FOOT];return{left:left+lanes[0]+PAD,right:right+
-lanes[1]+PAD,height,inside,tops,bottoms,walls:[-left-4,right+4]}}function putFrames(frames,put){if(!frames.length)return[0,0];let wide=frames.reduce((sum,{block})=>sum+
-block.left+block.right,0)+(frames.length-1)*18,edge=frames.length===1?-frames[0].block.left:-wide/2,west=-edge;for(let{unit,block}of frames)put(unit,edge+block.
-left,block),edge+=block.left+block.right+18;return[west,edge-18]}function place(model,opened){let root2=measure(model,opened,0),boxes=[],lines=[],width=bandWidth(
-model),visit=(unit,block,x2,y2,level)=>{let frame2=-unit-1,node=unit>=0,box={unit,x:x2-(node?NODE/2:block.left),y:y2,w:node?NODE:block.left+block.right,h:block.
-height,mid:x2,kind:node?"node":block.inside?"open":"folded",level};if(boxes.push(box),!block.inside)return;for(let child of block.inside)visit(child.unit,child.
-block,x2+child.x,y2+child.y,level+1);let shown=shownOf(model,opened,frame2);lines.push(...edgesOf(model,shown,frame2,block,x2,y2,width))};visit(frameUnit(0),root2,
-0,0,0);let byUnit=new Map(boxes.map(box=>[box.unit,box])),lineOf=new Map(lines.map(line=>[lineKey(line.within,line.side,line.from,line.to),line]));return{boxes,
-lines,byUnit,lineOf,left:-root2.left,right:root2.right,height:root2.height}}function lineKey(within2,side,from,to){return`${within2}/${side}/${from??"in"}/${to??
-"out"}`}function bandWidth(model){let all=Math.max(1,model.frame(0).counts[2],...model.data.saved.map(one2=>one2[2]));return bytes2=>Math.min(20,Math.max(1.6,20*
-Math.cbrt(bytes2/all)))}function edgesOf(model,shown,frame2,block,x2,y2,width){let layout=model.data.layouts[model.frame(shown).layout],{units}=model.frame(shown),
-placed=new Map(block.inside.map(one2=>[one2.unit,one2])),found=[];for(let side of["left","right"]){let spread=fanOf(layout,side,units,placed),said2=new Set;layout[side].
-forEach((edge,at)=>{let ends=endsOf(edge,side,units,placed,block,spread[at]),path=edge[2]<0?curve(ends[0],ends[1]):channel(ends,edge,side,block);found.push(lineAt(
-path,x2,y2,{within:frame2,side,from:edge[0]<0?null:units[edge[0]],to:edge[1]<0?null:units[edge[1]],width:1.3+Math.log2(Math.max(1,edge[4]))*.35,label:said2.has(
-edge[0])?"":model.text(edge[3]).replace(/\].*$/,"]")})),said2.add(edge[0])})}return layout.bridges.forEach((bridge,at)=>{let path=bridgePath(bridge,units,placed,
-block,at);found.push(lineAt(path,x2,y2,{within:frame2,side:"bridge",from:bridge[0]<0?null:units[bridge[0]],to:bridge[1]<0?null:units[bridge[1]],width:width(bridge[2]),
-label:`${bridge[2]}`}))}),found}function lineAt(path,x2,y2,rest){let points=path.parts.flatMap(([,...all])=>all),[xs,ys]=[points.map(one2=>one2[0]+x2),points.map(
-one2=>one2[1]+y2)],[west,north]=[Math.min(...xs),Math.min(...ys)],d2=path.parts.map(([command,...all])=>command+all.map(one2=>`${round(one2[0]+x2)},${round(one2[1]+
-y2)}`).join(" ")).join("");return{...rest,d:d2,at:[path.at[0]+x2,path.at[1]+y2],box:[west,north,Math.max(...xs)-west,Math.max(...ys)-north]}}var round=value=>Math.
-round(value*10)/10;function fanOf(layout,side,units,placed){let into=new Map,found=layout[side].map(()=>0);layout[side].forEach((edge,at)=>into.set(edge[1],[...into.
-get(edge[1])??[],at]));let from=at=>{let[source,,slot]=layout[side][at],outwards=side==="left"?-1:1;return slot>=0?outwards*(1e4+slot):source<0?outwards*ENTRY:placed.
-get(units[source]).x};for(let[target,edges]of into){if(edges.length<2||target<0)continue;edges.sort((a3,b)=>from(a3)-from(b));let room=Math.min(NODE*.6,edges.length*
-16);edges.forEach((at,order)=>found[at]=((order+.5)/edges.length-.5)*room)}return found}function endsOf([from,to],side,units,placed,block,offset){let down=side===
-"left",sign=down?-1:1,[head,foot]=[HEAD,block.height-FOOT],own=first2=>{let at=first2===down?head:foot;return{x:sign*ENTRY,y:at,clear:at}},end=(position,first2)=>{
-if(position<0)return own(first2);let one2=placed.get(units[position]),low=first2===down;return{x:one2.x+(one2.unit<0?sign*ENTRY:0)+(first2?0:offset),y:low?one2.
-y+one2.block.height:one2.y,clear:low?block.bottoms[one2.row]:block.tops[one2.row]}};return[end(from,!0),end(to,!1)]}function curve(from,to){let way=Math.sign(to.
-clear-from.clear)||Math.sign(to.y-from.y)||1,at=labelPoint(from,way);if(Math.abs(from.x-to.x)<.5)return{parts:[["M",[from.x,from.y]],["L",[to.x,to.y]]],at};let bend=Math.
-max(10,Math.abs(to.clear-from.clear)/2)*way,over=["C",[from.x,from.clear+bend],[to.x,to.clear-bend],[to.x,to.clear]];return{parts:[["M",[from.x,from.y]],["L",[from.
-x,from.clear]],over,["L",[to.x,to.y]]],at}}var labelPoint=(from,way)=>[from.x+5,from.y+(way>0?12:-6)];function channel([from,to],edge,side,block){let slot=edge[2],
-outwards=side==="left"?-1:1,lane=block.walls[side==="left"?0:1]+outwards*(slot+1)*LANE,way=side==="left"?1:-1,apart=5+slot%4*2.5,[leave,arrive]=[from.clear+way*
-apart,to.clear-way*apart],corners=[[from.x,from.y],[from.x,leave],[lane,leave],[lane,arrive],[to.x,arrive],[to.x,to.y]];return{parts:rounded(corners),at:labelPoint(
-from,way)}}function rounded(points){let parts=[["M",points[0]]];for(let at=1;at<points.length-1;at++){let[before,here,after]=[points[at-1],points[at],points[at+
-1]],size=Math.min(6,distance(before,here)/2,distance(here,after)/2);parts.push(["L",towards(here,before,size)],["Q",here,towards(here,after,size)])}return parts.
-push(["L",points[points.length-1]]),parts}var distance=(a3,b)=>Math.hypot(a3[0]-b[0],a3[1]-b[1]);function towards(from,to,size){let all=distance(from,to)||1;return[
-from[0]+(to[0]-from[0])*size/all,from[1]+(to[1]-from[1])*size/all]}function bridgePath([from,to],units,placed,block,order){let[source,target]=[from,to].map(position=>position<
-0?void 0:placed.get(units[position])),middle=(one2,none2)=>one2?one2.y+one2.block.height/2:none2,[high,low]=[middle(source,HEAD),middle(target,block.height-FOOT)],
-end=(one2,own,other,sign)=>one2?one2.unit>=0?{x:one2.x+sign*NODE/2,y:own,sideways:!0}:{x:one2.x,y:other>own?one2.y+one2.block.height:one2.y,sideways:!1}:{x:0,y:own,
-sideways:!1},[a3,b]=[end(source,high,low,1),end(target,low,high,-1)],lane=a3.sideways&&b.sideways?(order*4%9-4)*4:0;return band(a3,b,lane)}function band(a3,b,lane){
-let at=[(a3.x+b.x)/2,(a3.y+b.y)/2],far=Math.abs(b.y-a3.y),way=Math.sign(b.y-a3.y);if(far<3||a3.x===b.x&&!a3.sideways&&!b.sideways)return{parts:[["M",[a3.x,a3.y]],
-["L",[b.x,b.y]]],at};let start3=[a3.x,a3.y],end=[b.x,b.y];if(far<60){let first2=a3.sideways?[(a3.x+b.x)/2,a3.y]:[a3.x,(a3.y+b.y)/2],last=b.sideways?[(a3.x+b.x)/
-2,b.y]:[b.x,(a3.y+b.y)/2];return{parts:[["M",start3],["C",first2,last,end]],at}}let turn=way*24,[low,high]=[[lane,a3.y+turn],[lane,b.y-turn]],leave=a3.sideways?
-[lane,a3.y]:[a3.x,a3.y+turn*.6],arrive=b.sideways?[lane,b.y]:[b.x,b.y-turn*.6],round2=(one2,corner)=>one2.sideways?corner:[lane,corner[1]];return{parts:[["M",start3],
-["C",leave,round2(a3,leave),low],["L",high],["C",round2(b,arrive),arrive,end]],at:[lane,at[1]]}}var ROOM=28;function firstOpen(model){let open=new Set,state={open,turn:new Map},queue=[0],seen=1,size=frame2=>model.frame(shownOf(model,state,frame2)).units.length,
-steps=frame2=>model.frame(frame2).counts[0]+model.frame(frame2).counts[1];for(;queue.length;){queue.sort((a3,b)=>steps(b)-steps(a3));let frame2=queue.shift();if(frame2!==
-0&&seen+size(frame2)>ROOM)break;open.add(model.alike[frame2]),seen+=size(frame2);for(let unit of model.frame(shownOf(model,state,frame2)).units)unit<0&&queue.push(
--unit-1)}return state}function openedTo(model,state,depth){let open=new Set;return model.data.frames.forEach((_2,id2)=>{model.depth[id2]<depth&&open.add(model.alike[id2])}),
-{open,turn:state.turn}}function depthOf(model,state){let depth=model.deepest+1;return model.data.frames.forEach((_2,id2)=>{!model.isTurn(id2)&&!isOpen(model,state,
-id2)&&(depth=Math.min(depth,model.depth[id2]))}),depth}function toggled(model,state,frame2){let open=new Set(state.open),id2=model.alike[frame2];return open.delete(
-id2)||open.add(id2),{open,turn:state.turn}}function openedInside(model,state,frame2){let open=new Set(state.open),visit=id2=>{open.add(model.alike[id2]);for(let unit of model.
-frame(id2).units)unit<0&&visit(-unit-1)};return visit(frame2),{open,turn:state.turn}}function turned(model,state,loop,turn){let last=model.frame(loop).units.length-
-1;return{open:state.open,turn:new Map(state.turn).set(model.alike[loop],Math.max(0,Math.min(last,turn)))}}function revealed(model,state,unit){let[open,turn]=[new Set(
-state.open),new Map(state.turn)],inner=unit;for(let frame2 of model.above(unit))model.frame(frame2).kind==="loop"&&turn.set(model.alike[frame2],model.framePlace[-inner-
-1]),open.add(model.alike[frame2]),inner=frameUnit(frame2);return{open,turn}}function visibleOf(model,scene,unit){let shown=frameUnit(0);for(let frame2 of[...model.
-above(unit).reverse().map(frameUnit),unit])scene.byUnit.has(frame2)&&(shown=frame2);return shown}function hashOf(pair,unit,opened){let parts=[`pair=${pair}`];unit!==
-null&&parts.push(unit<0?`frame=${-unit-1}`:`step=${unit}`),parts.push(`open=${ranges([...opened.open])}`);let turns=[...opened.turn].filter(([,turn])=>turn).map(
-([loop,turn])=>`${loop}:${turn}`);return`#${[...parts,...turns.length?[`turn=${turns.join(".")}`]:[]].join("&")}`}function ranges(numbers){let found=[];for(let number2 of numbers.
-sort((a3,b)=>a3-b)){let last=found.at(-1);last&&last[1]===number2-1?last[1]=number2:found.push([number2,number2])}return found.map(([from,to])=>from===to?`${from}`:
-`${from}-${to}`).join(".")}function spotOf(hash,models){let parts=new Map(hash.replace(/^#/,"").split("&").map(part=>part.split("=",2))),number2=(name,limit)=>{
-let text2=parts.get(name),found=Number(text2);return text2&&/^\d+$/.test(text2)&&found<limit?found:null},pair=number2("pair",models.length)??0,model=models[pair],
-[step,frame2]=[number2("step",model.count),number2("frame",model.data.frames.length)],unit=step??(frame2===null?null:frameUnit(frame2));return{pair,unit,opened:parts.
-has("open")?openedOf(parts.get("open"),parts.get("turn")??""):null}}function openedOf(open,turn){let found=new Set,turns=new Map;for(let[,from,to]of open.matchAll(
-/(\d{1,6})(?:-(\d{1,6}))?/g))for(let id2=Number(from);id2<=Number(to??from);id2++)found.add(id2);for(let[,loop,at]of turn.matchAll(/(\d{1,6}):(\d{1,6})/g))turns.
-set(Number(loop),Number(at));return{open:found,turn:turns}}function relatedTo(model,node){let{nodes,saved}=model.data,forward=model.isForward(node),partners=forward?model.pulled[node]:nodes.partners[node],inputs=[...new Set(
-nodes.inputs[node])],touched=forward?(model.savedFrom.get(node)??[]).map(([port,bytes2])=>({value:node,users:model.usersOf(port),bytes:bytes2})):saved.filter(([
-,port])=>inputs.includes(port)).map(([value,,bytes2])=>({value,users:[node],bytes:bytes2}));return{partners,inputs,users:model.usersOf(node),saved:touched}}function route(model,scene,from,to,side){
-let found=[],chain=node=>{let shown=visibleOf(model,scene,node),frames=model.above(shown).filter(frame2=>scene.byUnit.has(-frame2-1));return{shown,frames}},[a3,
-b]=[chain(from),chain(to)],shared=a3.frames.find(frame2=>b.frames.includes(frame2));if(shared===void 0||a3.shown===b.shown)return found;let line=(frame2,source2,target2)=>{
-let one2=scene.lineOf.get(lineKey(frame2,side,source2,target2));one2&&found.push(one2)},inner=end=>end.frames.slice(0,end.frames.indexOf(shared)),source=a3.shown;
-for(let frame2 of inner(a3))[source]=[-frame2-1,line(frame2,source,null)];let target=b.shown;for(let frame2 of inner(b))[target]=[-frame2-1,line(frame2,null,target)];
-return line(shared,source,target),found}function litBy(model,scene,unit){let units=new Map,lines=new Set,steps=new Set,own=visibleOf(model,scene,unit),add=(other,role)=>{
-let shown=visibleOf(model,scene,other);steps.add(other),shown!==own&&!units.has(shown)&&scene.byUnit.get(shown).kind!=="open"&&units.set(shown,role)};if(units.set(
-own,"self"),unit<0){for(let line of scene.lines)(line.from===unit||line.to===unit)&&lines.add(line);return{units,lines,steps}}let related=relatedTo(model,unit),
-side=model.isForward(unit)?"left":"right";related.partners.forEach(other=>add(other,"partner"));for(let{value,users}of related.saved)for(let user of users){if(value<
-model.count){add(value,"saved");for(let line of route(model,scene,value,user,"bridge"))lines.add(line)}add(user,"saved")}for(let other of related.inputs)if(!(other>=
-model.count)){add(other,"input");for(let line of route(model,scene,other,unit,side))lines.add(line)}for(let other of related.users){add(other,"user");for(let line of route(
-model,scene,unit,other,side))lines.add(line)}return{units,lines,steps}}function StepLink({model,value,go}){return value<0||value>=model.count?a2("span",{class:"port",title:model.specOf(value),children:a2("bdi",{children:model.nameOf(
-value)})}):a2("button",{class:`link ${model.isForward(value)?"forward":"backward"}`,title:model.call(value),onClick:()=>go(value),children:a2("bdi",{children:model.
-nameOf(value)})})}function StepLinks({model,values,go,most=8}){return values.length?a2("span",{class:"links",children:[values.slice(0,most).map(value=>a2(StepLink,
-{model,value,go},value)),values.length>most&&a2("span",{class:"soft",children:["and ",whole(values.length-most)," more"]})]}):a2("span",{class:"soft",children:"\
-none"})}function Bar({share,side}){return a2("svg",{class:`bar ${side}`,width:"48",height:"8","aria-hidden":"true",children:[a2("rect",{width:"48",height:"8",rx:"\
-2",class:"track"}),a2("rect",{width:Math.max(share>0?1:0,48*Math.min(1,share)),height:"8",rx:"2"})]})}var FIRST=60,Table=class extends x{state={sort:this.props.
-sort,most:FIRST};sorted(){let[at,way]=this.state.sort,{value}=this.props.columns[at],keys=new Map(this.props.rows.map(row2=>[row2,value(row2)]));return[...this.
-props.rows].sort((a3,b)=>{let[x2,y2]=[keys.get(a3),keys.get(b)];return way*(x2<y2?-1:x2>y2?1:0)})}render({columns,rows,empty:empty2}){if(!rows.length)return a2(
-"p",{class:"soft",children:empty2});let{sort:[by,way],most}=this.state,number2=columns.map(column=>typeof column.value(rows[0])=="number"),head=(column,at)=>a2(
-"th",{class:number2[at]?"r":"","aria-sort":by===at?way>0?"ascending":"descending":void 0,children:a2("button",{onClick:()=>this.setState({sort:[at,by===at?way>0?
--1:1:number2[at]?-1:1]}),children:column.name})},at);return a2("div",{class:"table",children:[a2("table",{children:[a2("thead",{children:a2("tr",{children:columns.
-map(head)})}),a2("tbody",{children:this.sorted().slice(0,most).map((row2,index)=>a2("tr",{children:columns.map((column,at)=>a2("td",{class:number2[at]?"r":"",children:column.
-cell(row2)}))},index))})]}),rows.length>most&&a2("button",{class:"more",onClick:()=>this.setState({most:most*5}),children:["show more: ",whole(most)," of ",whole(
-rows.length)]})]})}};function Details(props){let{selected}=props;return selected===null?a2(About,{...props}):selected<0?a2(FrameDetails,{...props,id:-selected-1}):a2(StepDetails,{...props,
-node:selected})}function Facts({rows}){return a2("dl",{children:rows.map(([name,value])=>value!==""&&value!==null&&[a2("dt",{children:name},name),a2("dd",{children:value},
-`${name} `)])})}function About({page,model}){let[forward,backward,saved,first2,second]=model.frame(0).counts;return a2("div",{class:"panel",children:[a2("h2",{children:a2(
-"bdi",{children:page.title})}),a2(Facts,{rows:[["Forward",`${plural(forward,"step")}${first2?`, ${flops(first2)}FLOP in products`:""}`],["Backward",backward?`${plural(
-backward,"step")}${second?`, ${flops(second)}FLOP in products`:""}`:"this graph has no backward"],["Saved",bytes(saved)],["Peak",model.timed?bytes(model.data.memory.
-peak[1]):""],...page.facts.map(([name,text2])=>[name,a2("bdi",{children:text2})])]}),page.notes.map(note=>a2("p",{class:"remark",children:a2("bdi",{children:note})},
-note)),a2("p",{class:"soft",children:"The forward runs down on the left, the backward up on the right. Bands between them are saved tensors. Click a frame to op\
-en it, a step to see what belongs to it."})]})}function FrameDetails({model,opened,id:id2,go,onFold,onOpenAll,onTurn}){let frame2=model.frame(id2),[forward,backward,
-saved,first2,second]=frame2.counts,turn=frame2.kind==="loop"?turnOf(model,opened,id2):-1,heavy=frame2.kind==="loop"?[]:[...model.inside(id2)].filter(node=>model.
-data.nodes.product[node]>0).sort((a3,b)=>model.data.nodes.product[b]-model.data.nodes.product[a3]).slice(0,6);return a2("div",{class:"panel",children:[a2("h2",{
-children:a2("bdi",{children:[model.path(id2)||model.title(id2),turn>=0?` × ${frame2.units.length}`:""]})}),a2("p",{class:"buttons",children:[a2("button",{onClick:()=>onFold(
-id2),children:isOpen(model,opened,id2)?"close":"open"}),a2("button",{onClick:()=>onOpenAll(id2),children:"open all inside"})]}),turn>=0&&a2("p",{class:"turns",children:[
-a2("button",{"aria-label":"previous turn",disabled:turn===0,onClick:()=>onTurn(id2,turn-1),children:"‹"}),a2("label",{children:["turn ",a2("input",{type:"numb\
-er",min:1,max:frame2.units.length,value:turn+1,onChange:event=>onTurn(id2,Number(event.currentTarget.value)-1)})," of ",whole(frame2.units.length)]}),a2("button",
-{"aria-label":"next turn",disabled:turn===frame2.units.length-1,onClick:()=>onTurn(id2,turn+1),children:"›"}),a2("bdi",{class:"soft",children:model.path(-frame2.
-units[turn]-1)})]}),a2(Facts,{rows:[["Kind",frame2.kind==="loop"?`loop of ${whole(frame2.units.length)}`:frame2.kind],[frame2.kind==="module"?"Class":"Code",frame2.
-label?a2("bdi",{children:model.text(frame2.label)}):""],["Forward",`${plural(forward,"step")}${first2?`, ${flops(first2)}FLOP`:""}`],["Backward",`${plural(backward,
-"step")}${second?`, ${flops(second)}FLOP`:""}`],["Saved",bytes(saved)],["Largest products",heavy.length?a2(StepLinks,{model,values:heavy,go}):""],["Inside",frame2.
-parent>=0?a2("button",{class:"link",onClick:()=>go(frameUnit(frame2.parent)),children:a2("bdi",{children:model.title(frame2.parent)})}):""]]})]})}function StepDetails({
-model,node,go}){let{nodes,sources}=model.data,related=relatedTo(model,node),forward=model.isForward(node),source=sources[nodes.source[node]],made=model.data.ports.
-filter(port=>!port.into&&port.role!=="saved"&&port.value===node),frames=model.above(node).filter(frame2=>frame2>0).reverse();return a2("div",{class:"panel",children:[
-a2("h2",{class:forward?"forward":"backward",children:a2("bdi",{children:model.nameOf(node)})}),a2("p",{class:"soft",children:`${forward?"Forward":"Backward"}, s\
-tep ${whole(node+1)} of ${whole(model.count)}`}),a2("pre",{children:a2("bdi",{children:model.call(node)})}),a2(Facts,{rows:[["Operator",`${model.text(nodes.op[node])}\
- (${model.kinds[node]})`],["Type",a2("code",{children:model.text(nodes.spec[node])})],[forward?"In the backward":"In the forward",a2(StepLinks,{model,values:related.
-partners,go})],["Echo",model.echoOf(node)],["Inputs",a2(StepLinks,{model,values:related.inputs,go})],["Users",a2(StepLinks,{model,values:related.users,go})],["L\
-eaves as",made.length?a2("span",{class:"links",children:made.map(port=>a2("span",{class:"port",title:model.text(port.spec),children:[port.role," ",a2("bdi",{children:model.
-text(port.name)})]}))}):""],["Saved",related.saved.length?related.saved.map(one2=>a2("div",{children:[bytes(one2.bytes)," ",forward?"for ":"from ",forward?a2(StepLinks,
-{model,values:one2.users,go}):a2(StepLink,{model,value:one2.value,go})]},one2.value)):""],["FLOPs",nodes.product[node]||nodes.other[node]?[nodes.product[node]&&
-`${flops(nodes.product[node])} in products`,nodes.other[node]&&`${flops(nodes.other[node])} in others`].filter(Boolean).join(", "):""],["Bytes",model.timed?`${bytes(
-nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node)?", a view":nodes.memory[node]?`, ${bytes(nodes.memory[node])} new`:""}`:""],[
-"Live",model.timed?bytes(model.data.memory.live[node]):""],["Source",source?a2("span",{children:[a2("bdi",{children:model.lineOf(node)}),source[2]?a2("span",{class:"\
-soft",children:[" in ",a2("bdi",{children:model.text(source[2])})]}):"",a2("code",{class:"source",children:a2("bdi",{children:model.text(source[3])})})]}):""],[
-"Module",source&&model.moduleOf(node)?a2("bdi",{children:model.moduleOf(node)}):""],["Within",frames.length?a2("span",{class:"links",children:frames.map(frame2=>a2(
-"button",{class:"link",onClick:()=>go(frameUnit(frame2)),children:a2("bdi",{children:model.title(frame2)})},frame2))}):""],...statistics(model,node)]})]})}function statistics(model,node){
-let at=model.data.stats?.value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf,zeros]=model.data.stats.rows[at];return[["NaN and Inf",
-a2("span",{class:nan||inf?"alarm":"",children:`${whole(nan)} NaN, ${whole(inf)} Inf of ${whole(count)}`})],["Values",`${real(min)} to ${real(max)}, mean ${real(
-mean)}, deviation ${real(std)}, norm ${real(norm)}, ${whole(zeros)} zero`]]}var picture_default=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
+function Kr(t,e,n){return n?"guard":e?"view":oo.find(([,r])=>r.test(t))?.[0]??"pointwise"}var mt=["added","removed","changed"],Cn=1,Yr=2,Zr=4,ne=class extends Error{constructor(n,r){super();this.where=n;this.what=r}where;what;get message(){return`${this.
+where}: ${this.what}`}},Xr=["program","module","loop","turn","line","steps"];function Ue(t,e){throw new ne(t,e)}function P(t,e,n){t||Ue(e,n)}function j(t){let e=JSON.
+stringify(t)??"nothing";return e.length>60?`${e.slice(0,60)}…`:e}function pt(t,e){return P(typeof t=="object"&&t!==null&&!Array.isArray(t),e,`an object was ex\
+pected, found ${j(t)}`),t}function Rt(t,e){return P(Array.isArray(t),e,`a list was expected, found ${j(t)}`),t}function ot(t,e){P(typeof t=="string",e,`a text w\
+as expected, found ${j(t)}`)}function Mt(t,e,n,r){Number.isSafeInteger(t)&&t>=e&&t<n||Ue(r,`${j(t)} is not a whole number from ${e} to ${n===1/0?"2**53 - 1":n-1}`)}
+function W(t,e){typeof t=="number"&&Number.isFinite(t)&&t>=0||Ue(e,`${j(t)} is not a number of 0 or more`)}function A(t,e,n){let r=Rt(t,e),i=0;try{for(;i<r.length;i++)
+n(r[i],"",i)}catch(s){throw s instanceof ne&&(s.where=`${e}[${i}]${s.where}`),s}}function at(t,e,n){let r=Rt(t,e);P(r.length===n.length,e,`${n.length} entries w\
+ere expected, found ${r.length}`),A(r,e,(i,s,o)=>n[o](i,s))}var D=(t,e)=>(n,r)=>Mt(n,t,e,r);function ao(t,e){let n=pt(t.nodes,`${e}.nodes`),r=Rt(n.name,`${e}.no\
+des.name`).length,[i,s]=[D(0,t.strings.length),D(0,1/0)],o={name:i,op:i,args:i,spec:i,echo:i,source:D(-1,t.sources.length),frame:D(0,t.frames.length),product:W,
+other:W,read:s,written:s,memory:s,flags:D(0,8),inputs:(a,u)=>A(a,u,D(0,r+t.ports.length)),partners:(a,u)=>A(a,u,D(0,t.forward))};for(let[a,u]of Object.entries(o)){
+let l=Rt(n[a],`${e}.nodes.${a}`);P(l.length===r,`${e}.nodes.${a}`,`${r} entries were expected, one a step, found ${l.length}`),A(l,`${e}.nodes.${a}`,u)}Mt(t.forward,
+0,r+1,`${e}.forward`)}function uo(t,e){let n=t.nodes.name.length,r=D(0,t.strings.length),i=t.ports.filter(a=>a.into).length;A(t.ports,`${e}.ports`,(a,u)=>{let l=pt(
+a,u);Mt(l.side,0,2,`${u}.side`),P(typeof l.into=="boolean",`${u}.into`,`true or false was expected, found ${j(l.into)}`),ot(l.role,`${u}.role`),r(l.name,`${u}.n\
+ame`),r(l.spec,`${u}.spec`),W(l.bytes,`${u}.bytes`),Mt(l.value,l.into?n:-1,n+i,`${u}.value`)});let s=n;t.ports.forEach((a,u)=>{a.into&&P(a.value===s++,`${e}.por\
+ts[${u}].value`,`${s-1} was expected, found ${a.value}`)});let o=D(0,n+i);A(t.nodes.inputs,`${e}.nodes.inputs`,(a,u)=>A(a,u,o)),A(t.saved,`${e}.saved`,(a,u)=>at(
+a,u,[o,D(n,n+i),W,W]))}function lo(t,e){let{frames:n,layouts:r,nodes:i}=t,s=D(0,t.strings.length),o={steps:new Uint8Array(i.name.length),frames:new Uint8Array(n.
+length)};P(n.length>0,`${e}.frames`,"there is no frame"),n.forEach((u,l)=>{let c=`${e}.frames[${l}]`;s(u.name,`${c}.name`),s(u.label,`${c}.label`),P(Xr.includes(
+u.kind),`${c}.kind`,`${j(u.kind)} is none of ${Xr.join(", ")}`),Mt(u.parent,l?0:-1,l?n.length:0,`${c}.parent`),Mt(u.layout,u.kind==="loop"?-1:0,u.kind==="loop"?
+0:r.length,`${c}.layout`),at(u.counts,`${c}.counts`,[W,W,W,W,W]),A(u.units,`${c}.units`,D(-n.length,i.name.length)),P(u.kind!=="loop"||u.units.length,c,"a loop \
+without a turn");for(let h of u.units){let[p,d]=h<0?[o.frames,-h-1]:[o.steps,h];P(!p[d]++,c,`${h<0?"frame":"step"} ${d} is in two frames`);let m=h<0?n[d].parent:
+i.frame[d];P(m===l,c,`${h<0?"frame":"step"} ${d} says that it is in frame ${m}`),P(u.kind!=="loop"||h<0,c,`step ${d} is a turn of a loop`)}});let a=o.steps.indexOf(
+0);P(a<0,`${e}.frames`,`step ${a} is in no frame`),n.forEach((u,l)=>{let[c,h]=[l,n.length];for(;c>0&&h--;)P(o.frames[c],`${e}.frames[${c}]`,"it is in no frame"),
+c=n[c].parent;P(c<=0,`${e}.frames[${l}]`,"it is inside itself")}),n.forEach((u,l)=>{u.layout>=0&&co(r[u.layout],u,`${e}.frames[${l}]`)})}function co(t,e,n){let r=new Uint8Array(
+e.units.length);for(let i of t.rows)i.forEach((s,o)=>{for(let a of s)P(a<e.units.length&&!r[a]++,n,`its layout gives ${a} no place, or two`),P(e.units[a]<0==(o===
+1),n,`its layout takes unit ${a} for a ${o===1?"frame":"step"}`)});P(r.every(Boolean),n,`its layout has no place for unit ${r.indexOf(0)}`)}function fo(t,e){A(t.
+layouts,`${e}.layouts`,(n,r)=>{let i=pt(n,r),s=0;A(i.rows,`${r}.rows`,(a,u)=>{at(a,u,[0,1,2].map(()=>(l,c)=>A(l,c,D(0,1/0)))),s+=a.flat().length}),at(i.slots,`${r}\
+.slots`,[D(0,1e5),D(0,1e5)]);let o=D(-1,s);["left","right"].forEach((a,u)=>A(i[a],`${r}.${a}`,(l,c)=>at(l,c,[o,o,D(-1,i.slots[u]),D(0,t.strings.length),W]))),A(
+i.bridges,`${r}.bridges`,(a,u)=>at(a,u,[o,o,W,W]))})}function ho(t,e){let n=t.nodes.name.length,r=pt(t.memory,`${e}.memory`);W(r.before,`${e}.memory.before`),A(
+r.live,`${e}.memory.live`,W),P(t.memory.live.length===n,`${e}.memory.live`,`${n} entries were expected, one a step, found ${t.memory.live.length}`);let i=D(-1,n+
+t.ports.length),s=(o,a)=>at(o,a,[i,D(0,n+1),D(0,n+1),W,D(0,t.strings.length)]);for(let o of["spans","held"])A(r[o],`${e}.memory.${o}`,s);at(r.peak,`${e}.memory.\
+peak`,[D(-1,Math.max(n,1)),W])}function po(t,e){if(t.stats===void 0)return;let{value:n,rows:r}=pt(t.stats,e);A(n,`${e}.value`,D(0,t.nodes.name.length+t.ports.length)),
+A(r,`${e}.rows`,(i,s)=>{P(Rt(i,s).length===9,s,`9 numbers were expected, found ${i.length}`),A(i,s,(o,a)=>P(o===null||Number.isFinite(o),a,`${j(o)} is not a num\
+ber`))}),P(n.length===r.length,e,`${n.length} values and ${r.length} rows`)}var mo={added:["+ "],removed:["- "],changed:["- ","+ "]};function go(t,e){let n=pt(t.
+marks,e),r=t.nodes.name.length;Mt(n.pair,-1,1/0,`${e}.pair`),A(n.node,`${e}.node`,(i,s,o)=>Mt(i,o?n.node[o-1]+1:0,r,s));for(let i of["kind","text","other"]){let s=Rt(
+n[i],`${e}.${i}`).length;P(s===n.node.length,`${e}.${i}`,`${n.node.length} entries were expected, one a marked step, found ${s}`)}A(n.kind,`${e}.kind`,(i,s)=>P(
+mt.includes(i),s,`${j(i)} is none of ${mt.join(", ")}`)),A(n.text,`${e}.text`,(i,s,o)=>{ot(i,s);let a=i.split(`
+`),u=mo[n.kind[o]];P(a.length===u.length&&u.every((l,c)=>a[c].startsWith(l)),s,`${u.length===1?"a line":"two lines"} with ${u.join("and ").trim()} in front was \
+expected of a step that was ${n.kind[o]}, found ${j(i)}`)})}function yo(t){t.forEach(({marks:e},n)=>{let r=`pairs[${n}].marks`,{pair:i,node:s,kind:o,text:a,other:u}=e,
+l=t[i]?.marks;Mt(i,-1,t.length,`${r}.pair`),P(l?l.pair===n&&i!==n:i<0,`${r}.pair`,`pair ${i} says that its other pair is ${l?.pair}`);let c=new Map(l?.node.map(
+(h,p)=>[h,p]));A(u,`${r}.other`,(h,p,d)=>{if(o[d]!=="changed")return P(h===-1,p,`-1 was expected of a step that was ${o[d]}, found ${j(h)}`);let m=c.get(h)??-1;
+P(m>=0&&l.other[m]===s[d]&&l.text[m]===a[d],p,`step ${j(h)} of pair ${i} is not marked as what this step was or became`)})})}function bo(t,e){let n=pt(t,e);ot(n.
+name,`${e}.name`),A(n.strings,`${e}.strings`,ot),P(n.strings[0]==="",`${e}.strings`,"the first is not the empty text");for(let s of["ports","sources","saved","f\
+rames","layouts"])Rt(n[s],`${e}.${s}`);A(n.frames,`${e}.frames`,pt);let r=D(0,n.strings.length);A(n.sources,`${e}.sources`,(s,o)=>at(s,o,[r,D(0,1/0),r,r,r])),ao(
+n,e),uo(n,e),fo(n,e),lo(n,e),ho(n,e);let i=pt(n.code,`${e}.code`);for(let s of[i.forward,i.backward])A(s,`${e}.code`,ot);at(i.ends,`${e}.code.ends`,[0,1].map(()=>(s,o)=>A(
+s,o,ot))),po(n,`${e}.stats`),n.marks!==void 0&&go(n,`${e}.marks`)}function jr(t){let e;try{e=JSON.parse(t)}catch(s){Ue("data",`they are not JSON (${s.message})`)}
+let n=pt(e,"data");P(n.format===1,"format",`this page reads format 1, found ${j(n.format)}; write the page again with this version of Backprint`),ot(n.title,"ti\
+tle"),A(n.facts,"facts",(s,o)=>at(s,o,[ot,ot])),A(n.notes,"notes",ot),A(n.pairs,"pairs",bo),P(n.pairs.length,"pairs","there is none");let r=n.changes!==void 0;r&&
+A(n.changes,"changes",ot),n.pairs.forEach((s,o)=>P(s.marks!==void 0===r,`pairs[${o}].marks`,r?"the page has changes, and this pair has no marks":"this pair has \
+marks, and the page has no changes")),r&&yo(n.pairs);let i=n.pairs.map(s=>({...s,name:st(s.name)}));return{...n,title:st(n.title),facts:n.facts.map(([s,o])=>[st(
+s),st(o)]),notes:n.notes.map(st),...n.changes&&{changes:n.changes.map(st)},pairs:i}}var z=t=>-t-1,Le=class{constructor(e,n=""){this.data=e;this.called=n;let{nodes:r,frames:i}=e;this.count=r.name.length,this.strings=e.strings.map(st),this.entering=
+e.ports.filter(s=>s.into),this.shorts=r.op.map(s=>qr(this.strings[s])),this.kinds=this.shorts.map((s,o)=>Kr(s,(r.flags[o]&Cn)!==0,(r.flags[o]&Yr)!==0)),[this.starts,
+this.users]=vo(r.inputs,this.count+this.entering.length),this.pulled=wo(r.partners,this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(
+i.length);for(let s of i)s.units.forEach((o,a)=>(o<0?this.framePlace:this.place)[o<0?-o-1:o]=a);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.
+reduce((s,o)=>Math.max(s,o),0),this.timed=e.memory.spans.length>0||e.memory.peak[1]>0||e.memory.before>0,this.savedFrom=new Map;for(let[s,o,a,u]of e.saved)de(this.
+savedFrom,s).push([o,a,u]);this.pills=this.portPills(),this.bad=new Map,e.stats?.value.forEach((s,o)=>{let[a,u]=[e.stats.rows[o][6],e.stats.rows[o][7]];(a||u)&&
+this.bad.set(s,{nan:a,inf:u})}),e.marks?.node.forEach((s,o)=>this.mark(s,o)),this.badFrames=new Set([...this.bad.keys()].filter(s=>s<this.count).flatMap(s=>this.
+above(s)))}data;called;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;timed;bad;badFrames;savedFrom;marks=new Map;marked=new Map;lines;paths;lineAt;mark(e,n){
+let{kind:r,text:i,other:s}=this.data.marks,a=i[n].split(`
+`).map(u=>[u.startsWith("-")?"before":"after",st(u.slice(2))]);this.marks.set(e,{kind:r[n],texts:a,other:s[n]});for(let u of this.above(e)){let l=this.marked.get(
+u)??Object.fromEntries(mt.map(c=>[c,0]));this.marked.set(u,l),l[r[n]]++}}text(e){return this.strings[e]}frame(e){return this.data.frames[e]}isForward(e){return e<
+this.data.forward}nameOf(e){return e<0?"a constant":this.strings[e<this.count?this.data.nodes.name[e]:this.entering[e-this.count].name]}specOf(e){return e<0?"":
+this.strings[e<this.count?this.data.nodes.spec[e]:this.entering[e-this.count].spec]}usersOf(e){return[...this.users.subarray(this.starts[e],this.starts[e+1])]}lineOf(e){
+let n=this.data.sources[this.data.nodes.source[e]];return n?`${this.strings[n[0]]}:${n[1]}`:""}moduleOf(e){let n=this.data.sources[this.data.nodes.source[e]];return n?
+this.strings[n[4]]:""}isSaved(e){return(this.data.nodes.flags[e]&Zr)!==0}isView(e){return(this.data.nodes.flags[e]&Cn)!==0}above(e){let n=[];for(let r=e<0?this.
+frame(-e-1).parent:this.data.nodes.frame[e];r>=0;r=this.frame(r).parent)n.push(r);return n}title(e){let{name:n,parent:r,kind:i,label:s}=this.frame(e);if(r<0&&this.
+called)return this.called;let[o,a]=[this.strings[n],r>=0?this.strings[this.frame(r).name]:""];return(a&&o.startsWith(`${a}.`)?o.slice(a.length+1):o)||this.strings[s]||
+i}isTurn(e){let{parent:n}=this.frame(e);return n>=0&&this.frame(n).kind==="loop"}path(e){return(this.paths??=this.allPaths())[e]}allPaths(){let e=[],n=r=>{if(e[r]!==
+void 0)return e[r];let{name:i,parent:s,kind:o}=this.frame(r),a=s>0?n(s):"",u=o==="loop"?this.strings[i].replace(/\.?\d+…\d+$/,""):this.strings[i];return e[r]=
+s<0?"":[a,u].filter(Boolean).join(o==="line"?" ":".")};return this.data.frames.forEach((r,i)=>n(i)),e}*inside(e){for(let n of this.frame(e).units)n>=0?yield n:yield*this.
+inside(-n-1)}call(e){let{op:n,args:r,inputs:i}=this.data.nodes,s=this.strings[r[e]].replace(/\{(\d+)\}/g,(o,a)=>a in i[e]?this.nameOf(i[e][a]):o);return`${this.
+strings[n[e]]}(${s})`}echoOf(e){let{echo:n,partners:r}=this.data.nodes,i=this.strings[n[e]];return i&&`${i} ${r[e].map(s=>this.nameOf(s)).join(", ")}`}code(){if(this.
+lines)return this.lines;let{forward:e,code:n}=this.data,r=[],i=a=>r.push({node:-1,text:st(a)}),s="",o=(a,u)=>{for(let l=a;l<u;l++){let c=[this.echoOf(l),this.moduleOf(
+l),this.lineOf(l)].filter(Boolean).join("; ");c&&c!==s&&r.push({node:l,text:`# ${s=c}`}),r.push({node:l,text:null})}};return n.forward.forEach(i),o(0,e),n.ends[0].
+forEach(i),(this.count>e||n.backward.length)&&i(""),n.backward.forEach(i),o(e,this.count),n.ends[1].forEach(i),this.lineAt=new Int32Array(this.count),r.forEach(
+(a,u)=>{a.node>=0&&(this.lineAt[a.node]=u)}),this.lines=r}lineOfCode(e){return this.code(),this.lineAt[e]}structure(){let{frames:e}=this.data,n=new Map,[r,i]=[new Int32Array(
+e.length),new Int32Array(e.length)],s=(o,a,u)=>{let l=a>=0&&e[e[o].parent].kind==="loop",c=`${a}:${l?"*":this.framePlace[o]}`;n.has(c)||n.set(c,n.size),r[o]=n.get(
+c),i[o]=u;for(let h of e[o].units)h<0&&s(-h-1,r[o],l?u:u+1)};return s(0,-1,0),[r,i]}portPills(){let e=new Map,n=i=>e.get(i)??(e.set(i,{outer:[],made:[]}),e.get(
+i)),r=i=>{let s=this.strings[i.name];return{text:s.split(".").at(-1),title:`${i.role} ${s} ${this.strings[i.spec]}`,role:i.role}};for(let i of this.entering)if(i.
+role==="parameter"||i.role==="buffer")for(let s of this.usersOf(i.value))n(s).outer.push(r(i));for(let i of this.data.ports)!i.into&&i.role!=="saved"&&i.value>=
+0&&i.value<this.count&&n(i.value).made.push(r(i));return e}};function de(t,e){let n=t.get(e)??[];return t.set(e,n),n}function vo(t,e){let n=new Int32Array(e+1),
+r=t.map(o=>[...new Set(o)]);for(let o of r)for(let a of o)n[a+1]++;for(let o=0;o<e;o++)n[o+1]+=n[o];let i=n.slice(),s=new Int32Array(n[e]);return r.forEach((o,a)=>o.
+forEach(u=>s[i[u]++]=a)),[n,s]}function wo(t,e){let n=Array.from({length:e},()=>[]);return t.forEach((r,i)=>r.forEach(s=>n[s].push(i))),n}var _o=Symbol.for("pv"),xo=0;function f(t,e,n,r,i,s){e||(e={});var o,a,u=e;if("ref"in u&&typeof t!="function")for(a in u={},e)a=="ref"?o=e[a]:u[a]=e[a];var l={type:t,props:u,key:n,ref:o,__k:null,
+__:null,__b:0,__e:null,__c:null,constructor:_o,__v:--xo,__i:-1,__u:0};return(i||s)&&(l.__source=i,l.__self=s),L.vnode&&L.vnode(l),l}function Qr(t){return t.flatMap((e,n)=>{let r=new Map,i=(e.data.marks?.pair??-1)<n;for(let[s,o]of e.marks)(o.other<0||!i)&&de(r,Jr(e,s)).push({pair:n,node:s});return[
+...r.values()].flat()})}function Jr(t,e){let n=t.data.nodes.frame[e];return t.moduleOf(e)||t.path(n)||t.title(n)}function En(t,e,n,r){let{marks:i,data:s}=e[n],o=s.
+marks?.pair,a=r===null?void 0:i.get(r)?.other;return t.findIndex(u=>u.pair===n&&u.node===r||u.pair===o&&u.node===a)}function Pn(t,e){let n=t.marked.get(e);return n?
+mt.filter(r=>n[r]).map(r=>`${$(n[r])} ${r}`).join(", "):""}function An({page:t,model:e,node:n,jump:r}){let{kind:i,texts:s,other:o}=e.marks.get(n),{pair:a}=e.data.
+marks;return f("div",{class:"change",children:[f("p",{children:[f("b",{class:"sign",children:Lt[i]})," ",i,o>=0&&", ",o>=0&&f("button",{class:"link",onClick:()=>r(
+a,o),children:["see ",f("bdi",{children:t.pairs[a].name})]})]}),f("dl",{children:s.map(([u,l])=>[f("dt",{children:u},u),f("dd",{children:f("code",{children:f("b\
+di",{children:l})})},`${u} `)])})]})}var ko=200,Mo=100,Be=class extends V{state={lines:ko,rows:Mo};chosen=rt();componentDidUpdate(e){e.at!==this.props.at&&this.
+chosen.current?.scrollIntoView({block:"nearest"})}row(e,n){let{page:r,models:i,jump:s,at:o}=this.props,a=i[e.pair],{kind:u}=a.marks.get(e.node);return f("li",{class:n===
+o?"chosen":"",ref:n===o?this.chosen:null,"aria-current":n===o,children:[f("b",{class:"sign",title:u,children:Lt[u]}),f("button",{class:`link ${a.isForward(e.node)?
+"forward":"backward"}`,title:a.call(e.node),onClick:()=>s(e.pair,e.node),children:f("bdi",{children:a.nameOf(e.node)})}),f("code",{class:"soft",children:a.specOf(
+e.node)}),n===o&&f(An,{page:r,model:a,node:e.node,jump:s})]},`${e.pair} ${e.node}`)}rows(e){let{page:n,models:r,marked:i}=this.props,s=({pair:o,node:a})=>`${n.pairs[o].
+name}, ${Jr(r[o],a)}`;return i.slice(0,e).flatMap((o,a)=>{let u=this.row(o,a),l=s(o);return a&&s(i[a-1])===l?[u]:[f("li",{class:"head",children:f("bdi",{children:l})},
+`${a} head`),u]})}render({page:e,marked:n,at:r}){let i=e.changes,{lines:s,rows:o}=this.state,a=Math.max(o,r+20);return f("div",{class:"panel",children:[f("h2",{
+children:"Changes"}),f("div",{class:"said",children:i.slice(0,s).map((u,l)=>f("div",{class:/^\s+[-+~!]/.test(u)?"one":"",children:f("bdi",{children:u})},l))}),i.
+length>s&&f("button",{class:"more",onClick:()=>this.setState({lines:1/0}),children:["show more: ",$(s)," of ",it(i.length,"line")]}),f("h3",{children:"Steps"}),
+n.length?f("ul",{class:"marked",children:this.rows(a)}):f("p",{class:"soft",children:"No step is marked."}),n.length>a&&f("button",{class:"more",onClick:()=>this.
+setState({rows:a*5}),children:["show more: ",$(a)," of ",$(n.length)]})]})}};var Ht=18,De=class extends V{state={from:0,count:60};box=rt();watcher=new ResizeObserver(()=>this.scrolled());componentDidMount(){this.watcher.observe(this.box.
+current),this.follow()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(e){(e.selected!==this.props.selected||e.model!==this.props.model)&&this.
+follow()}target(){let{model:e,selected:n}=this.props;return n===null||n>=0?n:e.inside(-n-1).next().value??null}follow(){let e=this.target(),n=this.box.current;if(e!==
+null){let r=this.props.model.lineOfCode(e)*Ht;(r<n.scrollTop+Ht||r>n.scrollTop+n.clientHeight-2*Ht)&&(n.scrollTop=r-n.clientHeight/2)}this.scrolled()}scrolled=()=>{
+let e=this.box.current,n=Math.max(0,Math.floor(e.scrollTop/Ht)-10),r=Math.ceil(e.clientHeight/Ht)+20;(n!==this.state.from||r!==this.state.count)&&this.setState(
+{from:n,count:r})};step(e){let{model:n}=this.props,{op:r,args:i,inputs:s,spec:o}=n.data.nodes,a=[];return n.text(i[e]).split(/\{(\d+)\}/).forEach((l,c)=>{c%2===
+0?a.push(l):Number(l)<s[e].length?a.push(f("span",{class:"value",children:f("bdi",{children:n.nameOf(s[e][Number(l)])})})):a.push(`{${l}}`)}),[f("b",{class:n.isForward(
+e)?"forward":"backward",children:f("bdi",{children:n.nameOf(e)})}),": ",f("i",{children:['"',n.text(o[e]),'"']})," = ",f("span",{class:"op",children:n.text(r[e])}),
+"(",...a,")"]}render({model:e,selected:n,lit:r,go:i}){let s=e.code(),{from:o,count:a}=this.state,u="    ";return f("div",{class:"code",ref:this.box,tabIndex:0,onScroll:this.
+scrolled,"data-lines":s.length,children:f("div",{class:"sheet",style:{height:`${s.length*Ht}px`},children:s.slice(o,o+a).map((l,c)=>{let h=l.node>=0&&l.node===n,
+p=l.node>=0&&r?.has(l.node),d=e.marks.get(l.node);return f("div",{class:`row${h?" chosen":p?" lit":""}${l.text===null?"":l.node>=0?" note":""}`,style:{top:`${(o+
+c)*Ht}px`},onClick:l.node>=0?()=>i(l.node):void 0,children:[f("span",{class:"no",children:[d&&l.text===null&&f("b",{class:"sign",children:[Lt[d.kind]," "]}),o+c+
+1]}),l.text===null?[u,u,this.step(l.node)]:l.node>=0?u+u+l.text:l.text]},o+c)})})})}};var ut=28,$t=156,pe=10,re=ut+pe+$t/2,$o=28,ii=20,So=50,Fe=24,Ln=8,Tn=28,ti=14,si=10,Oo=15;function Gt(t,e,n){return e.open.has(t.alike[n])}function ie(t,e,n){let{
+kind:r,units:i}=t.frame(n);return r!=="loop"?n:ie(t,e,-i[Math.min(Bt(t,e,n),i.length-1)]-1)}function Bt(t,e,n){return Math.min(e.turn.get(t.alike[n])??0,t.frame(
+n).units.length-1)}function me(t){return Math.min(t.length,16)*5.6+12}function Bn(t,e){let n=t.pills.get(e),r=[];if(!n)return{left:r,right:r};let i=a=>({...a,text:kt(
+a.text,16)}),s=[...n.outer,...n.made].map(i),o=s.length>4?[...s.slice(0,3),{text:`+${s.length-3}`,title:s.slice(3).map(a=>a.title).join(`
+`),role:"more"}]:s;return t.isForward(e)?{left:o,right:r}:{left:r,right:o}}function No(t,e){let{left:n,right:r}=Bn(t,e),i=o=>o.length?Math.max(...o.map(a=>me(a.
+text)))+5:0,s=Math.max(t.isView(e)?ii:$o,Math.max(n.length,r.length)*Oo);return{left:$t/2+i(n),right:$t/2+i(r),height:s}}var In={left:ut+pe+$t,right:ut+pe+$t,height:So};
+function oi(t,e,n){if(!Gt(t,e,n))return In;let r=t.frame(ie(t,e,n)),i=t.data.layouts[r.layout],s=[],o=[],a=[],[u,l,c]=[Fe+Tn,In.left,In.right];i.rows.forEach((d,m)=>{
+let y=d.map(T=>T.map(E=>{let U=r.units[E];return{unit:U,block:U<0?oi(t,e,-U-1):No(t,U)}})),w=Math.max(ii,...y.flat().map(T=>T.block.height)),b=(T,E,U)=>{s.push(
+{unit:T,x:E,y:u+(w-U.height)/2,block:U,row:m}),[l,c]=[Math.max(l,U.left-E),Math.max(c,U.right+E)]},[_,O]=Co(y[1],b),M=-Math.max(_,ut)-pe;for(let{unit:T,block:E}of y[0].
+reverse())[M]=[M-E.right-E.left-12,b(T,M-E.right,E)];M=Math.max(O,ut)+pe;for(let{unit:T,block:E}of y[2])[M]=[M+E.right+E.left+12,b(T,M+E.left,E)];o.push(u),a.push(
+u+w),u+=w+Tn});let[h,p]=[i.slots.map(d=>d?d*si+6:0),Math.max(u,Fe+Tn)+Ln];return{left:l+h[0]+ti,right:c+h[1]+ti,height:p,inside:s,tops:o,bottoms:a,walls:[-l-4,c+
+4]}}function Co(t,e){if(!t.length)return[0,0];let n=t.reduce((s,{block:o})=>s+o.left+o.right,0)+(t.length-1)*18,r=t.length===1?-t[0].block.left:-n/2,i=-r;for(let{
+unit:s,block:o}of t)e(s,r+o.left,o),r+=o.left+o.right+18;return[i,r-18]}function ai(t,e){let n=oi(t,e,0),r=[],i=[],s=Fn(t),o=(l,c,h,p,d)=>{let m=-l-1,y=l>=0,w={
+unit:l,x:h-(y?$t/2:c.left),y:p,w:y?$t:c.left+c.right,h:c.height,mid:h,kind:y?"node":c.inside?"open":"folded",level:d};if(r.push(w),!c.inside)return;for(let _ of c.
+inside)o(_.unit,_.block,h+_.x,p+_.y,d+1);let b=ie(t,e,m);i.push(...Eo(t,b,m,c,h,p,s))};o(z(0),n,0,0,0);let a=new Map(r.map(l=>[l.unit,l])),u=new Map(i.map(l=>[Dn(
+l.within,l.side,l.from,l.to),l]));return{boxes:r,lines:i,byUnit:a,lineOf:u,left:-n.left,right:n.right,height:n.height}}function Dn(t,e,n,r){return`${t}/${e}/${n??
+"in"}/${r??"out"}`}function Fn(t){let e=Math.max(1,t.frame(0).counts[2],...t.data.saved.map(n=>n[2]));return n=>Math.min(20,Math.max(1.6,20*Math.cbrt(n/e)))}function Eo(t,e,n,r,i,s,o){
+let a=t.data.layouts[t.frame(e).layout],{units:u}=t.frame(e),l=new Map(r.inside.map(h=>[h.unit,h])),c=[];for(let h of["left","right"]){let p=Po(a,h,u,l),d=new Set;
+a[h].forEach((m,y)=>{let w=Ao(m,h,u,l,r,p[y]),b=m[2]<0?To(w[0],w[1]):Io(w,m,h,r);c.push(ei(b,i,s,{within:n,side:h,from:m[0]<0?null:u[m[0]],to:m[1]<0?null:u[m[1]],
+width:1.3+Math.log2(Math.max(1,m[4]))*.35,label:d.has(m[0])?"":t.text(m[3]).replace(/\].*$/,"]")})),d.add(m[0])})}return a.bridges.forEach((h,p)=>{let d=Lo(h,u,
+l,r,p);c.push(ei(d,i,s,{within:n,side:"bridge",from:h[0]<0?null:u[h[0]],to:h[1]<0?null:u[h[1]],width:o(h[2]),label:`${h[2]}`}))}),c}function ei(t,e,n,r){let i=t.
+parts.flatMap(([,...c])=>c),[s,o]=[i.map(c=>c[0]+e),i.map(c=>c[1]+n)],[a,u]=[Math.min(...s),Math.min(...o)],l=t.parts.map(([c,...h])=>c+h.map(p=>`${ni(p[0]+e)},${ni(
+p[1]+n)}`).join(" ")).join("");return{...r,d:l,at:[t.at[0]+e,t.at[1]+n],box:[a,u,Math.max(...s)-a,Math.max(...o)-u]}}var ni=t=>Math.round(t*10)/10;function Po(t,e,n,r){
+let i=new Map,s=t[e].map(()=>0);t[e].forEach((a,u)=>i.set(a[1],[...i.get(a[1])??[],u]));let o=a=>{let[u,,l]=t[e][a],c=e==="left"?-1:1;return l>=0?c*(1e4+l):u<0?
+c*re:r.get(n[u]).x};for(let[a,u]of i){if(u.length<2||a<0)continue;u.sort((c,h)=>o(c)-o(h));let l=Math.min($t*.6,u.length*16);u.forEach((c,h)=>s[c]=((h+.5)/u.length-
+.5)*l)}return s}function Ao([t,e],n,r,i,s,o){let a=n==="left",u=a?-1:1,[l,c]=[Fe,s.height-Ln],h=d=>{let m=d===a?l:c;return{x:u*re,y:m,clear:m}},p=(d,m)=>{if(d<0)
+return h(m);let y=i.get(r[d]),w=m===a;return{x:y.x+(y.unit<0?u*re:0)+(m?0:o),y:w?y.y+y.block.height:y.y,clear:w?s.bottoms[y.row]:s.tops[y.row]}};return[p(t,!0),
+p(e,!1)]}function To(t,e){let n=Math.sign(e.clear-t.clear)||Math.sign(e.y-t.y)||1,r=ui(t,n);if(Math.abs(t.x-e.x)<.5)return{parts:[["M",[t.x,t.y]],["L",[e.x,e.y]]],
+at:r};let i=Math.max(10,Math.abs(e.clear-t.clear)/2)*n,s=["C",[t.x,t.clear+i],[e.x,e.clear-i],[e.x,e.clear]];return{parts:[["M",[t.x,t.y]],["L",[t.x,t.clear]],s,
+["L",[e.x,e.y]]],at:r}}var ui=(t,e)=>[t.x+5,t.y+(e>0?12:-6)];function Io([t,e],n,r,i){let s=n[2],o=r==="left"?-1:1,a=i.walls[r==="left"?0:1]+o*(s+1)*si,u=r==="l\
+eft"?1:-1,l=5+s%4*2.5,[c,h]=[t.clear+u*l,e.clear-u*l],p=[[t.x,t.y],[t.x,c],[a,c],[a,h],[e.x,h],[e.x,e.y]];return{parts:Uo(p),at:ui(t,u)}}function Uo(t){let e=[[
+"M",t[0]]];for(let n=1;n<t.length-1;n++){let[r,i,s]=[t[n-1],t[n],t[n+1]],o=Math.min(6,Un(r,i)/2,Un(i,s)/2);e.push(["L",ri(i,r,o)],["Q",i,ri(i,s,o)])}return e.push(
+["L",t[t.length-1]]),e}var Un=(t,e)=>Math.hypot(t[0]-e[0],t[1]-e[1]);function ri(t,e,n){let r=Un(t,e)||1;return[t[0]+(e[0]-t[0])*n/r,t[1]+(e[1]-t[1])*n/r]}function Lo([
+t,e],n,r,i,s){let[o,a]=[t,e].map(y=>y<0?void 0:r.get(n[y])),u=(y,w)=>y?y.y+y.block.height/2:w,[l,c]=[u(o,Fe),u(a,i.height-Ln)],h=(y,w,b,_)=>y?y.unit>=0?{x:y.x+_*
+$t/2,y:w,sideways:!0}:{x:y.x,y:b>w?y.y+y.block.height:y.y,sideways:!1}:{x:0,y:w,sideways:!1},[p,d]=[h(o,l,c,1),h(a,c,l,-1)],m=p.sideways&&d.sideways?(s*4%9-4)*4:
+0;return Bo(p,d,m)}function Bo(t,e,n){let r=[(t.x+e.x)/2,(t.y+e.y)/2],i=Math.abs(e.y-t.y),s=Math.sign(e.y-t.y);if(i<3||t.x===e.x&&!t.sideways&&!e.sideways)return{
+parts:[["M",[t.x,t.y]],["L",[e.x,e.y]]],at:r};let o=[t.x,t.y],a=[e.x,e.y];if(i<60){let m=t.sideways?[(t.x+e.x)/2,t.y]:[t.x,(t.y+e.y)/2],y=e.sideways?[(t.x+e.x)/
+2,e.y]:[e.x,(t.y+e.y)/2];return{parts:[["M",o],["C",m,y,a]],at:r}}let u=s*24,[l,c]=[[n,t.y+u],[n,e.y-u]],h=t.sideways?[n,t.y]:[t.x,t.y+u*.6],p=e.sideways?[n,e.y]:
+[e.x,e.y-u*.6],d=(m,y)=>m.sideways?y:[n,y[1]];return{parts:[["M",o],["C",h,d(t,h),l],["L",c],["C",d(e,p),p,a]],at:[n,r[1]]}}var Do=28;function ze(t){let e=new Set,n={open:e,turn:new Map},r=[0],i=1,s=a=>t.frame(ie(t,n,a)).units.length,o=a=>t.frame(a).counts[0]+t.frame(a).counts[1];for(;r.
+length;){r.sort((u,l)=>o(l)-o(u));let a=r.shift();if(a!==0&&i+s(a)>Do)break;e.add(t.alike[a]),i+=s(a);for(let u of t.frame(ie(t,n,a)).units)u<0&&r.push(-u-1)}return n}
+function li(t,e,n){let r=new Set;return t.data.frames.forEach((i,s)=>{t.depth[s]<n&&r.add(t.alike[s])}),{open:r,turn:e.turn}}function ci(t,e){let n=t.deepest+1;
+return t.data.frames.forEach((r,i)=>{!t.isTurn(i)&&!Gt(t,e,i)&&(n=Math.min(n,t.depth[i]))}),n}function fi(t,e,n){let r=new Set(e.open),i=t.alike[n];return r.delete(
+i)||r.add(i),{open:r,turn:e.turn}}function hi(t,e,n){let r=new Set(e.open),i=s=>{r.add(t.alike[s]);for(let o of t.frame(s).units)o<0&&i(-o-1)};return i(n),{open:r,
+turn:e.turn}}function di(t,e,n,r){let i=t.frame(n).units.length-1;return{open:e.open,turn:new Map(e.turn).set(t.alike[n],Math.max(0,Math.min(i,r)))}}function Ve(t,e,n){
+let[r,i]=[new Set(e.open),new Map(e.turn)],s=n;for(let o of t.above(n))t.frame(o).kind==="loop"&&i.set(t.alike[o],t.framePlace[-s-1]),r.add(t.alike[o]),s=z(o);return{
+open:r,turn:i}}function St(t,e,n){let r=z(0);for(let i of[...t.above(n).reverse().map(z),n])e.byUnit.has(i)&&(r=i);return r}function zn(t,e,n){let r=[`pair=${t}`];
+e!==null&&r.push(e<0?`frame=${-e-1}`:`step=${e}`),r.push(`open=${Fo([...n.open])}`);let i=[...n.turn].filter(([,s])=>s).map(([s,o])=>`${s}:${o}`);return`#${[...r,
+...i.length?[`turn=${i.join(".")}`]:[]].join("&")}`}function Fo(t){let e=[];for(let n of t.sort((r,i)=>r-i)){let r=e.at(-1);r&&r[1]===n-1?r[1]=n:e.push([n,n])}return e.
+map(([n,r])=>n===r?`${n}`:`${n}-${r}`).join(".")}function pi(t,e){let n=new Map(t.replace(/^#/,"").split("&").map(l=>l.split("=",2))),r=(l,c)=>{let h=n.get(l),p=Number(
+h);return h&&/^\d+$/.test(h)&&p<c?p:null},i=r("pair",e.length)??0,s=e[i],[o,a]=[r("step",s.count),r("frame",s.data.frames.length)],u=o??(a===null?null:z(a));return{
+pair:i,unit:u,opened:n.has("open")?zo(n.get("open"),n.get("turn")??""):null}}function zo(t,e){let n=new Set,r=new Map;for(let[,i,s]of t.matchAll(/(\d{1,6})(?:-(\d{1,6}))?/g))
+for(let o=Number(i);o<=Number(s??i);o++)n.add(o);for(let[,i,s]of e.matchAll(/(\d{1,6}):(\d{1,6})/g))r.set(Number(i),Number(s));return{open:n,turn:r}}function Rn(t,e){let{nodes:n,saved:r}=t.data,i=t.isForward(e),s=i?t.pulled[e]:n.partners[e],o=[...new Set(n.inputs[e])],a=i?(t.savedFrom.get(e)??[]).map(([u,l])=>({
+value:e,users:t.usersOf(u),bytes:l})):r.filter(([,u])=>o.includes(u)).map(([u,,l])=>({value:u,users:[e],bytes:l}));return{partners:s,inputs:o,users:t.usersOf(e),
+saved:a}}function Vn(t,e,n,r,i){let s=[],o=m=>{let y=St(t,e,m),w=t.above(y).filter(b=>e.byUnit.has(-b-1));return{shown:y,frames:w}},[a,u]=[o(n),o(r)],l=a.frames.
+find(m=>u.frames.includes(m));if(l===void 0||a.shown===u.shown)return s;let c=(m,y,w)=>{let b=e.lineOf.get(Dn(m,i,y,w));b&&s.push(b)},h=m=>m.frames.slice(0,m.frames.
+indexOf(l)),p=a.shown;for(let m of h(a))[p]=[-m-1,c(m,p,null)];let d=u.shown;for(let m of h(u))[d]=[-m-1,c(m,null,d)];return c(l,p,d),s}function mi(t,e,n){let r=new Map,
+i=new Set,s=new Set,o=St(t,e,n),a=(c,h)=>{let p=St(t,e,c);s.add(c),p!==o&&!r.has(p)&&e.byUnit.get(p).kind!=="open"&&r.set(p,h)};if(r.set(o,"self"),n<0){for(let c of e.
+lines)(c.from===n||c.to===n)&&i.add(c);return{units:r,lines:i,steps:s}}let u=Rn(t,n),l=t.isForward(n)?"left":"right";u.partners.forEach(c=>a(c,"partner"));for(let{
+value:c,users:h}of u.saved)for(let p of h){if(c<t.count){a(c,"saved");for(let d of Vn(t,e,c,p,"bridge"))i.add(d)}a(p,"saved")}for(let c of u.inputs)if(!(c>=t.count)){
+a(c,"input");for(let h of Vn(t,e,c,n,l))i.add(h)}for(let c of u.users){a(c,"user");for(let h of Vn(t,e,n,c,l))i.add(h)}return{units:r,lines:i,steps:s}}function gt({model:t,value:e,go:n}){return e<0||e>=t.count?f("span",{class:"port",title:t.specOf(e),children:f("bdi",{children:t.nameOf(e)})}):f("button",{class:`\
+link ${t.isForward(e)?"forward":"backward"}`,title:t.call(e),onClick:()=>n(e),children:f("bdi",{children:t.nameOf(e)})})}function se({model:t,values:e,go:n,most:r=8}){
+return e.length?f("span",{class:"links",children:[e.slice(0,r).map(i=>f(gt,{model:t,value:i,go:n},i)),e.length>r&&f("span",{class:"soft",children:["and ",$(e.length-
+r)," more"]})]}):f("span",{class:"soft",children:"none"})}function Re({share:t,side:e}){return f("svg",{class:`bar ${e}`,width:"48",height:"8","aria-hidden":"tr\
+ue",children:[f("rect",{width:"48",height:"8",rx:"2",class:"track"}),f("rect",{width:Math.max(t>0?1:0,48*Math.min(1,t)),height:"8",rx:"2"})]})}var Vo=60,lt=class extends V{state={
+sort:this.props.sort,most:Vo};sorted(){let[e,n]=this.state.sort,{value:r}=this.props.columns[e],i=new Map(this.props.rows.map(s=>[s,r(s)]));return[...this.props.
+rows].sort((s,o)=>{let[a,u]=[i.get(s),i.get(o)];return n*(a<u?-1:a>u?1:0)})}render({columns:e,rows:n,empty:r}){if(!n.length)return f("p",{class:"soft",children:r});
+let{sort:[i,s],most:o}=this.state,a=e.map(l=>typeof l.value(n[0])=="number"),u=(l,c)=>f("th",{class:a[c]?"r":"","aria-sort":i===c?s>0?"ascending":"descending":void 0,
+children:f("button",{onClick:()=>this.setState({sort:[c,i===c?s>0?-1:1:a[c]?-1:1]}),children:l.name})},c);return f("div",{class:"table",children:[f("table",{children:[
+f("thead",{children:f("tr",{children:e.map(u)})}),f("tbody",{children:this.sorted().slice(0,o).map((l,c)=>f("tr",{children:e.map((h,p)=>f("td",{class:a[p]?"r":"",
+children:h.cell(l)}))},c))})]}),n.length>o&&f("button",{class:"more",onClick:()=>this.setState({most:o*5}),children:["show more: ",$(o)," of ",$(n.length)]})]})}};function gi(t){let{selected:e}=t;return e===null?f(Ro,{...t}):e<0?f(Ho,{...t,id:-e-1}):f(Go,{...t,node:e})}function Hn({rows:t}){return f("dl",{children:t.map(([
+e,n])=>n!==""&&n!==null&&[f("dt",{children:e},e),f("dd",{children:n},`${e} `)])})}function Ro({page:t,model:e}){let[n,r,i,s,o]=e.frame(0).counts;return f("div",
+{class:"panel",children:[f("h2",{children:f("bdi",{children:t.title})}),f(Hn,{rows:[["Forward",`${it(n,"step")}${s?`, ${Z(s)}FLOP in products`:""}`],["Backward",
+r?`${it(r,"step")}${o?`, ${Z(o)}FLOP in products`:""}`:"this graph has no backward"],["Saved",I(i)],["Peak",e.timed?I(e.data.memory.peak[1]):""],["Changes",Pn(e,
+0)],...t.facts.map(([a,u])=>[a,f("bdi",{children:u})])]}),t.notes.map(a=>f("p",{class:"remark",children:f("bdi",{children:a})},a)),f("p",{class:"soft",children:"\
+The forward runs down on the left, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a step to see what belongs to i\
+t."})]})}function Ho({model:t,opened:e,id:n,go:r,onFold:i,onOpenAll:s,onTurn:o}){let a=t.frame(n),[u,l,c,h,p]=a.counts,d=a.kind==="loop"?Bt(t,e,n):-1,m=a.kind===
+"loop"?[]:[...t.inside(n)].filter(y=>t.data.nodes.product[y]>0).sort((y,w)=>t.data.nodes.product[w]-t.data.nodes.product[y]).slice(0,6);return f("div",{class:"p\
+anel",children:[f("h2",{children:f("bdi",{children:[t.path(n)||t.title(n),d>=0?` × ${a.units.length}`:""]})}),f("p",{class:"buttons",children:[f("button",{onClick:()=>i(
+n),children:Gt(t,e,n)?"close":"open"}),f("button",{onClick:()=>s(n),children:"open all inside"})]}),d>=0&&f("p",{class:"turns",children:[f("button",{"aria-label":"\
+previous turn",disabled:d===0,onClick:()=>o(n,d-1),children:"‹"}),f("label",{children:["turn ",f("input",{type:"number",min:1,max:a.units.length,value:d+1,onChange:y=>o(
+n,Number(y.currentTarget.value)-1)})," of ",$(a.units.length)]}),f("button",{"aria-label":"next turn",disabled:d===a.units.length-1,onClick:()=>o(n,d+1),children:"\
+›"}),f("bdi",{class:"soft",children:t.path(-a.units[d]-1)})]}),f(Hn,{rows:[["Kind",a.kind==="loop"?`loop of ${$(a.units.length)}`:a.kind],[a.kind==="module"?"\
+Class":"Code",a.label?f("bdi",{children:t.text(a.label)}):""],["Forward",`${it(u,"step")}${h?`, ${Z(h)}FLOP`:""}`],["Backward",`${it(l,"step")}${p?`, ${Z(p)}FLO\
+P`:""}`],["Saved",I(c)],["Changes",Pn(t,n)],["Largest products",m.length?f(se,{model:t,values:m,go:r}):""],["Inside",a.parent>=0?f("button",{class:"link",onClick:()=>r(
+z(a.parent)),children:f("bdi",{children:t.title(a.parent)})}):""]]})]})}function Go({page:t,model:e,node:n,go:r,jump:i}){let{nodes:s,sources:o}=e.data,a=Rn(e,n),
+u=e.isForward(n),l=o[s.source[n]],c=e.data.ports.filter(p=>!p.into&&p.role!=="saved"&&p.value===n),h=e.above(n).filter(p=>p>0).reverse();return f("div",{class:"\
+panel",children:[f("h2",{class:u?"forward":"backward",children:f("bdi",{children:e.nameOf(n)})}),f("p",{class:"soft",children:`${u?"Forward":"Backward"}, step ${$(
+n+1)} of ${$(e.count)}`}),f("pre",{children:f("bdi",{children:e.call(n)})}),e.marks.has(n)&&f(An,{page:t,model:e,node:n,jump:i}),f(Hn,{rows:[["Operator",`${e.text(
+s.op[n])} (${e.kinds[n]})`],["Type",f("code",{children:e.text(s.spec[n])})],[u?"In the backward":"In the forward",f(se,{model:e,values:a.partners,go:r})],["Echo",
+e.echoOf(n)],["Inputs",f(se,{model:e,values:a.inputs,go:r})],["Users",f(se,{model:e,values:a.users,go:r})],["Leaves as",c.length?f("span",{class:"links",children:c.
+map(p=>f("span",{class:"port",title:e.text(p.spec),children:[p.role," ",f("bdi",{children:e.text(p.name)})]}))}):""],["Saved",a.saved.length?a.saved.map(p=>f("d\
+iv",{children:[I(p.bytes)," ",u?"for ":"from ",u?f(se,{model:e,values:p.users,go:r}):f(gt,{model:e,value:p.value,go:r})]},p.value)):""],["FLOPs",s.product[n]||s.
+other[n]?[s.product[n]&&`${Z(s.product[n])} in products`,s.other[n]&&`${Z(s.other[n])} in others`].filter(Boolean).join(", "):""],["Bytes",e.timed?`${I(s.read[n])}\
+ read, ${I(s.written[n])} written${e.isView(n)?", a view":s.memory[n]?`, ${I(s.memory[n])} new`:""}`:""],["Live",e.timed?I(e.data.memory.live[n]):""],["Source",
+l?f("span",{children:[f("bdi",{children:e.lineOf(n)}),l[2]?f("span",{class:"soft",children:[" in ",f("bdi",{children:e.text(l[2])})]}):"",f("code",{class:"sourc\
+e",children:f("bdi",{children:e.text(l[3])})})]}):""],["Module",l&&e.moduleOf(n)?f("bdi",{children:e.moduleOf(n)}):""],["Within",h.length?f("span",{class:"links",
+children:h.map(p=>f("button",{class:"link",onClick:()=>r(z(p)),children:f("bdi",{children:e.title(p)})},p))}):""],...Wo(e,n)]})]})}function Wo(t,e){let n=t.data.
+stats?.value.indexOf(e)??-1;if(n<0)return[];let[r,i,s,o,a,u,l,c,h]=t.data.stats.rows[n];return[["NaN and Inf",f("span",{class:l||c?"alarm":"",children:`${$(l)} \
+NaN, ${$(c)} Inf of ${$(r)}`})],["Values",`${Ut(i)} to ${Ut(s)}, mean ${Ut(o)}, deviation ${Ut(a)}, norm ${Ut(u)}, ${$(h)} zero`]]}var yi=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
 :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
   --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa;
-  --grey: #eef0f3; --found: #f5d000; --found-ink: #3a3200; --alarm: #c0182b; --alarm-ink: #ffffff; }
+  --grey: #eef0f3; --found: #f5d000; --found-ink: #3a3200; --alarm: #c0182b; --alarm-ink: #ffffff; --mark: #8a2f9e; }
 @media (prefers-color-scheme: dark) { :root { --fwd: #6fbdec; --fwd-soft: #15293a; --fwd-line: #386a8c; --bwd: #f0a35e; --bwd-soft: #352415;
   --bwd-line: #8a5a2f; --save: #45cfa5; --save-soft: #14453a; --ink: #e7eaee; --soft: #9aa5b1; --line: #38414c; --paper: #14181d; --band: #1a1f26;
-  --grey: #262c34; --found: #d7b600; --found-ink: #1c1900; --alarm: #ff6b78; --alarm-ink: #23060a; } }
+  --grey: #262c34; --found: #d7b600; --found-ink: #1c1900; --alarm: #ff6b78; --alarm-ink: #23060a; --mark: #dd9cec; } }
 @media print { :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
-  --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa; --grey: #eef0f3; } }
+  --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa; --grey: #eef0f3; --mark: #8a2f9e; \
+} }
 .picture { font: 11.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; background: var(--paper); }
 .picture text { fill: var(--ink); unicode-bidi: isolate; user-select: none; }
 .picture .soft { fill: var(--soft); }
@@ -447,6 +402,10 @@ nt-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 .folded.steps .half rect, .folded.line .half rect { stroke-width: 1; }
 .stepper .plate { fill: var(--paper); stroke: var(--line); } .picture .stepper text { text-anchor: middle; font-weight: 600; }
 .turn rect { fill: transparent; } .turn:hover rect { fill: var(--grey); } .turn.off { opacity: .25; pointer-events: none; }
+.picture .step.added > rect, .picture .step.changed > rect, .picture .step.removed > rect { stroke: var(--mark); stroke-width: 2.4; } .picture .step.removed > r\
+ect { stroke-dasharray: 5 3; }
+.changemark { pointer-events: none; } .picture .changemark rect { fill: var(--mark); stroke: var(--paper); stroke-width: 1; } .picture .changemark text { fill: \
+var(--paper); font-size: 11px; font-weight: 700; text-anchor: middle; }
 .badmark rect { fill: var(--alarm); stroke: none; } .picture .badmark text { fill: var(--alarm-ink); font-size: 9px; font-weight: 700; text-anchor: middle; }
 .picture .step.bad > rect { stroke: var(--alarm); stroke-width: 2.4; }
 .picture .step.match > rect { stroke: var(--found); stroke-width: 3; } .found rect { fill: var(--found); } .picture .found text { fill: var(--found-ink); font-s\
@@ -457,770 +416,594 @@ ize: 10px; font-weight: 700; text-anchor: middle; }
 .picture .is-partner.forward > rect { fill: var(--fwd-line); } .picture .is-partner.backward > rect { fill: var(--bwd-line); }
 .picture .is-input > rect:not(.hit), .picture .is-user > rect:not(.hit) { stroke-width: 2; }
 .picture .is-saved > rect:not(.hit), .picture .is-saved > .half > rect:not(.behind) { stroke: var(--save); stroke-width: 2.4; }
-`;function detailAt(scale){return{near:scale>.42,close:scale>.78,title:Math.min(120,Math.max(12,9.5/scale))}}var HEAD2=24,LETTER=6.9;function LineShape({line,detail,
-bright}){let marker=line.side==="bridge"||!detail.near?void 0:`url(#tip-${line.side})`,label=line.side==="bridge"?bytes(Number(line.label)):line.label;return a2(
-"g",{class:`line ${line.side}${bright?" bright":""}`,children:[a2("path",{d:line.d,"stroke-width":line.width,"marker-end":marker}),detail.close&&line.side!=="br\
-idge"&&label&&a2("text",{x:line.at[0],y:line.at[1],children:fit(label,26)}),detail.close&&line.side==="bridge"&&bright&&line.label!=="0"&&a2("text",{x:line.at[0],
-y:line.at[1],class:"middle",children:label})]})}function BoxShape(props){let{box}=props;return box.kind==="node"?a2(StepShape,{...props}):box.kind==="folded"?a2(
-FoldedShape,{...props}):a2(OpenShape,{...props})}function StepShape({model,box,detail,marks,role}){let node=box.unit,side=model.isForward(node)?"forward":"backw\
-ard",bad=model.bad.get(node),high=model.isView(node)?20:28,top=box.y+(box.h-high)/2,middle=top+high/2+4,classes=["step",side,model.isView(node)&&"view",model.kinds[node]===
-"guard"&&"guard",bad&&"bad",role,marks.steps?.has(node)&&"match"],op=model.shorts[node],name=model.nameOf(node),rest=op==="getitem"?name:restOf(name,op),room=Math.
-floor((box.w-14)/LETTER),said2=op==="getitem"?"":fit(op,room),left=room-said2.length;return a2("g",{class:classes.filter(Boolean).join(" "),"data-unit":node,role:"\
-button","aria-label":`${op} ${name}`,children:[a2("rect",{x:box.x,y:top,width:box.w,height:high,rx:model.isView(node)?3:5}),detail.near&&a2("text",{x:box.x+7,y:middle,
-children:[said2,left>1&&a2("tspan",{class:"soft",children:fit(rest,left)})]}),model.isSaved(node)&&a2("circle",{class:"kept",cx:box.x+box.w,cy:box.y+box.h/2,r:3}),
-bad&&a2(BadMark,{x:box.x+box.w-26,y:top-6,bad}),detail.near&&a2(Pills,{model,box})]})}function restOf(name,op){let stem=op.replace(/^_+/,"");return name===op||name===
-stem?"":name.startsWith(stem)?name.slice(stem.length):` ${name}`}function BadMark({x:x2,y:y2,bad}){return a2("g",{class:"badmark",children:[a2("rect",{x:x2,y:y2,
-width:30,height:13,rx:6.5}),a2("text",{x:x2+15,y:y2+9.7,children:bad.nan?"NaN":"Inf"})]})}function Pills({model,box}){let{left,right}=pillsOf(model,box.unit),middle=box.
-y+box.h/2,draw=(pills,sign)=>pills.map((pill,at)=>{let wide=pillWidth(pill.text),x2=sign<0?box.x-5-wide:box.x+box.w+5,y2=middle+(at-pills.length/2)*15;return a2(
-PillShape,{...pill,x:x2,y:y2,wide})});return a2("g",{children:[draw(left,-1),draw(right,1)]})}function FoldedShape({model,box,detail,marks,role}){let id2=-box.unit-
-1,frame2=model.frame(id2),[forward,backward,saved,flopsForward,flopsBackward]=frame2.counts,[west,east]=[box.mid-GUTTER,box.mid+GUTTER],middle=box.y+box.h/2,band2=bandWidth(
-model)(saved),stacked=frame2.kind==="loop",found=marks.matches?.get(id2),half=(side,x2,wide,count,products,title)=>a2("g",{class:`half ${side}${count?"":" empty"}`,
-children:[stacked&&[6,3].map(away=>a2("rect",{class:"behind",x:x2+(side==="forward"?-away:away),y:box.y+away,width:wide,height:box.h,rx:6})),a2("rect",{x:x2,y:box.
-y,width:wide,height:box.h,rx:6}),title&&a2("text",{class:"title",x:x2+10,y:detail.near?box.y+20:middle+detail.title*.35,"font-size":Math.min(detail.title,26),children:title}),
-detail.near&&a2("text",{class:"soft",x:x2+10,y:box.y+(title?38:20),children:count?plural(count,"step"):"no step"}),detail.near&&products>0&&a2("text",{class:"so\
-ft",x:x2+wide-10,y:box.y+38,"text-anchor":"end",children:[flops(products),"FLOP"]})]});return a2("g",{class:`frame folded ${frame2.kind} ${role??""} ${found?"ma\
-tch":""}`,"data-unit":box.unit,role:"button","aria-expanded":"false","aria-label":titleOf(model,id2),children:[a2("rect",{class:box.level%2?"hit":"hit odd",x:box.
-x,y:box.y,width:box.w,height:box.h}),half("forward",box.x,west-box.x,forward,flopsForward,fit(titleOf(model,id2),Math.floor((west-box.x-16)/(Math.min(detail.title,
-26)*.58)))),half("backward",east,box.x+box.w-east,backward,flopsBackward),saved>0&&a2("path",{class:"band",d:`M${west} ${middle}H${east}`,"stroke-width":band2}),
-saved>0&&detail.near&&a2("text",{class:"size",x:box.mid,y:middle-band2/2-4,children:bytes(saved)}),model.badFrames.has(id2)&&a2(BadMark,{x:west-36,y:box.y-6,bad:{
-nan:1,inf:0}}),found&&detail.near&&a2(Count,{x:box.x+4,y:box.y-7,count:found})]})}function Count({x:x2,y:y2,count}){let wide=String(count).length*7+10;return a2(
-"g",{class:"found",children:[a2("rect",{x:x2,y:y2,width:wide,height:14,rx:7}),a2("text",{x:x2+wide/2,y:y2+10.5,children:count})]})}function titleOf(model,id2){let frame2=model.
-frame(id2),title=model.title(id2),label=model.text(frame2.label),turns=frame2.kind==="loop"?` × ${frame2.units.length}`:"";return`${title}${turns}${label&&label!==
-title?`  ${label}`:""}`}function OpenShape({model,opened,box,detail,role}){let id2=-box.unit-1,frame2=model.frame(id2),wide=box.mid-GUTTER-box.x,size=Math.min(detail.
-title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",{class:`frame open ${frame2.kind} ${box.level%2?"odd":""} ${role??""}`,"data-unit":box.unit,children:[a2(
-"rect",{class:"body",x:box.x,y:box.y,width:box.w,height:box.h,rx:8}),a2("rect",{class:"tint forward",x:box.x,y:box.y,width:wide,height:box.h,rx:8}),a2("rect",{class:"\
-tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"\
-true","aria-label":`close ${titleOf(model,id2)}`,children:[a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.
-y+(size>13?size:16.5),"font-size":size,children:[detail.near&&a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(6,Math.floor(((frame2.kind===
-"loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),detail.near&&frame2.counts[2]>0&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"en\
-d",children:`${bytes(frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&
-a2(Entries,{model,role:"input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}
-function Entries({model,role,middle,y:y2}){let ports=model.entering.filter(port=>port.role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(
-model.text(port.name),16),title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.
-slice(2).map(port=>model.text(port.name)).join(`
-`)});let x2=middle-texts.reduce((sum,one2)=>sum+pillWidth(one2.text)+4,-4)/2;return a2("g",{children:texts.map(one2=>{let wide=pillWidth(one2.text),left=x2;return x2+=
-wide+4,a2(PillShape,{...one2,role,x:left,y:y2,wide})})})}function PillShape({x:x2,y:y2,wide,text:text2,title,role}){return a2("g",{class:`pill ${role}`,children:[
-a2("title",{children:title}),a2("rect",{x:x2,y:y2+1,width:wide,height:13,rx:6.5}),a2("text",{x:x2+wide/2,y:y2+10.5,children:text2})]})}function Stepper({model,opened,
-id:id2,x:x2,y:y2}){let turn=turnOf(model,opened,id2),{units}=model.frame(id2),shown=units[turn],arrow=(to,at,text2,label)=>a2("g",{class:`turn${to<0||to>=units.
-length?" off":""}`,"data-loop":id2,"data-turn":to,role:"button","aria-label":label,children:[a2("rect",{x:at-11,y:y2+3,width:22,height:18,rx:4}),a2("text",{x:at,
-y:y2+16.5,children:text2})]});return a2("g",{class:"stepper",children:[a2("title",{children:model.text(model.frame(-shown-1).name)}),a2("rect",{class:"plate",x:x2-
-66,y:y2+2,width:132,height:20,rx:5}),arrow(turn-1,x2-54,"‹","previous turn"),a2("text",{x:x2,y:y2+16,children:`${turn+1} of ${units.length}`}),arrow(turn+1,x2+
-54,"›","next turn")]})}function Drawn({model,opened,boxes,lines,detail,marks}){let all=[];for(let box of boxes){if(all.push(a2(BoxShape,{model,opened,box,detail,
-marks},`b${box.unit}`)),box.kind!=="open")continue;let own=lines.get(-box.unit-1)??[];all.push(a2("g",{class:"lines",children:[...own].sort((a3,b)=>+(a3.side!==
-"bridge")-+(b.side!=="bridge")).map(line=>a2(LineShape,{line,detail},line.d))},`l${box.unit}`))}return a2("g",{children:all})}function Tips(){let tip=side=>a2("\
-marker",{id:`tip-${side}`,class:`tip ${side}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"userSpaceOnUse",orient:"auto",children:a2(
-"path",{d:"M0 .8L8 4L0 7.2Z"})});return a2("defs",{children:[tip("left"),tip("right")]})}function svgOf(picture,title){let{x:x2,y:y2,w:w2,h:h2,node}=picture.visible(),holder=document.createElementNS("http://www.w3.org/2000/svg","svg");Q([a2("title",
-{children:title}),a2("rect",{class:"paper",x:x2,y:y2,width:w2,height:h2}),a2(Tips,{}),node],holder);let sizes={viewBox:`${x2} ${y2} ${w2} ${h2}`,width:String(Math.
-round(w2)),height:String(Math.round(h2)),class:"picture"};for(let[name,value]of Object.entries(sizes))holder.setAttribute(name,value);let text2=new XMLSerializer().
-serializeToString(holder).replace("</title>",`</title><style>${picture_default}</style>`);return Q(null,holder),`<?xml version="1.0" encoding="UTF-8"?>
-${text2}
-`}function download(name,text2){let address=URL.createObjectURL(new Blob([text2],{type:"image/svg+xml"})),link=document.createElement("a");link.href=address,link.
-download=name,link.click(),setTimeout(()=>URL.revokeObjectURL(address),1e3)}async function copy(text2){try{return await navigator.clipboard.writeText(text2),"Th\
-e link is copied."}catch{return text2}}var SIZES={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},PLACES=["names","operators","shapes","source lines","modul\
-es","parameters"],FILTERS=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, so\
-ftmax, reduction, pointwise, embedding, copy, creation, view, guard"],["is:saved","steps whose value is saved for the backward; also is:view, is:guard"],["side:\
-backward","steps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of t\
-hose inside it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["has:nan","steps\
- whose values were measured and have NaN; also has:inf"]],Searcher=class{constructor(model){this.model=model;this.lower=model.strings.map(text2=>text2.toLowerCase()),
-this.lines=model.data.sources.map(source=>`${this.lower[source[0]]}:${source[1]}`),this.paths=model.data.frames.map((_2,id2)=>model.path(id2).toLowerCase()),this.
-codes=model.data.sources.map(source=>`${this.lower[source[2]]} ${this.lower[source[3]]}`)}model;lower;lines;codes;paths;find(query){let words=[...query.toLowerCase().
-matchAll(/"([^"]*)"|(\S+)/g)].map(match=>match[1]??match[2]).filter(Boolean);if(!words.length)return null;let tests=[],places=[],plain=[],problems=[];for(let word of words){
-let filter2=this.filterOf(word);typeof filter2=="string"?problems.push(filter2):filter2?tests.push(filter2):(plain.push(word),places.push(this.placesOf(word)))}
-let{count}=this.model,ranked=[[],[],[],[]],hits=new Array(PLACES.length).fill(0),all=places.length;if(!problems.length)for(let node=0;node<count;node++){let where=0;
-if(tests.every(test=>test(node))){if(all){if(!places.every(column=>column[node]))continue;where=places[0][node];for(let place3=0;place3<PLACES.length;place3++)where&
-1<<place3&&hits[place3]++}ranked[all?this.rank(node,plain[0],where):0].push(node)}}let frames=problems.length||tests.length?[[],[]]:this.framesOf(plain);return this.
-sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0,own=new Int32Array(model.data.
-frames.length);for(let node of steps)model.isForward(node)&&forward++,own[model.data.nodes.frame[node]]++;own.forEach((count,frame2)=>{if(count)for(let at=frame2;at>=
-0;at=model.frame(at).parent)within2.set(at,(within2.get(at)??0)+count)});let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
-units:[...first2,...steps,...others],steps:new Set(steps),within:within2,counts,forward,problem}}rank(node,word,where){let{model}=this,names=[model.shorts[node].
-toLowerCase(),this.lower[model.data.nodes.name[node]]];return names.includes(word)?0:names.some(name=>name.startsWith(word))?1:where&3?2:3}framesOf(words){let{model}=this,
-found=[[],[]],seen=new Set;return model.data.frames.forEach((frame2,id2)=>{let own=this.lower[frame2.name],text2=`${this.paths[id2]} ${this.lower[frame2.label]}`;
-id2===0||seen.has(model.alike[id2])||!words.every(word=>text2.includes(word))||words.some(word=>own.includes(word)||this.lower[frame2.label].includes(word)||word.
-includes("."))&&(seen.add(model.alike[id2]),found[own.startsWith(words[0])||this.paths[id2]===words[0]?0:1].push(frameUnit(id2)))}),found}placesOf(word){let{model}=this,
-{nodes,sources}=model.data,texts=Uint8Array.from(this.lower,text2=>Number(text2.includes(word))),lines=Uint8Array.from(sources,(source,at)=>(this.lines[at].includes(
-word)||this.codes[at].includes(word)?8:0)|(texts[source[4]]?16:0)),ports=Uint8Array.from(model.entering,port=>texts[port.name]?32:0),found=new Uint8Array(model.
-count);for(let node=0;node<model.count;node++){let where=texts[nodes.name[node]]|texts[nodes.op[node]]<<1|texts[nodes.spec[node]]<<2;nodes.source[node]>=0&&(where|=
-lines[nodes.source[node]]);for(let value of nodes.inputs[node])value>=model.count&&(where|=ports[value-model.count]);found[node]=where}return found}filterOf(word){
-let size=/^([<>])=?([\d.]+)([a-z]*)$/.exec(word);if(size){let unit=SIZES[size[3]];if(unit===void 0)return`“${word}”: the unit is B, KiB, MiB or GiB.`;let limit=Number(
-size[2])*unit,{written}=this.model.data.nodes;return size[1]===">"?node=>written[node]>limit:node=>written[node]<limit}let[,key,value]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.
-exec(word)??[];return key?value?this.keyed(key,value):`“${word}” needs something behind the colon.`:null}keyed(key,value){let{model}=this,{nodes,sources}=model.
-data,wrong=allowed=>`“${key}:${value}”: ${key} is one of ${allowed.join(", ")}.`;return{op:()=>{let begins=value.endsWith("*")?value.slice(0,-1):null,ops=model.
-strings.map((_2,at)=>this.lower[at]);return node=>{let[name,op]=[model.shorts[node].toLowerCase(),ops[nodes.op[node]]];return begins===null?name===value||op===value||
-op.endsWith(`.${value}`)||op.startsWith(`${value}.`):name.startsWith(begins)||op.startsWith(begins)}},kind:()=>{let kinds=[...new Set(model.kinds)].sort();return kinds.
-includes(value)?node=>model.kinds[node]===value:wrong(kinds)},is:()=>({saved:node=>model.isSaved(node),view:node=>model.isView(node),guard:node=>model.kinds[node]===
-"guard"})[value]??wrong(["saved","view","guard"]),side:()=>value==="forward"||value==="backward"?node=>model.isForward(node)===(value==="forward"):wrong(["forwa\
-rd","backward"]),module:()=>{let begins=text2=>text2===value||text2.startsWith(`${value}.`)||text2.includes(`.${value}.`)||text2.endsWith(`.${value}`),inside=model.
-strings.map((_2,at)=>begins(this.lower[at])),frames=this.paths.map(begins);return node=>frames[nodes.frame[node]]||nodes.source[node]>=0&&inside[sources[nodes.source[node]][4]]},
-line:()=>{let ends=this.lines.map(line=>line===value||line.endsWith(`/${value}`)||line.startsWith(`${value}:`)||line.includes(`/${value}:`));return node=>nodes.
-source[node]>=0&&ends[nodes.source[node]]},shape:()=>{let wanted=`,${value.replace(/[^\w,*]/g,"")},`,fits=model.strings.map(text2=>/\[/.test(text2)&&`,${text2.slice(
-text2.indexOf("[")+1,text2.lastIndexOf("]")).replace(/\s/g,"")},`.includes(wanted));return node=>fits[nodes.spec[node]]},has:()=>model.data.stats?value==="nan"||
-value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=50,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
-select()}pressed=event=>{let{found,at,onGo,onLeave}=this.props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")event.preventDefault(),
-this.setState({open:!1}),onLeave();else if(count&&(event.key==="Enter"||event.key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key===
-"ArrowUp"||event.shiftKey;this.setState({open:event.key!=="Enter"}),onGo(at<0?back?count-1:0:(at+(back?count-1:1))%count)}};render({query,found,model,at,onQuery,
-onGo}){return a2("div",{class:"finder",role:"search",onFocusOut:event=>{event.currentTarget.contains(event.relatedTarget)||this.setState({open:!1})},children:[a2(
-"input",{ref:this.input,type:"search",value:query,placeholder:"search: name, operator, shape, line   /","aria-label":"search",spellcheck:!1,onInput:event=>{onQuery(
-event.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),found&&a2("output",{class:"total",children:found.
-problem?"?":whole(found.units.length)}),this.state.open&&a2("div",{class:"results",tabIndex:-1,children:found?a2(Results,{found,model,at,onGo}):a2(Help,{onQuery:query2=>{
-onQuery(query2),this.focus()}})})]})}};function Help({onQuery}){return a2("div",{class:"help",children:[a2("p",{class:"soft",children:"Words are looked for in n\
-ames, operators, shapes, source lines, modules and parameters. Filters can be put beside them:"}),a2("dl",{children:FILTERS.map(([word,meaning])=>[a2("dt",{children:a2(
-"button",{class:"link",onClick:()=>onQuery(word),children:word})},word),a2("dd",{children:meaning},`${word} `)])})]})}function Results({found,model,at,onGo}){if(found.
-problem)return a2("p",{class:"alarm",children:found.problem});let backward=found.steps.size-found.forward,frames=found.units.length-found.steps.size,from=Math.max(
-0,Math.min(at-20,found.units.length-SHOWN));return a2("div",{children:[a2("p",{class:"soft counts",children:[[found.forward&&`${whole(found.forward)} forward`,backward&&
-`${whole(backward)} backward`,frames&&plural(frames,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",found.counts.length>0&&` · in ${found.counts.
-map(([place3,count])=>`${place3} ${whole(count)}`).join(", ")}`]}),a2("ul",{children:found.units.slice(from,from+SHOWN).map((unit,index)=>a2(Result,{model,unit,
-chosen:from+index===at,onGo:()=>onGo(from+index)},unit))}),found.units.length>SHOWN&&a2("p",{class:"soft",children:`${whole(from+1)} to ${whole(Math.min(found.units.
-length,from+SHOWN))} of ${whole(found.units.length)}; Enter goes on`})]})}function Result({model,unit,chosen,onGo}){let press=event=>{event.preventDefault(),onGo()};
-if(unit<0){let id2=-unit-1;return a2("li",{class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",{children:a2("bdi",{children:model.path(id2)})}),a2("span",
-{class:"soft",children:a2("bdi",{children:model.text(model.frame(id2).label)})})]})}return a2("li",{class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",
-{class:model.isForward(unit)?"forward":"backward",children:a2("bdi",{children:model.nameOf(unit)})}),a2("code",{children:model.specOf(unit)}),a2("span",{class:"\
-soft",children:a2("bdi",{children:[model.moduleOf(unit),model.lineOf(unit)].filter(Boolean).join("  ")})})]})}var KEYS=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward run\
-s down, the backward up"],["← →","to the partner in the other direction"],["Enter","open or close the selected frame, or the one around the selected step"],
-["Shift+Enter","open everything inside the selected frame"],["[ ]","previous or next turn of the loop around the selection"],["n p","next or previous match of t\
-he search"],["1 – 9","open every frame to that depth; 0 closes all but the first"],["+ − f a","zoom in, zoom out, fit, fit all"],["m c l o i d","memory, cod\
-e, lines, operators, inputs and outputs, details"],["Escape","select nothing"],["wheel","move; with Ctrl or ⌘, zoom. Drag moves, too. On the time line: ← → move\
- the moment"]];function along(model,scene,unit,way){if(unit===null)return first(scene);let forward=unit<0||model.isForward(unit),own=visibleOf(model,scene,unit),
-drawn=other=>other<model.count?visibleOf(model,scene,other):own,onward=forward===(way===1);for(let other of neighbours(model,unit,onward)){let shown=drawn(other),
-box=scene.byUnit.get(shown);if(shown!==own&&box&&box.kind!=="open"&&!model.above(own).includes(-shown-1))return shown}return below(scene,own,way,forward)}function neighbours(model,unit,onward){
-let steps=unit>=0?[unit]:[...model.inside(-unit-1)].filter(node=>model.isForward(node)),own=new Set(steps);return steps.flatMap(node=>onward?model.usersOf(node):
-model.data.nodes.inputs[node]).filter(other=>other<model.count&&!own.has(other)).sort((a3,b)=>onward?a3-b:b-a3)}function below(scene,unit,way,forward){let here=scene.
-byUnit.get(unit);if(!here)return first(scene);let[best,least]=[unit,1/0];for(let box of scene.boxes){let away=(box.y-here.y)*way;if(box.kind==="open"||away<=0||
-box.kind==="node"&&box.mid<0!==forward)continue;let score=away+Math.abs(box.mid-here.mid)/20;score<least&&([best,least]=[box.unit,score])}return best}function first(scene){
-return scene.boxes.find(box=>box.kind!=="open")?.unit??null}function across(model,unit,right){return unit===null||unit<0||model.isForward(unit)!==right?unit:(right?
-model.pulled[unit]:model.data.nodes.partners[unit])[0]??unit}var HIGH2=64,TOP=16,Timeline=class extends x{state={wide:0};frame=M();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
-this.watcher.observe(this.frame.current),this.setState({wide:this.frame.current.clientWidth})}componentWillUnmount(){this.watcher.disconnect()}shouldComponentUpdate(next,state){
-let{model,moment,selected}=this.props;return next.model!==model||next.moment!==moment||next.selected!==selected||state.wide!==this.state.wide}get step(){return this.
-state.wide/Math.max(1,this.props.model.count)}paths(){let{model}=this.props,{wide}=this.state;if(this.shape?.model===model&&this.shape.wide===wide)return this.shape.
-paths;let{live}=model.data.memory,peak=Math.max(1,highest(live)),each2=Math.max(1,Math.floor(1/this.step/1.5)),area=(from,to)=>{if(from>=to)return"";let path=`M${(from*
-this.step).toFixed(1)} ${TOP+HIGH2}`;for(let at=from;at<to;at+=each2){let end=Math.min(to,at+each2),y2=TOP+HIGH2*(1-highest(live,at,end)/peak);path+=`L${(at*this.
-step).toFixed(1)} ${y2.toFixed(1)}L${(end*this.step).toFixed(1)} ${y2.toFixed(1)}`}return`${path}L${(to*this.step).toFixed(1)} ${TOP+HIGH2}Z`},paths=[area(0,model.
-data.forward),area(model.data.forward,model.count)];return this.shape={model,wide,paths},paths}chosen=event=>{let at=Math.floor((event.clientX-this.frame.current.
-getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min(this.props.model.count-1,at)))};pressed=event=>{let{model,moment,onMoment}=this.
-props,by={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[event.key],now2=moment??model.data.memory.peak[0],next=event.key==="Home"?0:event.key==="End"?model.
-count-1:by===void 0?null:now2+by*(event.shiftKey?10:1);next!==null&&(event.preventDefault(),event.stopPropagation(),onMoment(Math.max(0,Math.min(model.count-1,next))))};render({
-model,moment,selected}){let{wide}=this.state,{memory,forward}=model.data,[peak,most]=memory.peak,[first2,second]=wide&&model.count?this.paths():["",""],at=node=>(node+
-.5)*this.step,right=at(peak)>wide-330,now2=moment===null?"":`, ${bytes(memory.live[moment])} at step ${whole(moment+1)}`;return a2("div",{class:"timeline",ref:this.
-frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-valuemin":0,"aria-valuemax":Math.max(0,model.count-1),"aria-valuenow":moment??
-Math.max(0,peak),"aria-valuetext":`peak ${bytes(most)}${now2}`,onClick:this.chosen,onMouseMove:event=>event.buttons===1&&this.chosen(event),onKeyDown:this.pressed,
-children:a2("svg",{width:wide,height:TOP+HIGH2+1,children:[a2("path",{class:"area forward",d:first2}),a2("path",{class:"area backward",d:second}),forward>0&&forward<
-model.count&&a2("path",{class:"border",d:`M${forward*this.step} ${TOP}V${TOP+HIGH2}`}),peak>=0&&model.count>0&&a2("circle",{class:"peak",cx:at(peak),cy:TOP,r:3.5}),
-peak>=0&&model.count>0&&a2("text",{class:"peak",x:at(peak)+(right?-8:8),y:11,"text-anchor":right?"end":"start",children:`peak ${bytes(most)} + ${bytes(memory.before)}\
- held by the caller`}),selected!==null&&selected>=0&&a2("path",{class:"cursor selected",d:`M${at(selected)} ${TOP-4}V${TOP+HIGH2}`}),moment!==null&&a2("path",{class:"\
-cursor",d:`M${at(moment)} ${TOP-4}V${TOP+HIGH2}`})]})})}};function highest(row2,from=0,to=row2.length){let most=0;for(let at=from;at<to;at++)row2[at]>most&&(most=
-row2[at]);return most}function holders(model,moment){return model.data.memory.spans.filter(([,first2,last])=>first2<=moment&&moment<=last).sort((a3,b)=>b[3]-a3[3])}
-function Memory({model,moment,go,onMoment}){let{memory}=model.data,[peak,most]=memory.peak,now2=moment??peak;if(now2<0||!model.count)return a2("div",{class:"pan\
-el",children:[a2("h2",{children:"Memory"}),a2("p",{class:"soft",children:"There is no step, so nothing is live."})]});let rows=holders(model,now2),listed2=rows.
-reduce((sum,row2)=>sum+row2[3],0),columns=[{name:"value",value:row2=>model.nameOf(row2[0]),cell:row2=>a2(StepLink,{model,value:row2[0],go})},{name:"bytes",value:row2=>row2[3],
-cell:row2=>bytes(row2[3])},{name:"as",value:row2=>model.text(row2[4]),cell:row2=>model.text(row2[4])},{name:"steps",value:row2=>row2[2]-row2[1]+1,cell:row2=>`${whole(
-row2[1]+1)}–${row2[2]<model.count?whole(row2[2]+1):"end"}`}];return a2("div",{class:"panel",children:[a2("h2",{children:"Memory"}),a2("dl",{children:[a2("dt",
-{children:"Step"}),a2("dd",{children:[`${whole(now2+1)} of ${whole(model.count)}: `,a2(StepLink,{model,value:now2,go})]}),a2("dt",{children:"Live"}),a2("dd",{children:[
-`${bytes(memory.live[now2])} in ${whole(rows.length)} values`,Math.abs(listed2-memory.live[now2])>.5&&a2("span",{class:"soft",children:` (${bytes(listed2)} list\
-ed below)`})]}),a2("dt",{children:"Peak"}),a2("dd",{children:[`${bytes(most)} at `,a2("button",{class:"link",onClick:()=>onMoment(peak),children:`step ${whole(peak+
-1)}`})]}),a2("dt",{children:"Before"}),a2("dd",{children:`${bytes(memory.before)} of parameters, buffers and inputs, held by the caller`})]}),a2(Table,{columns,
-rows,sort:[1,-1],empty:"Nothing is held at this step."},now2),a2("h3",{children:"Held by the caller throughout"}),a2(Table,{columns:columns.slice(0,3),rows:memory.
-held,sort:[1,-1],empty:"Nothing."})]})}var xhtml="http://www.w3.org/1999/xhtml",namespaces={svg:"http://www.w3.org/2000/svg",xhtml,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998\
-/namespace",xmlns:"http://www.w3.org/2000/xmlns/"};function namespace(name){var prefix=name+="",i2=prefix.indexOf(":");return i2>=0&&(prefix=name.slice(0,i2))!==
-"xmlns"&&(name=name.slice(i2+1)),namespaces.hasOwnProperty(prefix)?{space:namespaces[prefix],local:name}:name}function creatorInherit(name){return function(){var document2=this.
-ownerDocument,uri=this.namespaceURI;return uri===xhtml&&document2.documentElement.namespaceURI===xhtml?document2.createElement(name):document2.createElementNS(uri,
-name)}}function creatorFixed(fullname){return function(){return this.ownerDocument.createElementNS(fullname.space,fullname.local)}}function creator(name){var fullname=namespace(
-name);return(fullname.local?creatorFixed:creatorInherit)(fullname)}function none(){}function selector(selector2){return selector2==null?none:function(){return this.
-querySelector(selector2)}}function selection_select(select2){typeof select2!="function"&&(select2=selector(select2));for(var groups=this._groups,m2=groups.length,
-subgroups=new Array(m2),j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,subgroup=subgroups[j2]=new Array(n2),node,subnode,i2=0;i2<n2;++i2)(node=group[i2])&&
-(subnode=select2.call(node,node.__data__,i2,group))&&("__data__"in node&&(subnode.__data__=node.__data__),subgroup[i2]=subnode);return new Selection(subgroups,this.
-_parents)}function array(x2){return x2==null?[]:Array.isArray(x2)?x2:Array.from(x2)}function empty(){return[]}function selectorAll(selector2){return selector2==
-null?empty:function(){return this.querySelectorAll(selector2)}}function arrayAll(select2){return function(){return array(select2.apply(this,arguments))}}function selection_selectAll(select2){
-typeof select2=="function"?select2=arrayAll(select2):select2=selectorAll(select2);for(var groups=this._groups,m2=groups.length,subgroups=[],parents=[],j2=0;j2<m2;++j2)
-for(var group=groups[j2],n2=group.length,node,i2=0;i2<n2;++i2)(node=group[i2])&&(subgroups.push(select2.call(node,node.__data__,i2,group)),parents.push(node));return new Selection(
-subgroups,parents)}function matcher(selector2){return function(){return this.matches(selector2)}}function childMatcher(selector2){return function(node){return node.
-matches(selector2)}}var find=Array.prototype.find;function childFind(match){return function(){return find.call(this.children,match)}}function childFirst(){return this.
-firstElementChild}function selection_selectChild(match){return this.select(match==null?childFirst:childFind(typeof match=="function"?match:childMatcher(match)))}
-var filter=Array.prototype.filter;function children(){return Array.from(this.children)}function childrenFilter(match){return function(){return filter.call(this.
-children,match)}}function selection_selectChildren(match){return this.selectAll(match==null?children:childrenFilter(typeof match=="function"?match:childMatcher(
-match)))}function selection_filter(match){typeof match!="function"&&(match=matcher(match));for(var groups=this._groups,m2=groups.length,subgroups=new Array(m2),
-j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,subgroup=subgroups[j2]=[],node,i2=0;i2<n2;++i2)(node=group[i2])&&match.call(node,node.__data__,i2,group)&&
-subgroup.push(node);return new Selection(subgroups,this._parents)}function sparse(update){return new Array(update.length)}function selection_enter(){return new Selection(
-this._enter||this._groups.map(sparse),this._parents)}function EnterNode(parent,datum2){this.ownerDocument=parent.ownerDocument,this.namespaceURI=parent.namespaceURI,
-this._next=null,this._parent=parent,this.__data__=datum2}EnterNode.prototype={constructor:EnterNode,appendChild:function(child){return this._parent.insertBefore(
-child,this._next)},insertBefore:function(child,next){return this._parent.insertBefore(child,next)},querySelector:function(selector2){return this._parent.querySelector(
-selector2)},querySelectorAll:function(selector2){return this._parent.querySelectorAll(selector2)}};function constant(x2){return function(){return x2}}function bindIndex(parent,group,enter,update,exit,data){
-for(var i2=0,node,groupLength=group.length,dataLength=data.length;i2<dataLength;++i2)(node=group[i2])?(node.__data__=data[i2],update[i2]=node):enter[i2]=new EnterNode(
-parent,data[i2]);for(;i2<groupLength;++i2)(node=group[i2])&&(exit[i2]=node)}function bindKey(parent,group,enter,update,exit,data,key){var i2,node,nodeByKeyValue=new Map,
-groupLength=group.length,dataLength=data.length,keyValues=new Array(groupLength),keyValue;for(i2=0;i2<groupLength;++i2)(node=group[i2])&&(keyValues[i2]=keyValue=
-key.call(node,node.__data__,i2,group)+"",nodeByKeyValue.has(keyValue)?exit[i2]=node:nodeByKeyValue.set(keyValue,node));for(i2=0;i2<dataLength;++i2)keyValue=key.
-call(parent,data[i2],i2,data)+"",(node=nodeByKeyValue.get(keyValue))?(update[i2]=node,node.__data__=data[i2],nodeByKeyValue.delete(keyValue)):enter[i2]=new EnterNode(
-parent,data[i2]);for(i2=0;i2<groupLength;++i2)(node=group[i2])&&nodeByKeyValue.get(keyValues[i2])===node&&(exit[i2]=node)}function datum(node){return node.__data__}
-function selection_data(value,key){if(!arguments.length)return Array.from(this,datum);var bind=key?bindKey:bindIndex,parents=this._parents,groups=this._groups;typeof value!=
-"function"&&(value=constant(value));for(var m2=groups.length,update=new Array(m2),enter=new Array(m2),exit=new Array(m2),j2=0;j2<m2;++j2){var parent=parents[j2],
-group=groups[j2],groupLength=group.length,data=arraylike(value.call(parent,parent&&parent.__data__,j2,parents)),dataLength=data.length,enterGroup=enter[j2]=new Array(
-dataLength),updateGroup=update[j2]=new Array(dataLength),exitGroup=exit[j2]=new Array(groupLength);bind(parent,group,enterGroup,updateGroup,exitGroup,data,key);
-for(var i0=0,i1=0,previous,next;i0<dataLength;++i0)if(previous=enterGroup[i0]){for(i0>=i1&&(i1=i0+1);!(next=updateGroup[i1])&&++i1<dataLength;);previous._next=next||
-null}}return update=new Selection(update,parents),update._enter=enter,update._exit=exit,update}function arraylike(data){return typeof data=="object"&&"length"in
-data?data:Array.from(data)}function selection_exit(){return new Selection(this._exit||this._groups.map(sparse),this._parents)}function selection_join(onenter,onupdate,onexit){
-var enter=this.enter(),update=this,exit=this.exit();return typeof onenter=="function"?(enter=onenter(enter),enter&&(enter=enter.selection())):enter=enter.append(
-onenter+""),onupdate!=null&&(update=onupdate(update),update&&(update=update.selection())),onexit==null?exit.remove():onexit(exit),enter&&update?enter.merge(update).
-order():update}function selection_merge(context){for(var selection2=context.selection?context.selection():context,groups0=this._groups,groups1=selection2._groups,
-m0=groups0.length,m1=groups1.length,m2=Math.min(m0,m1),merges=new Array(m0),j2=0;j2<m2;++j2)for(var group0=groups0[j2],group1=groups1[j2],n2=group0.length,merge=merges[j2]=
-new Array(n2),node,i2=0;i2<n2;++i2)(node=group0[i2]||group1[i2])&&(merge[i2]=node);for(;j2<m0;++j2)merges[j2]=groups0[j2];return new Selection(merges,this._parents)}
-function selection_order(){for(var groups=this._groups,j2=-1,m2=groups.length;++j2<m2;)for(var group=groups[j2],i2=group.length-1,next=group[i2],node;--i2>=0;)(node=
-group[i2])&&(next&&node.compareDocumentPosition(next)^4&&next.parentNode.insertBefore(node,next),next=node);return this}function selection_sort(compare){compare||
-(compare=ascending);function compareNode(a3,b){return a3&&b?compare(a3.__data__,b.__data__):!a3-!b}for(var groups=this._groups,m2=groups.length,sortgroups=new Array(
-m2),j2=0;j2<m2;++j2){for(var group=groups[j2],n2=group.length,sortgroup=sortgroups[j2]=new Array(n2),node,i2=0;i2<n2;++i2)(node=group[i2])&&(sortgroup[i2]=node);
-sortgroup.sort(compareNode)}return new Selection(sortgroups,this._parents).order()}function ascending(a3,b){return a3<b?-1:a3>b?1:a3>=b?0:NaN}function selection_call(){
-var callback=arguments[0];return arguments[0]=this,callback.apply(null,arguments),this}function selection_nodes(){return Array.from(this)}function selection_node(){
-for(var groups=this._groups,j2=0,m2=groups.length;j2<m2;++j2)for(var group=groups[j2],i2=0,n2=group.length;i2<n2;++i2){var node=group[i2];if(node)return node}return null}
-function selection_size(){let size=0;for(let node of this)++size;return size}function selection_empty(){return!this.node()}function selection_each(callback){for(var groups=this.
-_groups,j2=0,m2=groups.length;j2<m2;++j2)for(var group=groups[j2],i2=0,n2=group.length,node;i2<n2;++i2)(node=group[i2])&&callback.call(node,node.__data__,i2,group);
-return this}function attrRemove(name){return function(){this.removeAttribute(name)}}function attrRemoveNS(fullname){return function(){this.removeAttributeNS(fullname.
-space,fullname.local)}}function attrConstant(name,value){return function(){this.setAttribute(name,value)}}function attrConstantNS(fullname,value){return function(){
-this.setAttributeNS(fullname.space,fullname.local,value)}}function attrFunction(name,value){return function(){var v2=value.apply(this,arguments);v2==null?this.removeAttribute(
-name):this.setAttribute(name,v2)}}function attrFunctionNS(fullname,value){return function(){var v2=value.apply(this,arguments);v2==null?this.removeAttributeNS(fullname.
-space,fullname.local):this.setAttributeNS(fullname.space,fullname.local,v2)}}function selection_attr(name,value){var fullname=namespace(name);if(arguments.length<
-2){var node=this.node();return fullname.local?node.getAttributeNS(fullname.space,fullname.local):node.getAttribute(fullname)}return this.each((value==null?fullname.
-local?attrRemoveNS:attrRemove:typeof value=="function"?fullname.local?attrFunctionNS:attrFunction:fullname.local?attrConstantNS:attrConstant)(fullname,value))}function defaultView(node){
-return node.ownerDocument&&node.ownerDocument.defaultView||node.document&&node||node.defaultView}function styleRemove(name){return function(){this.style.removeProperty(
-name)}}function styleConstant(name,value,priority){return function(){this.style.setProperty(name,value,priority)}}function styleFunction(name,value,priority){return function(){
-var v2=value.apply(this,arguments);v2==null?this.style.removeProperty(name):this.style.setProperty(name,v2,priority)}}function selection_style(name,value,priority){
-return arguments.length>1?this.each((value==null?styleRemove:typeof value=="function"?styleFunction:styleConstant)(name,value,priority??"")):styleValue(this.node(),
-name)}function styleValue(node,name){return node.style.getPropertyValue(name)||defaultView(node).getComputedStyle(node,null).getPropertyValue(name)}function propertyRemove(name){
-return function(){delete this[name]}}function propertyConstant(name,value){return function(){this[name]=value}}function propertyFunction(name,value){return function(){
-var v2=value.apply(this,arguments);v2==null?delete this[name]:this[name]=v2}}function selection_property(name,value){return arguments.length>1?this.each((value==
-null?propertyRemove:typeof value=="function"?propertyFunction:propertyConstant)(name,value)):this.node()[name]}function classArray(string2){return string2.trim().
-split(/^|\s+/)}function classList(node){return node.classList||new ClassList(node)}function ClassList(node){this._node=node,this._names=classArray(node.getAttribute(
-"class")||"")}ClassList.prototype={add:function(name){var i2=this._names.indexOf(name);i2<0&&(this._names.push(name),this._node.setAttribute("class",this._names.
-join(" ")))},remove:function(name){var i2=this._names.indexOf(name);i2>=0&&(this._names.splice(i2,1),this._node.setAttribute("class",this._names.join(" ")))},contains:function(name){
-return this._names.indexOf(name)>=0}};function classedAdd(node,names){for(var list2=classList(node),i2=-1,n2=names.length;++i2<n2;)list2.add(names[i2])}function classedRemove(node,names){
-for(var list2=classList(node),i2=-1,n2=names.length;++i2<n2;)list2.remove(names[i2])}function classedTrue(names){return function(){classedAdd(this,names)}}function classedFalse(names){
-return function(){classedRemove(this,names)}}function classedFunction(names,value){return function(){(value.apply(this,arguments)?classedAdd:classedRemove)(this,
-names)}}function selection_classed(name,value){var names=classArray(name+"");if(arguments.length<2){for(var list2=classList(this.node()),i2=-1,n2=names.length;++i2<
-n2;)if(!list2.contains(names[i2]))return!1;return!0}return this.each((typeof value=="function"?classedFunction:value?classedTrue:classedFalse)(names,value))}function textRemove(){
-this.textContent=""}function textConstant(value){return function(){this.textContent=value}}function textFunction(value){return function(){var v2=value.apply(this,
-arguments);this.textContent=v2??""}}function selection_text(value){return arguments.length?this.each(value==null?textRemove:(typeof value=="function"?textFunction:
-textConstant)(value)):this.node().textContent}function htmlRemove(){this.innerHTML=""}function htmlConstant(value){return function(){this.innerHTML=value}}function htmlFunction(value){
-return function(){var v2=value.apply(this,arguments);this.innerHTML=v2??""}}function selection_html(value){return arguments.length?this.each(value==null?htmlRemove:
-(typeof value=="function"?htmlFunction:htmlConstant)(value)):this.node().innerHTML}function raise(){this.nextSibling&&this.parentNode.appendChild(this)}function selection_raise(){
-return this.each(raise)}function lower(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function selection_lower(){return this.
-each(lower)}function selection_append(name){var create2=typeof name=="function"?name:creator(name);return this.select(function(){return this.appendChild(create2.
-apply(this,arguments))})}function constantNull(){return null}function selection_insert(name,before){var create2=typeof name=="function"?name:creator(name),select2=before==
-null?constantNull:typeof before=="function"?before:selector(before);return this.select(function(){return this.insertBefore(create2.apply(this,arguments),select2.
-apply(this,arguments)||null)})}function remove(){var parent=this.parentNode;parent&&parent.removeChild(this)}function selection_remove(){return this.each(remove)}
-function selection_cloneShallow(){var clone=this.cloneNode(!1),parent=this.parentNode;return parent?parent.insertBefore(clone,this.nextSibling):clone}function selection_cloneDeep(){
-var clone=this.cloneNode(!0),parent=this.parentNode;return parent?parent.insertBefore(clone,this.nextSibling):clone}function selection_clone(deep){return this.select(
-deep?selection_cloneDeep:selection_cloneShallow)}function selection_datum(value){return arguments.length?this.property("__data__",value):this.node().__data__}function contextListener(listener){
-return function(event){listener.call(this,event,this.__data__)}}function parseTypenames(typenames){return typenames.trim().split(/^|\s+/).map(function(t4){var name="",
-i2=t4.indexOf(".");return i2>=0&&(name=t4.slice(i2+1),t4=t4.slice(0,i2)),{type:t4,name}})}function onRemove(typename){return function(){var on=this.__on;if(on){
-for(var j2=0,i2=-1,m2=on.length,o3;j2<m2;++j2)o3=on[j2],(!typename.type||o3.type===typename.type)&&o3.name===typename.name?this.removeEventListener(o3.type,o3.listener,
-o3.options):on[++i2]=o3;++i2?on.length=i2:delete this.__on}}}function onAdd(typename,value,options){return function(){var on=this.__on,o3,listener=contextListener(
-value);if(on){for(var j2=0,m2=on.length;j2<m2;++j2)if((o3=on[j2]).type===typename.type&&o3.name===typename.name){this.removeEventListener(o3.type,o3.listener,o3.
-options),this.addEventListener(o3.type,o3.listener=listener,o3.options=options),o3.value=value;return}}this.addEventListener(typename.type,listener,options),o3=
-{type:typename.type,name:typename.name,value,listener,options},on?on.push(o3):this.__on=[o3]}}function selection_on(typename,value,options){var typenames=parseTypenames(
-typename+""),i2,n2=typenames.length,t4;if(arguments.length<2){var on=this.node().__on;if(on){for(var j2=0,m2=on.length,o3;j2<m2;++j2)for(i2=0,o3=on[j2];i2<n2;++i2)
-if((t4=typenames[i2]).type===o3.type&&t4.name===o3.name)return o3.value}return}for(on=value?onAdd:onRemove,i2=0;i2<n2;++i2)this.each(on(typenames[i2],value,options));
-return this}function dispatchEvent(node,type,params){var window2=defaultView(node),event=window2.CustomEvent;typeof event=="function"?event=new event(type,params):
-(event=window2.document.createEvent("Event"),params?(event.initEvent(type,params.bubbles,params.cancelable),event.detail=params.detail):event.initEvent(type,!1,
-!1)),node.dispatchEvent(event)}function dispatchConstant(type,params){return function(){return dispatchEvent(this,type,params)}}function dispatchFunction(type,params){
-return function(){return dispatchEvent(this,type,params.apply(this,arguments))}}function selection_dispatch(type,params){return this.each((typeof params=="funct\
-ion"?dispatchFunction:dispatchConstant)(type,params))}function*selection_iterator(){for(var groups=this._groups,j2=0,m2=groups.length;j2<m2;++j2)for(var group=groups[j2],
-i2=0,n2=group.length,node;i2<n2;++i2)(node=group[i2])&&(yield node)}var root=[null];function Selection(groups,parents){this._groups=groups,this._parents=parents}
-function selection(){return new Selection([[document.documentElement]],root)}function selection_selection(){return this}Selection.prototype=selection.prototype=
-{constructor:Selection,select:selection_select,selectAll:selection_selectAll,selectChild:selection_selectChild,selectChildren:selection_selectChildren,filter:selection_filter,
-data:selection_data,enter:selection_enter,exit:selection_exit,join:selection_join,merge:selection_merge,selection:selection_selection,order:selection_order,sort:selection_sort,
-call:selection_call,nodes:selection_nodes,node:selection_node,size:selection_size,empty:selection_empty,each:selection_each,attr:selection_attr,style:selection_style,
-property:selection_property,classed:selection_classed,text:selection_text,html:selection_html,raise:selection_raise,lower:selection_lower,append:selection_append,
-insert:selection_insert,remove:selection_remove,clone:selection_clone,datum:selection_datum,on:selection_on,dispatch:selection_dispatch,[Symbol.iterator]:selection_iterator};
-function select(selector2){return typeof selector2=="string"?new Selection([[document.querySelector(selector2)]],[document.documentElement]):new Selection([[selector2]],
-root)}var nextId=0;function local(){return new Local}function Local(){this._="@"+(++nextId).toString(36)}Local.prototype=local.prototype={constructor:Local,get:function(node){
-for(var id2=this._;!(id2 in node);)if(!(node=node.parentNode))return;return node[id2]},set:function(node,value){return node[this._]=value},remove:function(node){
-return this._ in node&&delete node[this._]},toString:function(){return this._}};function sourceEvent(event){let sourceEvent2;for(;sourceEvent2=event.sourceEvent;)
-event=sourceEvent2;return event}function pointer(event,node){if(event=sourceEvent(event),node===void 0&&(node=event.currentTarget),node){var svg=node.ownerSVGElement||
-node;if(svg.createSVGPoint){var point=svg.createSVGPoint();return point.x=event.clientX,point.y=event.clientY,point=point.matrixTransform(node.getScreenCTM().inverse()),
-[point.x,point.y]}if(node.getBoundingClientRect){var rect=node.getBoundingClientRect();return[event.clientX-rect.left-node.clientLeft,event.clientY-rect.top-node.
-clientTop]}}return[event.pageX,event.pageY]}var noop={value:()=>{}};function dispatch(){for(var i2=0,n2=arguments.length,_2={},t4;i2<n2;++i2){if(!(t4=arguments[i2]+"")||t4 in _2||/[\s.]/.test(t4))throw new Error(
-"illegal type: "+t4);_2[t4]=[]}return new Dispatch(_2)}function Dispatch(_2){this._=_2}function parseTypenames2(typenames,types){return typenames.trim().split(/^|\s+/).
-map(function(t4){var name="",i2=t4.indexOf(".");if(i2>=0&&(name=t4.slice(i2+1),t4=t4.slice(0,i2)),t4&&!types.hasOwnProperty(t4))throw new Error("unknown type: "+
-t4);return{type:t4,name}})}Dispatch.prototype=dispatch.prototype={constructor:Dispatch,on:function(typename,callback){var _2=this._,T2=parseTypenames2(typename+
-"",_2),t4,i2=-1,n2=T2.length;if(arguments.length<2){for(;++i2<n2;)if((t4=(typename=T2[i2]).type)&&(t4=get(_2[t4],typename.name)))return t4;return}if(callback!=null&&
-typeof callback!="function")throw new Error("invalid callback: "+callback);for(;++i2<n2;)if(t4=(typename=T2[i2]).type)_2[t4]=set(_2[t4],typename.name,callback);else if(callback==
-null)for(t4 in _2)_2[t4]=set(_2[t4],typename.name,null);return this},copy:function(){var copy2={},_2=this._;for(var t4 in _2)copy2[t4]=_2[t4].slice();return new Dispatch(
-copy2)},call:function(type,that){if((n2=arguments.length-2)>0)for(var args=new Array(n2),i2=0,n2,t4;i2<n2;++i2)args[i2]=arguments[i2+2];if(!this._.hasOwnProperty(
-type))throw new Error("unknown type: "+type);for(t4=this._[type],i2=0,n2=t4.length;i2<n2;++i2)t4[i2].value.apply(that,args)},apply:function(type,that,args){if(!this.
-_.hasOwnProperty(type))throw new Error("unknown type: "+type);for(var t4=this._[type],i2=0,n2=t4.length;i2<n2;++i2)t4[i2].value.apply(that,args)}};function get(type,name){
-for(var i2=0,n2=type.length,c2;i2<n2;++i2)if((c2=type[i2]).name===name)return c2.value}function set(type,name,callback){for(var i2=0,n2=type.length;i2<n2;++i2)if(type[i2].
-name===name){type[i2]=noop,type=type.slice(0,i2).concat(type.slice(i2+1));break}return callback!=null&&type.push({name,value:callback}),type}var nonpassivecapture={capture:!0,passive:!1};function noevent(event){event.preventDefault(),event.stopImmediatePropagation()}function nodrag(view){var root2=view.document.documentElement,selection2=select(
-view).on("dragstart.drag",noevent,nonpassivecapture);"onselectstart"in root2?selection2.on("selectstart.drag",noevent,nonpassivecapture):(root2.__noselect=root2.
-style.MozUserSelect,root2.style.MozUserSelect="none")}function yesdrag(view,noclick){var root2=view.document.documentElement,selection2=select(view).on("dragsta\
-rt.drag",null);noclick&&(selection2.on("click.drag",noevent,nonpassivecapture),setTimeout(function(){selection2.on("click.drag",null)},0)),"onselectstart"in root2?
-selection2.on("selectstart.drag",null):(root2.style.MozUserSelect=root2.__noselect,delete root2.__noselect)}function DragEvent(type,{sourceEvent:sourceEvent2,subject,target,identifier,active,x:x2,y:y2,dx,dy,dispatch:dispatch2}){Object.defineProperties(this,{type:{value:type,
-enumerable:!0,configurable:!0},sourceEvent:{value:sourceEvent2,enumerable:!0,configurable:!0},subject:{value:subject,enumerable:!0,configurable:!0},target:{value:target,
-enumerable:!0,configurable:!0},identifier:{value:identifier,enumerable:!0,configurable:!0},active:{value:active,enumerable:!0,configurable:!0},x:{value:x2,enumerable:!0,
-configurable:!0},y:{value:y2,enumerable:!0,configurable:!0},dx:{value:dx,enumerable:!0,configurable:!0},dy:{value:dy,enumerable:!0,configurable:!0},_:{value:dispatch2}})}
-DragEvent.prototype.on=function(){var value=this._.on.apply(this._,arguments);return value===this._?this:value};function define(constructor,factory,prototype){constructor.prototype=factory.prototype=prototype,prototype.constructor=constructor}function extend(parent,definition){
-var prototype=Object.create(parent.prototype);for(var key in definition)prototype[key]=definition[key];return prototype}function Color(){}var darker=.7,brighter=1/
-darker,reI="\\s*([+-]?\\d+)\\s*",reN="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",reP="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",reHex=/^#([0-9a-f]{3,8})$/,
-reRgbInteger=new RegExp(`^rgb\\(${reI},${reI},${reI}\\)$`),reRgbPercent=new RegExp(`^rgb\\(${reP},${reP},${reP}\\)$`),reRgbaInteger=new RegExp(`^rgba\\(${reI},${reI}\
-,${reI},${reN}\\)$`),reRgbaPercent=new RegExp(`^rgba\\(${reP},${reP},${reP},${reN}\\)$`),reHslPercent=new RegExp(`^hsl\\(${reN},${reP},${reP}\\)$`),reHslaPercent=new RegExp(
-`^hsla\\(${reN},${reP},${reP},${reN}\\)$`),named={aliceblue:15792383,antiquewhite:16444375,aqua:65535,aquamarine:8388564,azure:15794175,beige:16119260,bisque:16770244,
-black:0,blanchedalmond:16772045,blue:255,blueviolet:9055202,brown:10824234,burlywood:14596231,cadetblue:6266528,chartreuse:8388352,chocolate:13789470,coral:16744272,
-cornflowerblue:6591981,cornsilk:16775388,crimson:14423100,cyan:65535,darkblue:139,darkcyan:35723,darkgoldenrod:12092939,darkgray:11119017,darkgreen:25600,darkgrey:11119017,
-darkkhaki:12433259,darkmagenta:9109643,darkolivegreen:5597999,darkorange:16747520,darkorchid:10040012,darkred:9109504,darksalmon:15308410,darkseagreen:9419919,darkslateblue:4734347,
-darkslategray:3100495,darkslategrey:3100495,darkturquoise:52945,darkviolet:9699539,deeppink:16716947,deepskyblue:49151,dimgray:6908265,dimgrey:6908265,dodgerblue:2003199,
-firebrick:11674146,floralwhite:16775920,forestgreen:2263842,fuchsia:16711935,gainsboro:14474460,ghostwhite:16316671,gold:16766720,goldenrod:14329120,gray:8421504,
-green:32768,greenyellow:11403055,grey:8421504,honeydew:15794160,hotpink:16738740,indianred:13458524,indigo:4915330,ivory:16777200,khaki:15787660,lavender:15132410,
-lavenderblush:16773365,lawngreen:8190976,lemonchiffon:16775885,lightblue:11393254,lightcoral:15761536,lightcyan:14745599,lightgoldenrodyellow:16448210,lightgray:13882323,
-lightgreen:9498256,lightgrey:13882323,lightpink:16758465,lightsalmon:16752762,lightseagreen:2142890,lightskyblue:8900346,lightslategray:7833753,lightslategrey:7833753,
-lightsteelblue:11584734,lightyellow:16777184,lime:65280,limegreen:3329330,linen:16445670,magenta:16711935,maroon:8388608,mediumaquamarine:6737322,mediumblue:205,
-mediumorchid:12211667,mediumpurple:9662683,mediumseagreen:3978097,mediumslateblue:8087790,mediumspringgreen:64154,mediumturquoise:4772300,mediumvioletred:13047173,
-midnightblue:1644912,mintcream:16121850,mistyrose:16770273,moccasin:16770229,navajowhite:16768685,navy:128,oldlace:16643558,olive:8421376,olivedrab:7048739,orange:16753920,
-orangered:16729344,orchid:14315734,palegoldenrod:15657130,palegreen:10025880,paleturquoise:11529966,palevioletred:14381203,papayawhip:16773077,peachpuff:16767673,
-peru:13468991,pink:16761035,plum:14524637,powderblue:11591910,purple:8388736,rebeccapurple:6697881,red:16711680,rosybrown:12357519,royalblue:4286945,saddlebrown:9127187,
-salmon:16416882,sandybrown:16032864,seagreen:3050327,seashell:16774638,sienna:10506797,silver:12632256,skyblue:8900331,slateblue:6970061,slategray:7372944,slategrey:7372944,
-snow:16775930,springgreen:65407,steelblue:4620980,tan:13808780,teal:32896,thistle:14204888,tomato:16737095,turquoise:4251856,violet:15631086,wheat:16113331,white:16777215,
-whitesmoke:16119285,yellow:16776960,yellowgreen:10145074};define(Color,color,{copy(channels){return Object.assign(new this.constructor,this,channels)},displayable(){
-return this.rgb().displayable()},hex:color_formatHex,formatHex:color_formatHex,formatHex8:color_formatHex8,formatHsl:color_formatHsl,formatRgb:color_formatRgb,toString:color_formatRgb});
-function color_formatHex(){return this.rgb().formatHex()}function color_formatHex8(){return this.rgb().formatHex8()}function color_formatHsl(){return hslConvert(
-this).formatHsl()}function color_formatRgb(){return this.rgb().formatRgb()}function color(format){var m2,l2;return format=(format+"").trim().toLowerCase(),(m2=reHex.
-exec(format))?(l2=m2[1].length,m2=parseInt(m2[1],16),l2===6?rgbn(m2):l2===3?new Rgb(m2>>8&15|m2>>4&240,m2>>4&15|m2&240,(m2&15)<<4|m2&15,1):l2===8?rgba(m2>>24&255,
-m2>>16&255,m2>>8&255,(m2&255)/255):l2===4?rgba(m2>>12&15|m2>>8&240,m2>>8&15|m2>>4&240,m2>>4&15|m2&240,((m2&15)<<4|m2&15)/255):null):(m2=reRgbInteger.exec(format))?
-new Rgb(m2[1],m2[2],m2[3],1):(m2=reRgbPercent.exec(format))?new Rgb(m2[1]*255/100,m2[2]*255/100,m2[3]*255/100,1):(m2=reRgbaInteger.exec(format))?rgba(m2[1],m2[2],
-m2[3],m2[4]):(m2=reRgbaPercent.exec(format))?rgba(m2[1]*255/100,m2[2]*255/100,m2[3]*255/100,m2[4]):(m2=reHslPercent.exec(format))?hsla(m2[1],m2[2]/100,m2[3]/100,
-1):(m2=reHslaPercent.exec(format))?hsla(m2[1],m2[2]/100,m2[3]/100,m2[4]):named.hasOwnProperty(format)?rgbn(named[format]):format==="transparent"?new Rgb(NaN,NaN,
-NaN,0):null}function rgbn(n2){return new Rgb(n2>>16&255,n2>>8&255,n2&255,1)}function rgba(r2,g2,b,a3){return a3<=0&&(r2=g2=b=NaN),new Rgb(r2,g2,b,a3)}function rgbConvert(o3){
-return o3 instanceof Color||(o3=color(o3)),o3?(o3=o3.rgb(),new Rgb(o3.r,o3.g,o3.b,o3.opacity)):new Rgb}function rgb(r2,g2,b,opacity){return arguments.length===1?
-rgbConvert(r2):new Rgb(r2,g2,b,opacity??1)}function Rgb(r2,g2,b,opacity){this.r=+r2,this.g=+g2,this.b=+b,this.opacity=+opacity}define(Rgb,rgb,extend(Color,{brighter(k){
-return k=k==null?brighter:Math.pow(brighter,k),new Rgb(this.r*k,this.g*k,this.b*k,this.opacity)},darker(k){return k=k==null?darker:Math.pow(darker,k),new Rgb(this.
-r*k,this.g*k,this.b*k,this.opacity)},rgb(){return this},clamp(){return new Rgb(clampi(this.r),clampi(this.g),clampi(this.b),clampa(this.opacity))},displayable(){
-return-.5<=this.r&&this.r<255.5&&-.5<=this.g&&this.g<255.5&&-.5<=this.b&&this.b<255.5&&0<=this.opacity&&this.opacity<=1},hex:rgb_formatHex,formatHex:rgb_formatHex,
-formatHex8:rgb_formatHex8,formatRgb:rgb_formatRgb,toString:rgb_formatRgb}));function rgb_formatHex(){return`#${hex(this.r)}${hex(this.g)}${hex(this.b)}`}function rgb_formatHex8(){
-return`#${hex(this.r)}${hex(this.g)}${hex(this.b)}${hex((isNaN(this.opacity)?1:this.opacity)*255)}`}function rgb_formatRgb(){let a3=clampa(this.opacity);return`${a3===
-1?"rgb(":"rgba("}${clampi(this.r)}, ${clampi(this.g)}, ${clampi(this.b)}${a3===1?")":`, ${a3})`}`}function clampa(opacity){return isNaN(opacity)?1:Math.max(0,Math.
-min(1,opacity))}function clampi(value){return Math.max(0,Math.min(255,Math.round(value)||0))}function hex(value){return value=clampi(value),(value<16?"0":"")+value.
-toString(16)}function hsla(h2,s2,l2,a3){return a3<=0?h2=s2=l2=NaN:l2<=0||l2>=1?h2=s2=NaN:s2<=0&&(h2=NaN),new Hsl(h2,s2,l2,a3)}function hslConvert(o3){if(o3 instanceof
-Hsl)return new Hsl(o3.h,o3.s,o3.l,o3.opacity);if(o3 instanceof Color||(o3=color(o3)),!o3)return new Hsl;if(o3 instanceof Hsl)return o3;o3=o3.rgb();var r2=o3.r/255,
-g2=o3.g/255,b=o3.b/255,min=Math.min(r2,g2,b),max=Math.max(r2,g2,b),h2=NaN,s2=max-min,l2=(max+min)/2;return s2?(r2===max?h2=(g2-b)/s2+(g2<b)*6:g2===max?h2=(b-r2)/
-s2+2:h2=(r2-g2)/s2+4,s2/=l2<.5?max+min:2-max-min,h2*=60):s2=l2>0&&l2<1?0:h2,new Hsl(h2,s2,l2,o3.opacity)}function hsl(h2,s2,l2,opacity){return arguments.length===
-1?hslConvert(h2):new Hsl(h2,s2,l2,opacity??1)}function Hsl(h2,s2,l2,opacity){this.h=+h2,this.s=+s2,this.l=+l2,this.opacity=+opacity}define(Hsl,hsl,extend(Color,
-{brighter(k){return k=k==null?brighter:Math.pow(brighter,k),new Hsl(this.h,this.s,this.l*k,this.opacity)},darker(k){return k=k==null?darker:Math.pow(darker,k),new Hsl(
-this.h,this.s,this.l*k,this.opacity)},rgb(){var h2=this.h%360+(this.h<0)*360,s2=isNaN(h2)||isNaN(this.s)?0:this.s,l2=this.l,m2=l2+(l2<.5?l2:1-l2)*s2,m1=2*l2-m2;
-return new Rgb(hsl2rgb(h2>=240?h2-240:h2+120,m1,m2),hsl2rgb(h2,m1,m2),hsl2rgb(h2<120?h2+240:h2-120,m1,m2),this.opacity)},clamp(){return new Hsl(clamph(this.h),clampt(
-this.s),clampt(this.l),clampa(this.opacity))},displayable(){return(0<=this.s&&this.s<=1||isNaN(this.s))&&0<=this.l&&this.l<=1&&0<=this.opacity&&this.opacity<=1},
-formatHsl(){let a3=clampa(this.opacity);return`${a3===1?"hsl(":"hsla("}${clamph(this.h)}, ${clampt(this.s)*100}%, ${clampt(this.l)*100}%${a3===1?")":`, ${a3})`}`}}));
-function clamph(value){return value=(value||0)%360,value<0?value+360:value}function clampt(value){return Math.max(0,Math.min(1,value||0))}function hsl2rgb(h2,m1,m2){
-return(h2<60?m1+(m2-m1)*h2/60:h2<180?m2:h2<240?m1+(m2-m1)*(240-h2)/60:m1)*255}var radians=Math.PI/180,degrees=180/Math.PI,K2=18,Xn=.96422,Yn=1,Zn=.82521,t0=4/29,
-t1=6/29,t2=3*t1*t1,t3=t1*t1*t1;function labConvert(o3){if(o3 instanceof Lab)return new Lab(o3.l,o3.a,o3.b,o3.opacity);if(o3 instanceof Hcl)return hcl2lab(o3);o3 instanceof
-Rgb||(o3=rgbConvert(o3));var r2=rgb2lrgb(o3.r),g2=rgb2lrgb(o3.g),b=rgb2lrgb(o3.b),y2=xyz2lab((.2225045*r2+.7168786*g2+.0606169*b)/Yn),x2,z2;return r2===g2&&g2===
-b?x2=z2=y2:(x2=xyz2lab((.4360747*r2+.3850649*g2+.1430804*b)/Xn),z2=xyz2lab((.0139322*r2+.0971045*g2+.7141733*b)/Zn)),new Lab(116*y2-16,500*(x2-y2),200*(y2-z2),o3.
-opacity)}function lab(l2,a3,b,opacity){return arguments.length===1?labConvert(l2):new Lab(l2,a3,b,opacity??1)}function Lab(l2,a3,b,opacity){this.l=+l2,this.a=+a3,this.b=
-+b,this.opacity=+opacity}define(Lab,lab,extend(Color,{brighter(k){return new Lab(this.l+K2*(k??1),this.a,this.b,this.opacity)},darker(k){return new Lab(this.l-K2*
-(k??1),this.a,this.b,this.opacity)},rgb(){var y2=(this.l+16)/116,x2=isNaN(this.a)?y2:y2+this.a/500,z2=isNaN(this.b)?y2:y2-this.b/200;return x2=Xn*lab2xyz(x2),y2=
-Yn*lab2xyz(y2),z2=Zn*lab2xyz(z2),new Rgb(lrgb2rgb(3.1338561*x2-1.6168667*y2-.4906146*z2),lrgb2rgb(-.9787684*x2+1.9161415*y2+.033454*z2),lrgb2rgb(.0719453*x2-.2289914*
-y2+1.4052427*z2),this.opacity)}}));function xyz2lab(t4){return t4>t3?Math.pow(t4,1/3):t4/t2+t0}function lab2xyz(t4){return t4>t1?t4*t4*t4:t2*(t4-t0)}function lrgb2rgb(x2){
-return 255*(x2<=.0031308?12.92*x2:1.055*Math.pow(x2,1/2.4)-.055)}function rgb2lrgb(x2){return(x2/=255)<=.04045?x2/12.92:Math.pow((x2+.055)/1.055,2.4)}function hclConvert(o3){
-if(o3 instanceof Hcl)return new Hcl(o3.h,o3.c,o3.l,o3.opacity);if(o3 instanceof Lab||(o3=labConvert(o3)),o3.a===0&&o3.b===0)return new Hcl(NaN,0<o3.l&&o3.l<100?
-0:NaN,o3.l,o3.opacity);var h2=Math.atan2(o3.b,o3.a)*degrees;return new Hcl(h2<0?h2+360:h2,Math.sqrt(o3.a*o3.a+o3.b*o3.b),o3.l,o3.opacity)}function hcl(h2,c2,l2,opacity){return arguments.length===1?hclConvert(h2):new Hcl(h2,c2,l2,opacity??1)}function Hcl(h2,c2,l2,opacity){this.h=+h2,this.c=+c2,this.
-l=+l2,this.opacity=+opacity}function hcl2lab(o3){if(isNaN(o3.h))return new Lab(o3.l,0,0,o3.opacity);var h2=o3.h*radians;return new Lab(o3.l,Math.cos(h2)*o3.c,Math.
-sin(h2)*o3.c,o3.opacity)}define(Hcl,hcl,extend(Color,{brighter(k){return new Hcl(this.h,this.c,this.l+K2*(k??1),this.opacity)},darker(k){return new Hcl(this.h,this.
-c,this.l-K2*(k??1),this.opacity)},rgb(){return hcl2lab(this).rgb()}}));var A2=-.14861,B2=1.78277,C2=-.29227,D2=-.90649,E2=1.97294,ED=E2*D2,EB=E2*B2,BC_DA=B2*C2-
-D2*A2;function cubehelixConvert(o3){if(o3 instanceof Cubehelix)return new Cubehelix(o3.h,o3.s,o3.l,o3.opacity);o3 instanceof Rgb||(o3=rgbConvert(o3));var r2=o3.
-r/255,g2=o3.g/255,b=o3.b/255,l2=(BC_DA*b+ED*r2-EB*g2)/(BC_DA+ED-EB),bl=b-l2,k=(E2*(g2-l2)-C2*bl)/D2,s2=Math.sqrt(k*k+bl*bl)/(E2*l2*(1-l2)),h2=s2?Math.atan2(k,bl)*
-degrees-120:NaN;return new Cubehelix(h2<0?h2+360:h2,s2,l2,o3.opacity)}function cubehelix(h2,s2,l2,opacity){return arguments.length===1?cubehelixConvert(h2):new Cubehelix(
-h2,s2,l2,opacity??1)}function Cubehelix(h2,s2,l2,opacity){this.h=+h2,this.s=+s2,this.l=+l2,this.opacity=+opacity}define(Cubehelix,cubehelix,extend(Color,{brighter(k){
-return k=k==null?brighter:Math.pow(brighter,k),new Cubehelix(this.h,this.s,this.l*k,this.opacity)},darker(k){return k=k==null?darker:Math.pow(darker,k),new Cubehelix(
-this.h,this.s,this.l*k,this.opacity)},rgb(){var h2=isNaN(this.h)?0:(this.h+120)*radians,l2=+this.l,a3=isNaN(this.s)?0:this.s*l2*(1-l2),cosh2=Math.cos(h2),sinh2=Math.
-sin(h2);return new Rgb(255*(l2+a3*(A2*cosh2+B2*sinh2)),255*(l2+a3*(C2*cosh2+D2*sinh2)),255*(l2+a3*(E2*cosh2)),this.opacity)}}));function basis(t12,v0,v1,v2,v3){var t22=t12*t12,t32=t22*t12;return((1-3*t12+3*t22-t32)*v0+(4-6*t22+3*t32)*v1+(1+3*t12+3*t22-3*t32)*v2+t32*v3)/6}function basis$1(values){
-var n2=values.length-1;return function(t4){var i2=t4<=0?t4=0:t4>=1?(t4=1,n2-1):Math.floor(t4*n2),v1=values[i2],v2=values[i2+1],v0=i2>0?values[i2-1]:2*v1-v2,v3=i2<
-n2-1?values[i2+2]:2*v2-v1;return basis((t4-i2/n2)*n2,v0,v1,v2,v3)}}function basisClosed(values){var n2=values.length;return function(t4){var i2=Math.floor(((t4%=
-1)<0?++t4:t4)*n2),v0=values[(i2+n2-1)%n2],v1=values[i2%n2],v2=values[(i2+1)%n2],v3=values[(i2+2)%n2];return basis((t4-i2/n2)*n2,v0,v1,v2,v3)}}var constant2=x2=>()=>x2;
-function linear(a3,d2){return function(t4){return a3+t4*d2}}function exponential(a3,b,y2){return a3=Math.pow(a3,y2),b=Math.pow(b,y2)-a3,y2=1/y2,function(t4){return Math.
-pow(a3+t4*b,y2)}}function hue$1(a3,b){var d2=b-a3;return d2?linear(a3,d2>180||d2<-180?d2-360*Math.round(d2/360):d2):constant2(isNaN(a3)?b:a3)}function gamma(y2){
-return(y2=+y2)==1?nogamma:function(a3,b){return b-a3?exponential(a3,b,y2):constant2(isNaN(a3)?b:a3)}}function nogamma(a3,b){var d2=b-a3;return d2?linear(a3,d2):
-constant2(isNaN(a3)?b:a3)}var rgb2=(function rgbGamma(y2){var color2=gamma(y2);function rgb3(start3,end){var r2=color2((start3=rgb(start3)).r,(end=rgb(end)).r),
-g2=color2(start3.g,end.g),b=color2(start3.b,end.b),opacity=nogamma(start3.opacity,end.opacity);return function(t4){return start3.r=r2(t4),start3.g=g2(t4),start3.
-b=b(t4),start3.opacity=opacity(t4),start3+""}}return rgb3.gamma=rgbGamma,rgb3})(1);function rgbSpline(spline){return function(colors){var n2=colors.length,r2=new Array(
-n2),g2=new Array(n2),b=new Array(n2),i2,color2;for(i2=0;i2<n2;++i2)color2=rgb(colors[i2]),r2[i2]=color2.r||0,g2[i2]=color2.g||0,b[i2]=color2.b||0;return r2=spline(
-r2),g2=spline(g2),b=spline(b),color2.opacity=1,function(t4){return color2.r=r2(t4),color2.g=g2(t4),color2.b=b(t4),color2+""}}}var rgbBasis=rgbSpline(basis$1),rgbBasisClosed=rgbSpline(
-basisClosed);function number(a3,b){return a3=+a3,b=+b,function(t4){return a3*(1-t4)+b*t4}}var reA=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,reB=new RegExp(reA.source,"g");function zero(b){return function(){return b}}function one(b){return function(t4){
-return b(t4)+""}}function string(a3,b){var bi=reA.lastIndex=reB.lastIndex=0,am,bm,bs,i2=-1,s2=[],q2=[];for(a3=a3+"",b=b+"";(am=reA.exec(a3))&&(bm=reB.exec(b));)
-(bs=bm.index)>bi&&(bs=b.slice(bi,bs),s2[i2]?s2[i2]+=bs:s2[++i2]=bs),(am=am[0])===(bm=bm[0])?s2[i2]?s2[i2]+=bm:s2[++i2]=bm:(s2[++i2]=null,q2.push({i:i2,x:number(
-am,bm)})),bi=reB.lastIndex;return bi<b.length&&(bs=b.slice(bi),s2[i2]?s2[i2]+=bs:s2[++i2]=bs),s2.length<2?q2[0]?one(q2[0].x):zero(b):(b=q2.length,function(t4){for(var i3=0,
-o3;i3<b;++i3)s2[(o3=q2[i3]).i]=o3.x(t4);return s2.join("")})}var degrees2=180/Math.PI,identity={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function decompose(a3,b,c2,d2,e2,f3){var scaleX,scaleY,skewX;return(scaleX=
-Math.sqrt(a3*a3+b*b))&&(a3/=scaleX,b/=scaleX),(skewX=a3*c2+b*d2)&&(c2-=a3*skewX,d2-=b*skewX),(scaleY=Math.sqrt(c2*c2+d2*d2))&&(c2/=scaleY,d2/=scaleY,skewX/=scaleY),
-a3*d2<b*c2&&(a3=-a3,b=-b,skewX=-skewX,scaleX=-scaleX),{translateX:e2,translateY:f3,rotate:Math.atan2(b,a3)*degrees2,skewX:Math.atan(skewX)*degrees2,scaleX,scaleY}}
-var svgNode;function parseCss(value){let m2=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(value+"");return m2.isIdentity?identity:decompose(m2.a,m2.
-b,m2.c,m2.d,m2.e,m2.f)}function parseSvg(value){return value==null||(svgNode||(svgNode=document.createElementNS("http://www.w3.org/2000/svg","g")),svgNode.setAttribute(
-"transform",value),!(value=svgNode.transform.baseVal.consolidate()))?identity:(value=value.matrix,decompose(value.a,value.b,value.c,value.d,value.e,value.f))}function interpolateTransform(parse2,pxComma,pxParen,degParen){
-function pop(s2){return s2.length?s2.pop()+" ":""}function translate(xa,ya,xb,yb,s2,q2){if(xa!==xb||ya!==yb){var i2=s2.push("translate(",null,pxComma,null,pxParen);
-q2.push({i:i2-4,x:number(xa,xb)},{i:i2-2,x:number(ya,yb)})}else(xb||yb)&&s2.push("translate("+xb+pxComma+yb+pxParen)}function rotate(a3,b,s2,q2){a3!==b?(a3-b>180?
-b+=360:b-a3>180&&(a3+=360),q2.push({i:s2.push(pop(s2)+"rotate(",null,degParen)-2,x:number(a3,b)})):b&&s2.push(pop(s2)+"rotate("+b+degParen)}function skewX(a3,b,s2,q2){
-a3!==b?q2.push({i:s2.push(pop(s2)+"skewX(",null,degParen)-2,x:number(a3,b)}):b&&s2.push(pop(s2)+"skewX("+b+degParen)}function scale(xa,ya,xb,yb,s2,q2){if(xa!==xb||
-ya!==yb){var i2=s2.push(pop(s2)+"scale(",null,",",null,")");q2.push({i:i2-4,x:number(xa,xb)},{i:i2-2,x:number(ya,yb)})}else(xb!==1||yb!==1)&&s2.push(pop(s2)+"sc\
-ale("+xb+","+yb+")")}return function(a3,b){var s2=[],q2=[];return a3=parse2(a3),b=parse2(b),translate(a3.translateX,a3.translateY,b.translateX,b.translateY,s2,q2),
-rotate(a3.rotate,b.rotate,s2,q2),skewX(a3.skewX,b.skewX,s2,q2),scale(a3.scaleX,a3.scaleY,b.scaleX,b.scaleY,s2,q2),a3=b=null,function(t4){for(var i2=-1,n2=q2.length,
-o3;++i2<n2;)s2[(o3=q2[i2]).i]=o3.x(t4);return s2.join("")}}}var interpolateTransformCss=interpolateTransform(parseCss,"px, ","px)","deg)"),interpolateTransformSvg=interpolateTransform(
-parseSvg,", ",")",")"),epsilon2=1e-12;function cosh(x2){return((x2=Math.exp(x2))+1/x2)/2}function sinh(x2){return((x2=Math.exp(x2))-1/x2)/2}function tanh(x2){return((x2=
-Math.exp(2*x2))-1)/(x2+1)}var zoom=(function zoomRho(rho,rho2,rho4){function zoom3(p0,p1){var ux0=p0[0],uy0=p0[1],w0=p0[2],ux1=p1[0],uy1=p1[1],w1=p1[2],dx=ux1-ux0,
-dy=uy1-uy0,d2=dx*dx+dy*dy,i2,S2;if(d2<epsilon2)S2=Math.log(w1/w0)/rho,i2=function(t4){return[ux0+t4*dx,uy0+t4*dy,w0*Math.exp(rho*t4*S2)]};else{var d1=Math.sqrt(
-d2),b02=(w1*w1-w0*w0+rho4*d2)/(2*w0*rho2*d1),b12=(w1*w1-w0*w0-rho4*d2)/(2*w1*rho2*d1),r0=Math.log(Math.sqrt(b02*b02+1)-b02),r1=Math.log(Math.sqrt(b12*b12+1)-b12);
-S2=(r1-r0)/rho,i2=function(t4){var s2=t4*S2,coshr0=cosh(r0),u2=w0/(rho2*d1)*(coshr0*tanh(rho*s2+r0)-sinh(r0));return[ux0+u2*dx,uy0+u2*dy,w0*coshr0/cosh(rho*s2+r0)]}}
-return i2.duration=Math.abs(S2)*1e3*rho/Math.SQRT2,i2}return zoom3.rho=function(_2){var _1=Math.max(.001,+_2),_22=_1*_1,_4=_22*_22;return zoomRho(_1,_22,_4)},zoom3})(
-Math.SQRT2,2,4);function hsl2(hue){return function(start3,end){var h2=hue((start3=hsl(start3)).h,(end=hsl(end)).h),s2=nogamma(start3.s,end.s),l2=nogamma(start3.
-l,end.l),opacity=nogamma(start3.opacity,end.opacity);return function(t4){return start3.h=h2(t4),start3.s=s2(t4),start3.l=l2(t4),start3.opacity=opacity(t4),start3+
-""}}}var hsl_default=hsl2(hue$1),hslLong=hsl2(nogamma);function hcl2(hue){return function(start3,end){var h2=hue((start3=hcl(start3)).h,(end=hcl(end)).h),c2=nogamma(start3.c,end.c),l2=nogamma(start3.l,end.l),opacity=nogamma(
-start3.opacity,end.opacity);return function(t4){return start3.h=h2(t4),start3.c=c2(t4),start3.l=l2(t4),start3.opacity=opacity(t4),start3+""}}}var hcl_default=hcl2(
-hue$1),hclLong=hcl2(nogamma);function cubehelix2(hue){return(function cubehelixGamma(y2){y2=+y2;function cubehelix3(start3,end){var h2=hue((start3=cubehelix(start3)).
-h,(end=cubehelix(end)).h),s2=nogamma(start3.s,end.s),l2=nogamma(start3.l,end.l),opacity=nogamma(start3.opacity,end.opacity);return function(t4){return start3.h=
-h2(t4),start3.s=s2(t4),start3.l=l2(Math.pow(t4,y2)),start3.opacity=opacity(t4),start3+""}}return cubehelix3.gamma=cubehelixGamma,cubehelix3})(1)}var cubehelix_default=cubehelix2(
-hue$1),cubehelixLong=cubehelix2(nogamma);var frame=0,timeout$1=0,interval$1=0,pokeDelay=1e3,taskHead,taskTail,clockLast=0,clockNow=0,clockSkew=0,clock=typeof performance=="object"&&performance.now?performance:
-Date,setFrame=typeof window=="object"&&window.requestAnimationFrame?window.requestAnimationFrame.bind(window):function(f3){setTimeout(f3,17)};function now(){return clockNow||
-(setFrame(clearNow),clockNow=clock.now()+clockSkew)}function clearNow(){clockNow=0}function Timer(){this._call=this._time=this._next=null}Timer.prototype=timer.
-prototype={constructor:Timer,restart:function(callback,delay,time){if(typeof callback!="function")throw new TypeError("callback is not a function");time=(time==
-null?now():+time)+(delay==null?0:+delay),!this._next&&taskTail!==this&&(taskTail?taskTail._next=this:taskHead=this,taskTail=this),this._call=callback,this._time=
-time,sleep()},stop:function(){this._call&&(this._call=null,this._time=1/0,sleep())}};function timer(callback,delay,time){var t4=new Timer;return t4.restart(callback,
-delay,time),t4}function timerFlush(){now(),++frame;for(var t4=taskHead,e2;t4;)(e2=clockNow-t4._time)>=0&&t4._call.call(void 0,e2),t4=t4._next;--frame}function wake(){
-clockNow=(clockLast=clock.now())+clockSkew,frame=timeout$1=0;try{timerFlush()}finally{frame=0,nap(),clockNow=0}}function poke(){var now2=clock.now(),delay=now2-
-clockLast;delay>pokeDelay&&(clockSkew-=delay,clockLast=now2)}function nap(){for(var t02,t12=taskHead,t22,time=1/0;t12;)t12._call?(time>t12._time&&(time=t12._time),
-t02=t12,t12=t12._next):(t22=t12._next,t12._next=null,t12=t02?t02._next=t22:taskHead=t22);taskTail=t02,sleep(time)}function sleep(time){if(!frame){timeout$1&&(timeout$1=
-clearTimeout(timeout$1));var delay=time-clockNow;delay>24?(time<1/0&&(timeout$1=setTimeout(wake,Math.ceil(time-clock.now()-clockSkew)+1)),interval$1&&(interval$1=
-clearInterval(interval$1))):(interval$1||(clockLast=clock.now(),interval$1=setInterval(poke,pokeDelay)),frame=1,setFrame(wake))}}function timeout(callback,delay,time){
-var t4=new Timer;return delay=delay==null?0:+delay,t4.restart(elapsed=>{t4.stop(),callback(elapsed+delay)},delay,time),t4}function cubicInOut(t4){return((t4*=2)<=1?t4*t4*t4:(t4-=2)*t4*t4+2)/2}var exponent=3,polyIn=(function custom(e2){e2=+e2;function polyIn2(t4){return Math.pow(t4,
-e2)}return polyIn2.exponent=custom,polyIn2})(exponent),polyOut=(function custom2(e2){e2=+e2;function polyOut2(t4){return 1-Math.pow(1-t4,e2)}return polyOut2.exponent=
-custom2,polyOut2})(exponent),polyInOut=(function custom3(e2){e2=+e2;function polyInOut2(t4){return((t4*=2)<=1?Math.pow(t4,e2):2-Math.pow(2-t4,e2))/2}return polyInOut2.
-exponent=custom3,polyInOut2})(exponent),pi=Math.PI,halfPi=pi/2;function tpmt(x2){return(Math.pow(2,-10*x2)-.0009765625)*1.0009775171065494}var b1=4/11,b2=6/11,b3=8/11,b4=3/4,b5=9/11,b6=10/11,b7=15/16,b8=21/22,b9=63/64,b0=1/b1/b1;var overshoot=1.70158,backIn=(function custom4(s2){s2=+s2;function backIn2(t4){return(t4=+t4)*t4*(s2*(t4-1)+t4)}return backIn2.overshoot=custom4,backIn2})(overshoot),
-backOut=(function custom5(s2){s2=+s2;function backOut2(t4){return--t4*t4*((t4+1)*s2+t4)+1}return backOut2.overshoot=custom5,backOut2})(overshoot),backInOut=(function custom6(s2){
-s2=+s2;function backInOut2(t4){return((t4*=2)<1?t4*t4*((s2+1)*t4-s2):(t4-=2)*t4*((s2+1)*t4+s2)+2)/2}return backInOut2.overshoot=custom6,backInOut2})(overshoot),
-tau=2*Math.PI,amplitude=1,period=.3,elasticIn=(function custom7(a3,p2){var s2=Math.asin(1/(a3=Math.max(1,a3)))*(p2/=tau);function elasticIn2(t4){return a3*tpmt(
-- --t4)*Math.sin((s2-t4)/p2)}return elasticIn2.amplitude=function(a4){return custom7(a4,p2*tau)},elasticIn2.period=function(p3){return custom7(a3,p3)},elasticIn2})(
-amplitude,period),elasticOut=(function custom8(a3,p2){var s2=Math.asin(1/(a3=Math.max(1,a3)))*(p2/=tau);function elasticOut2(t4){return 1-a3*tpmt(t4=+t4)*Math.sin(
-(t4+s2)/p2)}return elasticOut2.amplitude=function(a4){return custom8(a4,p2*tau)},elasticOut2.period=function(p3){return custom8(a3,p3)},elasticOut2})(amplitude,
-period),elasticInOut=(function custom9(a3,p2){var s2=Math.asin(1/(a3=Math.max(1,a3)))*(p2/=tau);function elasticInOut2(t4){return((t4=t4*2-1)<0?a3*tpmt(-t4)*Math.
-sin((s2-t4)/p2):2-a3*tpmt(t4)*Math.sin((s2+t4)/p2))/2}return elasticInOut2.amplitude=function(a4){return custom9(a4,p2*tau)},elasticInOut2.period=function(p3){return custom9(
-a3,p3)},elasticInOut2})(amplitude,period);var emptyOn=dispatch("start","end","cancel","interrupt"),emptyTween=[],CREATED=0,SCHEDULED=1,STARTING=2,STARTED=3,RUNNING=4,ENDING=5,ENDED=6;function schedule(node,name,id2,index,group,timing){
-var schedules=node.__transition;if(!schedules)node.__transition={};else if(id2 in schedules)return;create(node,id2,{name,index,group,on:emptyOn,tween:emptyTween,
-time:timing.time,delay:timing.delay,duration:timing.duration,ease:timing.ease,timer:null,state:CREATED})}function init(node,id2){var schedule2=get2(node,id2);if(schedule2.
-state>CREATED)throw new Error("too late; already scheduled");return schedule2}function set2(node,id2){var schedule2=get2(node,id2);if(schedule2.state>STARTED)throw new Error(
-"too late; already running");return schedule2}function get2(node,id2){var schedule2=node.__transition;if(!schedule2||!(schedule2=schedule2[id2]))throw new Error(
-"transition not found");return schedule2}function create(node,id2,self){var schedules=node.__transition,tween;schedules[id2]=self,self.timer=timer(schedule2,0,self.
-time);function schedule2(elapsed){self.state=SCHEDULED,self.timer.restart(start3,self.delay,self.time),self.delay<=elapsed&&start3(elapsed-self.delay)}function start3(elapsed){
-var i2,j2,n2,o3;if(self.state!==SCHEDULED)return stop();for(i2 in schedules)if(o3=schedules[i2],o3.name===self.name){if(o3.state===STARTED)return timeout(start3);
-o3.state===RUNNING?(o3.state=ENDED,o3.timer.stop(),o3.on.call("interrupt",node,node.__data__,o3.index,o3.group),delete schedules[i2]):+i2<id2&&(o3.state=ENDED,o3.
-timer.stop(),o3.on.call("cancel",node,node.__data__,o3.index,o3.group),delete schedules[i2])}if(timeout(function(){self.state===STARTED&&(self.state=RUNNING,self.
-timer.restart(tick,self.delay,self.time),tick(elapsed))}),self.state=STARTING,self.on.call("start",node,node.__data__,self.index,self.group),self.state===STARTING){
-for(self.state=STARTED,tween=new Array(n2=self.tween.length),i2=0,j2=-1;i2<n2;++i2)(o3=self.tween[i2].value.call(node,node.__data__,self.index,self.group))&&(tween[++j2]=
-o3);tween.length=j2+1}}function tick(elapsed){for(var t4=elapsed<self.duration?self.ease.call(null,elapsed/self.duration):(self.timer.restart(stop),self.state=ENDING,
-1),i2=-1,n2=tween.length;++i2<n2;)tween[i2].call(node,t4);self.state===ENDING&&(self.on.call("end",node,node.__data__,self.index,self.group),stop())}function stop(){
-self.state=ENDED,self.timer.stop(),delete schedules[id2];for(var i2 in schedules)return;delete node.__transition}}function interrupt(node,name){var schedules=node.
-__transition,schedule2,active,empty2=!0,i2;if(schedules){name=name==null?null:name+"";for(i2 in schedules){if((schedule2=schedules[i2]).name!==name){empty2=!1;continue}
-active=schedule2.state>STARTING&&schedule2.state<ENDING,schedule2.state=ENDED,schedule2.timer.stop(),schedule2.on.call(active?"interrupt":"cancel",node,node.__data__,
-schedule2.index,schedule2.group),delete schedules[i2]}empty2&&delete node.__transition}}function selection_interrupt(name){return this.each(function(){interrupt(
-this,name)})}function tweenRemove(id2,name){var tween0,tween1;return function(){var schedule2=set2(this,id2),tween=schedule2.tween;if(tween!==tween0){tween1=tween0=
-tween;for(var i2=0,n2=tween1.length;i2<n2;++i2)if(tween1[i2].name===name){tween1=tween1.slice(),tween1.splice(i2,1);break}}schedule2.tween=tween1}}function tweenFunction(id2,name,value){
-var tween0,tween1;if(typeof value!="function")throw new Error;return function(){var schedule2=set2(this,id2),tween=schedule2.tween;if(tween!==tween0){tween1=(tween0=
-tween).slice();for(var t4={name,value},i2=0,n2=tween1.length;i2<n2;++i2)if(tween1[i2].name===name){tween1[i2]=t4;break}i2===n2&&tween1.push(t4)}schedule2.tween=
-tween1}}function transition_tween(name,value){var id2=this._id;if(name+="",arguments.length<2){for(var tween=get2(this.node(),id2).tween,i2=0,n2=tween.length,t4;i2<
-n2;++i2)if((t4=tween[i2]).name===name)return t4.value;return null}return this.each((value==null?tweenRemove:tweenFunction)(id2,name,value))}function tweenValue(transition2,name,value){
-var id2=transition2._id;return transition2.each(function(){var schedule2=set2(this,id2);(schedule2.value||(schedule2.value={}))[name]=value.apply(this,arguments)}),
-function(node){return get2(node,id2).value[name]}}function interpolate(a3,b){var c2;return(typeof b=="number"?number:b instanceof color?rgb2:(c2=color(b))?(b=c2,
-rgb2):string)(a3,b)}function attrRemove2(name){return function(){this.removeAttribute(name)}}function attrRemoveNS2(fullname){return function(){this.removeAttributeNS(
-fullname.space,fullname.local)}}function attrConstant2(name,interpolate2,value1){var string00,string1=value1+"",interpolate0;return function(){var string0=this.
-getAttribute(name);return string0===string1?null:string0===string00?interpolate0:interpolate0=interpolate2(string00=string0,value1)}}function attrConstantNS2(fullname,interpolate2,value1){
-var string00,string1=value1+"",interpolate0;return function(){var string0=this.getAttributeNS(fullname.space,fullname.local);return string0===string1?null:string0===
-string00?interpolate0:interpolate0=interpolate2(string00=string0,value1)}}function attrFunction2(name,interpolate2,value){var string00,string10,interpolate0;return function(){
-var string0,value1=value(this),string1;return value1==null?void this.removeAttribute(name):(string0=this.getAttribute(name),string1=value1+"",string0===string1?
-null:string0===string00&&string1===string10?interpolate0:(string10=string1,interpolate0=interpolate2(string00=string0,value1)))}}function attrFunctionNS2(fullname,interpolate2,value){
-var string00,string10,interpolate0;return function(){var string0,value1=value(this),string1;return value1==null?void this.removeAttributeNS(fullname.space,fullname.
-local):(string0=this.getAttributeNS(fullname.space,fullname.local),string1=value1+"",string0===string1?null:string0===string00&&string1===string10?interpolate0:
-(string10=string1,interpolate0=interpolate2(string00=string0,value1)))}}function transition_attr(name,value){var fullname=namespace(name),i2=fullname==="transfo\
-rm"?interpolateTransformSvg:interpolate;return this.attrTween(name,typeof value=="function"?(fullname.local?attrFunctionNS2:attrFunction2)(fullname,i2,tweenValue(
-this,"attr."+name,value)):value==null?(fullname.local?attrRemoveNS2:attrRemove2)(fullname):(fullname.local?attrConstantNS2:attrConstant2)(fullname,i2,value))}function attrInterpolate(name,i2){
-return function(t4){this.setAttribute(name,i2.call(this,t4))}}function attrInterpolateNS(fullname,i2){return function(t4){this.setAttributeNS(fullname.space,fullname.
-local,i2.call(this,t4))}}function attrTweenNS(fullname,value){var t02,i0;function tween(){var i2=value.apply(this,arguments);return i2!==i0&&(t02=(i0=i2)&&attrInterpolateNS(
-fullname,i2)),t02}return tween._value=value,tween}function attrTween(name,value){var t02,i0;function tween(){var i2=value.apply(this,arguments);return i2!==i0&&
-(t02=(i0=i2)&&attrInterpolate(name,i2)),t02}return tween._value=value,tween}function transition_attrTween(name,value){var key="attr."+name;if(arguments.length<2)
-return(key=this.tween(key))&&key._value;if(value==null)return this.tween(key,null);if(typeof value!="function")throw new Error;var fullname=namespace(name);return this.
-tween(key,(fullname.local?attrTweenNS:attrTween)(fullname,value))}function delayFunction(id2,value){return function(){init(this,id2).delay=+value.apply(this,arguments)}}
-function delayConstant(id2,value){return value=+value,function(){init(this,id2).delay=value}}function transition_delay(value){var id2=this._id;return arguments.
-length?this.each((typeof value=="function"?delayFunction:delayConstant)(id2,value)):get2(this.node(),id2).delay}function durationFunction(id2,value){return function(){
-set2(this,id2).duration=+value.apply(this,arguments)}}function durationConstant(id2,value){return value=+value,function(){set2(this,id2).duration=value}}function transition_duration(value){
-var id2=this._id;return arguments.length?this.each((typeof value=="function"?durationFunction:durationConstant)(id2,value)):get2(this.node(),id2).duration}function easeConstant(id2,value){
-if(typeof value!="function")throw new Error;return function(){set2(this,id2).ease=value}}function transition_ease(value){var id2=this._id;return arguments.length?
-this.each(easeConstant(id2,value)):get2(this.node(),id2).ease}function easeVarying(id2,value){return function(){var v2=value.apply(this,arguments);if(typeof v2!=
-"function")throw new Error;set2(this,id2).ease=v2}}function transition_easeVarying(value){if(typeof value!="function")throw new Error;return this.each(easeVarying(
-this._id,value))}function transition_filter(match){typeof match!="function"&&(match=matcher(match));for(var groups=this._groups,m2=groups.length,subgroups=new Array(
-m2),j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,subgroup=subgroups[j2]=[],node,i2=0;i2<n2;++i2)(node=group[i2])&&match.call(node,node.__data__,i2,group)&&
-subgroup.push(node);return new Transition(subgroups,this._parents,this._name,this._id)}function transition_merge(transition2){if(transition2._id!==this._id)throw new Error;
-for(var groups0=this._groups,groups1=transition2._groups,m0=groups0.length,m1=groups1.length,m2=Math.min(m0,m1),merges=new Array(m0),j2=0;j2<m2;++j2)for(var group0=groups0[j2],
-group1=groups1[j2],n2=group0.length,merge=merges[j2]=new Array(n2),node,i2=0;i2<n2;++i2)(node=group0[i2]||group1[i2])&&(merge[i2]=node);for(;j2<m0;++j2)merges[j2]=
-groups0[j2];return new Transition(merges,this._parents,this._name,this._id)}function start(name){return(name+"").trim().split(/^|\s+/).every(function(t4){var i2=t4.
-indexOf(".");return i2>=0&&(t4=t4.slice(0,i2)),!t4||t4==="start"})}function onFunction(id2,name,listener){var on0,on1,sit=start(name)?init:set2;return function(){
-var schedule2=sit(this,id2),on=schedule2.on;on!==on0&&(on1=(on0=on).copy()).on(name,listener),schedule2.on=on1}}function transition_on(name,listener){var id2=this.
-_id;return arguments.length<2?get2(this.node(),id2).on.on(name):this.each(onFunction(id2,name,listener))}function removeFunction(id2){return function(){var parent=this.
-parentNode;for(var i2 in this.__transition)if(+i2!==id2)return;parent&&parent.removeChild(this)}}function transition_remove(){return this.on("end.remove",removeFunction(
-this._id))}function transition_select(select2){var name=this._name,id2=this._id;typeof select2!="function"&&(select2=selector(select2));for(var groups=this._groups,
-m2=groups.length,subgroups=new Array(m2),j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,subgroup=subgroups[j2]=new Array(n2),node,subnode,i2=0;i2<n2;++i2)
-(node=group[i2])&&(subnode=select2.call(node,node.__data__,i2,group))&&("__data__"in node&&(subnode.__data__=node.__data__),subgroup[i2]=subnode,schedule(subgroup[i2],
-name,id2,i2,subgroup,get2(node,id2)));return new Transition(subgroups,this._parents,name,id2)}function transition_selectAll(select2){var name=this._name,id2=this.
-_id;typeof select2!="function"&&(select2=selectorAll(select2));for(var groups=this._groups,m2=groups.length,subgroups=[],parents=[],j2=0;j2<m2;++j2)for(var group=groups[j2],
-n2=group.length,node,i2=0;i2<n2;++i2)if(node=group[i2]){for(var children2=select2.call(node,node.__data__,i2,group),child,inherit2=get2(node,id2),k=0,l2=children2.
-length;k<l2;++k)(child=children2[k])&&schedule(child,name,id2,k,children2,inherit2);subgroups.push(children2),parents.push(node)}return new Transition(subgroups,
-parents,name,id2)}var Selection2=selection.prototype.constructor;function transition_selection(){return new Selection2(this._groups,this._parents)}function styleNull(name,interpolate2){
-var string00,string10,interpolate0;return function(){var string0=styleValue(this,name),string1=(this.style.removeProperty(name),styleValue(this,name));return string0===
-string1?null:string0===string00&&string1===string10?interpolate0:interpolate0=interpolate2(string00=string0,string10=string1)}}function styleRemove2(name){return function(){
-this.style.removeProperty(name)}}function styleConstant2(name,interpolate2,value1){var string00,string1=value1+"",interpolate0;return function(){var string0=styleValue(
-this,name);return string0===string1?null:string0===string00?interpolate0:interpolate0=interpolate2(string00=string0,value1)}}function styleFunction2(name,interpolate2,value){
-var string00,string10,interpolate0;return function(){var string0=styleValue(this,name),value1=value(this),string1=value1+"";return value1==null&&(string1=value1=
-(this.style.removeProperty(name),styleValue(this,name))),string0===string1?null:string0===string00&&string1===string10?interpolate0:(string10=string1,interpolate0=
-interpolate2(string00=string0,value1))}}function styleMaybeRemove(id2,name){var on0,on1,listener0,key="style."+name,event="end."+key,remove2;return function(){var schedule2=set2(
-this,id2),on=schedule2.on,listener=schedule2.value[key]==null?remove2||(remove2=styleRemove2(name)):void 0;(on!==on0||listener0!==listener)&&(on1=(on0=on).copy()).
-on(event,listener0=listener),schedule2.on=on1}}function transition_style(name,value,priority){var i2=(name+="")=="transform"?interpolateTransformCss:interpolate;
-return value==null?this.styleTween(name,styleNull(name,i2)).on("end.style."+name,styleRemove2(name)):typeof value=="function"?this.styleTween(name,styleFunction2(
-name,i2,tweenValue(this,"style."+name,value))).each(styleMaybeRemove(this._id,name)):this.styleTween(name,styleConstant2(name,i2,value),priority).on("end.style."+
-name,null)}function styleInterpolate(name,i2,priority){return function(t4){this.style.setProperty(name,i2.call(this,t4),priority)}}function styleTween(name,value,priority){
-var t4,i0;function tween(){var i2=value.apply(this,arguments);return i2!==i0&&(t4=(i0=i2)&&styleInterpolate(name,i2,priority)),t4}return tween._value=value,tween}
-function transition_styleTween(name,value,priority){var key="style."+(name+="");if(arguments.length<2)return(key=this.tween(key))&&key._value;if(value==null)return this.
-tween(key,null);if(typeof value!="function")throw new Error;return this.tween(key,styleTween(name,value,priority??""))}function textConstant2(value){return function(){
-this.textContent=value}}function textFunction2(value){return function(){var value1=value(this);this.textContent=value1??""}}function transition_text(value){return this.
-tween("text",typeof value=="function"?textFunction2(tweenValue(this,"text",value)):textConstant2(value==null?"":value+""))}function textInterpolate(i2){return function(t4){
-this.textContent=i2.call(this,t4)}}function textTween(value){var t02,i0;function tween(){var i2=value.apply(this,arguments);return i2!==i0&&(t02=(i0=i2)&&textInterpolate(
-i2)),t02}return tween._value=value,tween}function transition_textTween(value){var key="text";if(arguments.length<1)return(key=this.tween(key))&&key._value;if(value==
-null)return this.tween(key,null);if(typeof value!="function")throw new Error;return this.tween(key,textTween(value))}function transition_transition(){for(var name=this.
-_name,id0=this._id,id1=newId(),groups=this._groups,m2=groups.length,j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,node,i2=0;i2<n2;++i2)if(node=group[i2]){
-var inherit2=get2(node,id0);schedule(node,name,id1,i2,group,{time:inherit2.time+inherit2.delay+inherit2.duration,delay:0,duration:inherit2.duration,ease:inherit2.
-ease})}return new Transition(groups,this._parents,name,id1)}function transition_end(){var on0,on1,that=this,id2=that._id,size=that.size();return new Promise(function(resolve,reject){
-var cancel={value:reject},end={value:function(){--size===0&&resolve()}};that.each(function(){var schedule2=set2(this,id2),on=schedule2.on;on!==on0&&(on1=(on0=on).
-copy(),on1._.cancel.push(cancel),on1._.interrupt.push(cancel),on1._.end.push(end)),schedule2.on=on1}),size===0&&resolve()})}var id=0;function Transition(groups,parents,name,id2){
-this._groups=groups,this._parents=parents,this._name=name,this._id=id2}function transition(name){return selection().transition(name)}function newId(){return++id}
-var selection_prototype=selection.prototype;Transition.prototype=transition.prototype={constructor:Transition,select:transition_select,selectAll:transition_selectAll,
-selectChild:selection_prototype.selectChild,selectChildren:selection_prototype.selectChildren,filter:transition_filter,merge:transition_merge,selection:transition_selection,
-transition:transition_transition,call:selection_prototype.call,nodes:selection_prototype.nodes,node:selection_prototype.node,size:selection_prototype.size,empty:selection_prototype.
-empty,each:selection_prototype.each,on:transition_on,attr:transition_attr,attrTween:transition_attrTween,style:transition_style,styleTween:transition_styleTween,
-text:transition_text,textTween:transition_textTween,remove:transition_remove,tween:transition_tween,delay:transition_delay,duration:transition_duration,ease:transition_ease,
-easeVarying:transition_easeVarying,end:transition_end,[Symbol.iterator]:selection_prototype[Symbol.iterator]};var defaultTiming={time:null,delay:0,duration:250,
-ease:cubicInOut};function inherit(node,id2){for(var timing;!(timing=node.__transition)||!(timing=timing[id2]);)if(!(node=node.parentNode))throw new Error(`trans\
-ition ${id2} not found`);return timing}function selection_transition(name){var id2,timing;name instanceof Transition?(id2=name._id,name=name._name):(id2=newId(),
-(timing=defaultTiming).time=now(),name=name==null?null:name+"");for(var groups=this._groups,m2=groups.length,j2=0;j2<m2;++j2)for(var group=groups[j2],n2=group.length,
-node,i2=0;i2<n2;++i2)(node=group[i2])&&schedule(node,name,id2,i2,group,timing||inherit(node,id2));return new Transition(groups,this._parents,name,id2)}selection.
-prototype.interrupt=selection_interrupt;selection.prototype.transition=selection_transition;var constant3=x2=>()=>x2;function ZoomEvent(type,{sourceEvent:sourceEvent2,target,transform:transform2,dispatch:dispatch2}){Object.defineProperties(this,{type:{
-value:type,enumerable:!0,configurable:!0},sourceEvent:{value:sourceEvent2,enumerable:!0,configurable:!0},target:{value:target,enumerable:!0,configurable:!0},transform:{
-value:transform2,enumerable:!0,configurable:!0},_:{value:dispatch2}})}function Transform(k,x2,y2){this.k=k,this.x=x2,this.y=y2}Transform.prototype={constructor:Transform,
-scale:function(k){return k===1?this:new Transform(this.k*k,this.x,this.y)},translate:function(x2,y2){return x2===0&y2===0?this:new Transform(this.k,this.x+this.
-k*x2,this.y+this.k*y2)},apply:function(point){return[point[0]*this.k+this.x,point[1]*this.k+this.y]},applyX:function(x2){return x2*this.k+this.x},applyY:function(y2){
-return y2*this.k+this.y},invert:function(location2){return[(location2[0]-this.x)/this.k,(location2[1]-this.y)/this.k]},invertX:function(x2){return(x2-this.x)/this.
-k},invertY:function(y2){return(y2-this.y)/this.k},rescaleX:function(x2){return x2.copy().domain(x2.range().map(this.invertX,this).map(x2.invert,x2))},rescaleY:function(y2){
-return y2.copy().domain(y2.range().map(this.invertY,this).map(y2.invert,y2))},toString:function(){return"translate("+this.x+","+this.y+") scale("+this.k+")"}};var identity2=new Transform(
-1,0,0);transform.prototype=Transform.prototype;function transform(node){for(;!node.__zoom;)if(!(node=node.parentNode))return identity2;return node.__zoom}function nopropagation(event){
-event.stopImmediatePropagation()}function noevent2(event){event.preventDefault(),event.stopImmediatePropagation()}function defaultFilter(event){return(!event.ctrlKey||
-event.type==="wheel")&&!event.button}function defaultExtent(){var e2=this;return e2 instanceof SVGElement?(e2=e2.ownerSVGElement||e2,e2.hasAttribute("viewBox")?
-(e2=e2.viewBox.baseVal,[[e2.x,e2.y],[e2.x+e2.width,e2.y+e2.height]]):[[0,0],[e2.width.baseVal.value,e2.height.baseVal.value]]):[[0,0],[e2.clientWidth,e2.clientHeight]]}
-function defaultTransform(){return this.__zoom||identity2}function defaultWheelDelta(event){return-event.deltaY*(event.deltaMode===1?.05:event.deltaMode?1:.002)*
-(event.ctrlKey?10:1)}function defaultTouchable(){return navigator.maxTouchPoints||"ontouchstart"in this}function defaultConstrain(transform2,extent,translateExtent){
-var dx0=transform2.invertX(extent[0][0])-translateExtent[0][0],dx1=transform2.invertX(extent[1][0])-translateExtent[1][0],dy0=transform2.invertY(extent[0][1])-translateExtent[0][1],
-dy1=transform2.invertY(extent[1][1])-translateExtent[1][1];return transform2.translate(dx1>dx0?(dx0+dx1)/2:Math.min(0,dx0)||Math.max(0,dx1),dy1>dy0?(dy0+dy1)/2:
-Math.min(0,dy0)||Math.max(0,dy1))}function zoom2(){var filter2=defaultFilter,extent=defaultExtent,constrain=defaultConstrain,wheelDelta=defaultWheelDelta,touchable=defaultTouchable,
-scaleExtent=[0,1/0],translateExtent=[[-1/0,-1/0],[1/0,1/0]],duration=250,interpolate2=zoom,listeners=dispatch("start","zoom","end"),touchstarting,touchfirst,touchending,
-touchDelay=500,wheelDelay=150,clickDistance2=0,tapDistance=10;function zoom3(selection2){selection2.property("__zoom",defaultTransform).on("wheel.zoom",wheeled,
-{passive:!1}).on("mousedown.zoom",mousedowned).on("dblclick.zoom",dblclicked).filter(touchable).on("touchstart.zoom",touchstarted).on("touchmove.zoom",touchmoved).
-on("touchend.zoom touchcancel.zoom",touchended).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}zoom3.transform=function(collection,transform2,point,event){
-var selection2=collection.selection?collection.selection():collection;selection2.property("__zoom",defaultTransform),collection!==selection2?schedule2(collection,
-transform2,point,event):selection2.interrupt().each(function(){gesture(this,arguments).event(event).start().zoom(null,typeof transform2=="function"?transform2.apply(
-this,arguments):transform2).end()})},zoom3.scaleBy=function(selection2,k,p2,event){zoom3.scaleTo(selection2,function(){var k0=this.__zoom.k,k1=typeof k=="functi\
-on"?k.apply(this,arguments):k;return k0*k1},p2,event)},zoom3.scaleTo=function(selection2,k,p2,event){zoom3.transform(selection2,function(){var e2=extent.apply(this,
-arguments),t02=this.__zoom,p0=p2==null?centroid(e2):typeof p2=="function"?p2.apply(this,arguments):p2,p1=t02.invert(p0),k1=typeof k=="function"?k.apply(this,arguments):
-k;return constrain(translate(scale(t02,k1),p0,p1),e2,translateExtent)},p2,event)},zoom3.translateBy=function(selection2,x2,y2,event){zoom3.transform(selection2,
-function(){return constrain(this.__zoom.translate(typeof x2=="function"?x2.apply(this,arguments):x2,typeof y2=="function"?y2.apply(this,arguments):y2),extent.apply(
-this,arguments),translateExtent)},null,event)},zoom3.translateTo=function(selection2,x2,y2,p2,event){zoom3.transform(selection2,function(){var e2=extent.apply(this,
-arguments),t4=this.__zoom,p0=p2==null?centroid(e2):typeof p2=="function"?p2.apply(this,arguments):p2;return constrain(identity2.translate(p0[0],p0[1]).scale(t4.
-k).translate(typeof x2=="function"?-x2.apply(this,arguments):-x2,typeof y2=="function"?-y2.apply(this,arguments):-y2),e2,translateExtent)},p2,event)};function scale(transform2,k){
-return k=Math.max(scaleExtent[0],Math.min(scaleExtent[1],k)),k===transform2.k?transform2:new Transform(k,transform2.x,transform2.y)}function translate(transform2,p0,p1){
-var x2=p0[0]-p1[0]*transform2.k,y2=p0[1]-p1[1]*transform2.k;return x2===transform2.x&&y2===transform2.y?transform2:new Transform(transform2.k,x2,y2)}function centroid(extent2){
-return[(+extent2[0][0]+ +extent2[1][0])/2,(+extent2[0][1]+ +extent2[1][1])/2]}function schedule2(transition2,transform2,point,event){transition2.on("start.zoom",
-function(){gesture(this,arguments).event(event).start()}).on("interrupt.zoom end.zoom",function(){gesture(this,arguments).event(event).end()}).tween("zoom",function(){
-var that=this,args=arguments,g2=gesture(that,args).event(event),e2=extent.apply(that,args),p2=point==null?centroid(e2):typeof point=="function"?point.apply(that,
-args):point,w2=Math.max(e2[1][0]-e2[0][0],e2[1][1]-e2[0][1]),a3=that.__zoom,b=typeof transform2=="function"?transform2.apply(that,args):transform2,i2=interpolate2(
-a3.invert(p2).concat(w2/a3.k),b.invert(p2).concat(w2/b.k));return function(t4){if(t4===1)t4=b;else{var l2=i2(t4),k=w2/l2[2];t4=new Transform(k,p2[0]-l2[0]*k,p2[1]-
-l2[1]*k)}g2.zoom(null,t4)}})}function gesture(that,args,clean2){return!clean2&&that.__zooming||new Gesture(that,args)}function Gesture(that,args){this.that=that,
-this.args=args,this.active=0,this.sourceEvent=null,this.extent=extent.apply(that,args),this.taps=0}Gesture.prototype={event:function(event){return event&&(this.
-sourceEvent=event),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(key,transform2){return this.
-mouse&&key!=="mouse"&&(this.mouse[1]=transform2.invert(this.mouse[0])),this.touch0&&key!=="touch"&&(this.touch0[1]=transform2.invert(this.touch0[0])),this.touch1&&
-key!=="touch"&&(this.touch1[1]=transform2.invert(this.touch1[0])),this.that.__zoom=transform2,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.
-that.__zooming,this.emit("end")),this},emit:function(type){var d2=select(this.that).datum();listeners.call(type,this.that,new ZoomEvent(type,{sourceEvent:this.sourceEvent,
-target:zoom3,transform:this.that.__zoom,dispatch:listeners}),d2)}};function wheeled(event,...args){if(!filter2.apply(this,arguments))return;var g2=gesture(this,
-args).event(event),t4=this.__zoom,k=Math.max(scaleExtent[0],Math.min(scaleExtent[1],t4.k*Math.pow(2,wheelDelta.apply(this,arguments)))),p2=pointer(event);if(g2.
-wheel)(g2.mouse[0][0]!==p2[0]||g2.mouse[0][1]!==p2[1])&&(g2.mouse[1]=t4.invert(g2.mouse[0]=p2)),clearTimeout(g2.wheel);else{if(t4.k===k)return;g2.mouse=[p2,t4.invert(
-p2)],interrupt(this),g2.start()}noevent2(event),g2.wheel=setTimeout(wheelidled,wheelDelay),g2.zoom("mouse",constrain(translate(scale(t4,k),g2.mouse[0],g2.mouse[1]),
-g2.extent,translateExtent));function wheelidled(){g2.wheel=null,g2.end()}}function mousedowned(event,...args){if(touchending||!filter2.apply(this,arguments))return;
-var currentTarget=event.currentTarget,g2=gesture(this,args,!0).event(event),v2=select(event.view).on("mousemove.zoom",mousemoved,!0).on("mouseup.zoom",mouseupped,
-!0),p2=pointer(event,currentTarget),x0=event.clientX,y0=event.clientY;nodrag(event.view),nopropagation(event),g2.mouse=[p2,this.__zoom.invert(p2)],interrupt(this),
-g2.start();function mousemoved(event2){if(noevent2(event2),!g2.moved){var dx=event2.clientX-x0,dy=event2.clientY-y0;g2.moved=dx*dx+dy*dy>clickDistance2}g2.event(
-event2).zoom("mouse",constrain(translate(g2.that.__zoom,g2.mouse[0]=pointer(event2,currentTarget),g2.mouse[1]),g2.extent,translateExtent))}function mouseupped(event2){
-v2.on("mousemove.zoom mouseup.zoom",null),yesdrag(event2.view,g2.moved),noevent2(event2),g2.event(event2).end()}}function dblclicked(event,...args){if(filter2.apply(
-this,arguments)){var t02=this.__zoom,p0=pointer(event.changedTouches?event.changedTouches[0]:event,this),p1=t02.invert(p0),k1=t02.k*(event.shiftKey?.5:2),t12=constrain(
-translate(scale(t02,k1),p0,p1),extent.apply(this,args),translateExtent);noevent2(event),duration>0?select(this).transition().duration(duration).call(schedule2,t12,
-p0,event):select(this).call(zoom3.transform,t12,p0,event)}}function touchstarted(event,...args){if(filter2.apply(this,arguments)){var touches=event.touches,n2=touches.
-length,g2=gesture(this,args,event.changedTouches.length===n2).event(event),started,i2,t4,p2;for(nopropagation(event),i2=0;i2<n2;++i2)t4=touches[i2],p2=pointer(t4,
-this),p2=[p2,this.__zoom.invert(p2),t4.identifier],g2.touch0?!g2.touch1&&g2.touch0[2]!==p2[2]&&(g2.touch1=p2,g2.taps=0):(g2.touch0=p2,started=!0,g2.taps=1+!!touchstarting);
-touchstarting&&(touchstarting=clearTimeout(touchstarting)),started&&(g2.taps<2&&(touchfirst=p2[0],touchstarting=setTimeout(function(){touchstarting=null},touchDelay)),
-interrupt(this),g2.start())}}function touchmoved(event,...args){if(this.__zooming){var g2=gesture(this,args).event(event),touches=event.changedTouches,n2=touches.
-length,i2,t4,p2,l2;for(noevent2(event),i2=0;i2<n2;++i2)t4=touches[i2],p2=pointer(t4,this),g2.touch0&&g2.touch0[2]===t4.identifier?g2.touch0[0]=p2:g2.touch1&&g2.
-touch1[2]===t4.identifier&&(g2.touch1[0]=p2);if(t4=g2.that.__zoom,g2.touch1){var p0=g2.touch0[0],l0=g2.touch0[1],p1=g2.touch1[0],l1=g2.touch1[1],dp=(dp=p1[0]-p0[0])*
-dp+(dp=p1[1]-p0[1])*dp,dl=(dl=l1[0]-l0[0])*dl+(dl=l1[1]-l0[1])*dl;t4=scale(t4,Math.sqrt(dp/dl)),p2=[(p0[0]+p1[0])/2,(p0[1]+p1[1])/2],l2=[(l0[0]+l1[0])/2,(l0[1]+
-l1[1])/2]}else if(g2.touch0)p2=g2.touch0[0],l2=g2.touch0[1];else return;g2.zoom("touch",constrain(translate(t4,p2,l2),g2.extent,translateExtent))}}function touchended(event,...args){
-if(this.__zooming){var g2=gesture(this,args).event(event),touches=event.changedTouches,n2=touches.length,i2,t4;for(nopropagation(event),touchending&&clearTimeout(
-touchending),touchending=setTimeout(function(){touchending=null},touchDelay),i2=0;i2<n2;++i2)t4=touches[i2],g2.touch0&&g2.touch0[2]===t4.identifier?delete g2.touch0:
-g2.touch1&&g2.touch1[2]===t4.identifier&&delete g2.touch1;if(g2.touch1&&!g2.touch0&&(g2.touch0=g2.touch1,delete g2.touch1),g2.touch0)g2.touch0[1]=this.__zoom.invert(
-g2.touch0[0]);else if(g2.end(),g2.taps===2&&(t4=pointer(t4,this),Math.hypot(touchfirst[0]-t4[0],touchfirst[1]-t4[1])<tapDistance)){var p2=select(this).on("dblcl\
-ick.zoom");p2&&p2.apply(this,arguments)}}}return zoom3.wheelDelta=function(_2){return arguments.length?(wheelDelta=typeof _2=="function"?_2:constant3(+_2),zoom3):
-wheelDelta},zoom3.filter=function(_2){return arguments.length?(filter2=typeof _2=="function"?_2:constant3(!!_2),zoom3):filter2},zoom3.touchable=function(_2){return arguments.
-length?(touchable=typeof _2=="function"?_2:constant3(!!_2),zoom3):touchable},zoom3.extent=function(_2){return arguments.length?(extent=typeof _2=="function"?_2:
-constant3([[+_2[0][0],+_2[0][1]],[+_2[1][0],+_2[1][1]]]),zoom3):extent},zoom3.scaleExtent=function(_2){return arguments.length?(scaleExtent[0]=+_2[0],scaleExtent[1]=
-+_2[1],zoom3):[scaleExtent[0],scaleExtent[1]]},zoom3.translateExtent=function(_2){return arguments.length?(translateExtent[0][0]=+_2[0][0],translateExtent[1][0]=
-+_2[1][0],translateExtent[0][1]=+_2[0][1],translateExtent[1][1]=+_2[1][1],zoom3):[[translateExtent[0][0],translateExtent[0][1]],[translateExtent[1][0],translateExtent[1][1]]]},
-zoom3.constrain=function(_2){return arguments.length?(constrain=_2,zoom3):constrain},zoom3.duration=function(_2){return arguments.length?(duration=+_2,zoom3):duration},
-zoom3.interpolate=function(_2){return arguments.length?(interpolate2=_2,zoom3):interpolate2},zoom3.on=function(){var value=listeners.on.apply(listeners,arguments);
-return value===listeners?zoom3:value},zoom3.clickDistance=function(_2){return arguments.length?(clickDistance2=(_2=+_2)*_2,zoom3):Math.sqrt(clickDistance2)},zoom3.
-tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;measured=[
-1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,
-4]).filter(event=>event.type==="wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute(
-"transform",event.transform.toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.
-ctrlKey||event.metaKey)return;event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(
--dx*unit/this.transform.k,-dy*unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.resized(),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){
-if(before.model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.
-byUnit.get(-this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){return this.
-measured}resized(){let{clientWidth,clientHeight}=this.svg.current;this.measured=[Math.max(1,clientWidth),Math.max(1,clientHeight)],this.lookAround()}moveBy(x2,y2){
-(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.
-props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,
-.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(
-x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[
-wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.
-props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>
-30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.
-current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.
-invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState(
-{window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,
-touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.
-h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.
-within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert(
-[0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.
-within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.
-drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**
-window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.
-units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridge");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(
-a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,
-width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{
-let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),
-fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;
-if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.
-props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<
-700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold?.frame!==frame2&&(this.lastFold={frame:frame2,when:-1/0})}render({scene,lit,pinned,onHover}){
-let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backwa\
-rd","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(event).unit),onMouseLeave:()=>onHover(null),
-children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
-isForward(node)?0:1,cost=found.get(name)??{name,steps:[0,0],flops:[0,0],bytes:[0,0]};found.set(name,cost),cost.steps[side]++,cost.flops[side]+=product[node]+other[node],
-cost.bytes[side]+=read[node]+written[node]}return[...found.values()]}var memo=new WeakMap;function Operators({model,search}){let known=memo.get(model)??{kinds:costsBy(
-model,node=>model.kinds[node]),operators:costsBy(model,node=>model.shorts[node])};memo.set(model,known);let all=sums(known.kinds);return a2("div",{class:"panel",
-children:[a2("h2",{children:"Operators"}),a2("p",{class:"soft",children:`Forward ${flops(all.flops[0])}FLOP, ${bytes(all.bytes[0])} read and written. Backward ${flops(
-all.flops[1])}FLOP, ${bytes(all.bytes[1])}.`}),a2(CostTable,{title:"kind",prefix:"kind:",rows:known.kinds,search}),a2(CostTable,{title:"operator",prefix:"op:",rows:known.
-operators,search})]})}function sums(costs){let add=part=>[0,1].map(side=>costs.reduce((sum,cost)=>sum+cost[part][side],0));return{name:"",steps:add("steps"),flops:add(
-"flops"),bytes:add("bytes")}}function CostTable({title,prefix,rows,search}){let most=part=>Math.max(1,...rows.flatMap(row2=>row2[part])),bars=(part,said2)=>{let top=most(
-part);return row2=>a2("span",{class:"pair",children:[a2("span",{children:[a2(Bar,{share:row2[part][0]/top,side:"forward"}),said2(row2[part][0])]}),a2("span",{children:[
-a2(Bar,{share:row2[part][1]/top,side:"backward"}),said2(row2[part][1])]})]})},columns=[{name:title,value:row2=>row2.name,cell:row2=>a2("button",{class:"link",onClick:()=>search(
-`${prefix}${row2.name}`),children:a2("bdi",{children:row2.name})})},{name:"steps",value:row2=>row2.steps[0]+row2.steps[1],cell:row2=>a2("span",{class:"pair",children:[
-a2("span",{children:whole(row2.steps[0])}),a2("span",{children:whole(row2.steps[1])})]})},{name:"FLOPs",value:row2=>row2.flops[0]+row2.flops[1],cell:bars("flops",
-flops)},{name:"bytes",value:row2=>row2.bytes[0]+row2.bytes[1],cell:bars("bytes",bytes)}];return a2(Table,{columns,rows,sort:[2,-1],empty:"There is no step."})}function savedByLine(model){
-let found=new Map,{nodes,sources,saved}=model.data;for(let[value,,,fresh]of saved){let source=value<model.count?sources[nodes.source[value]]:void 0,line=value>=
-model.count?"inputs and parameters":model.lineOf(value)||"no source line",row2=found.get(line)??{line,code:source?model.text(source[3]):"",bytes:0,values:[]};found.
-set(line,row2),row2.bytes+=fresh,row2.values.push(value)}return[...found.values()]}function Lines({model,go,search}){let rows=savedByLine(model),all=rows.reduce(
-(sum,row2)=>sum+row2.bytes,0),most=Math.max(1,...rows.map(row2=>row2.bytes)),columns=[{name:"source line",value:row2=>row2.line,cell:row2=>a2("span",{children:[
-row2.line.includes(":")?a2("button",{class:"link",title:row2.line,onClick:()=>search(`line:${row2.line}`),children:a2("bdi",{children:row2.line.split("/").at(-1)})}):
-row2.line,a2("code",{class:"soft",children:a2("bdi",{children:row2.code})})]})},{name:"saved",value:row2=>row2.bytes,cell:row2=>a2("span",{children:[a2(Bar,{share:row2.
-bytes/most,side:"saved"})," ",bytes(row2.bytes)]})},{name:"values",value:row2=>row2.values.length,cell:row2=>a2("span",{children:[whole(row2.values.length)," ",
-a2(StepLink,{model,value:row2.values[0],go})]})}];return a2("div",{class:"panel",children:[a2("h2",{children:"Saved, by source line"}),a2("p",{class:"soft",children:`${bytes(
-all)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),a2(Table,{columns,rows,sort:[1,-1],empty:"Nothing is saved."})]})}
-function Values({model,go}){let gradients=new Map;for(let port of model.data.ports)!port.into&&port.role==="gradient"&&gradients.set(port.value,model.text(port.
-name));let{value,rows}=model.data.stats,all=value.map((id2,at)=>({value:id2,gradient:gradients.get(id2)??"",row:rows[at]})),column=(name,at)=>({name,value:row2=>row2.
-row[at]??NaN,cell:row2=>a2("span",{class:(at===6||at===7)&&row2.row[at]?"alarm":"",children:real(row2.row[at])})}),columns=[{name:"value",value:row2=>row2.gradient||
-model.nameOf(row2.value),cell:row2=>a2("span",{children:[row2.gradient&&a2("span",{class:"tag",children:["gradient of ",a2("bdi",{children:row2.gradient})]}),a2(
-StepLink,{model,value:row2.value,go})]})},column("NaN",6),column("Inf",7),column("norm",5),column("mean",3),column("std",4),column("min",1),column("max",2),column(
-"zeros",8),column("count",0)],bad=all.filter(one2=>one2.row[6]||one2.row[7]).length,own=all.filter(one2=>one2.gradient),rest=all.filter(one2=>!one2.gradient);return a2(
-"div",{class:"panel",children:[a2("h2",{children:"Values"}),a2("p",{class:bad?"alarm":"soft",children:bad?`${whole(bad)} of ${whole(all.length)} measured values\
- have NaN or Inf.`:`No NaN and no Inf in ${whole(all.length)} measured values.`}),own.length>0&&a2("h3",{children:"Gradients"}),own.length>0&&a2(Table,{columns,
-rows:own,sort:[bad?1:3,-1],empty:""}),a2("h3",{children:"Other values"}),a2(Table,{columns,rows:rest,sort:[bad?1:3,-1],empty:"No other value was measured."})]})}
-function Ports({model,go}){let groups=new Map;for(let port of model.data.ports)listed(groups,`${port.side?"Backward":"Forward"} ${port.into?"takes":"gives"}: ${port.
-role}`).push(port);let columns=[{name:"name",value:port=>model.text(port.name),cell:port=>a2("bdi",{children:model.text(port.name)})},{name:"type",value:port=>model.
-text(port.spec),cell:port=>a2("code",{children:model.text(port.spec)})},{name:"bytes",value:port=>port.bytes,cell:port=>bytes(port.bytes)},{name:"step",value:port=>port.
-into?model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model.usersOf(port.value)[0]:port.value;return step===void 0?a2("span",{class:"s\
-oft",children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(
-([title,ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(
-ports.reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
-rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;state={...this.begin(location.hash),hovered:null,query:"",
-found:null,marked:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:430};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
-start3=opened??firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.
-state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.
-searchers.has(model)||this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===
-key.length&&had.key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.
-addEventListener("keydown",this.pressed),addEventListener("hashchange",this.followed),setTimeout(()=>this.searcher,300),this.state.selected!==null&&this.picture.
-show(this.visible(this.state.selected))}componentWillUnmount(){document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){
-let{pair,selected,opened}=this.state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="abou\
-t:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.
-setState(begun,()=>begun.selected!==null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{
-let opened=this.scene.byUnit.has(unit)?this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(
-unit)},()=>this.picture.show(this.visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState(
-{selected:unit===frameUnit(0)?null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.
-selected,hidden=inside!==null&&!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.
-selected:hidden||inside===null||inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.
-state.opened,frame2),selected:frame2===0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(
-model,this.state.opened,loop,turn);this.setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){
-let{model}=this,path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
-slice(0,end-1).reverse()){let place3=part<0?model.framePlace[-part-1]:model.place[part],next=found<0?model.frame(-found-1).units[place3]:void 0;if(next===void 0)
-return frameUnit(loop);found=next}return found}depth=depth=>this.setState({opened:openedTo(this.model,this.state.opened,depth)},()=>{this.state.selected!==null?
-this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>{let found=this.searcher.find(query);this.setState({query,found,at:-1}),
-clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:found}),90)};ask=query=>{this.search(query),this.finder.focus()};goMatch=at=>{
-let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,count=found?.units.length??0;count&&this.goMatch(
-at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.props.page.title.replace(/[^\w.-]+/g,
-"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.state,address=location.href.
-replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(this.props.models[pair]);this.
-setState({pair,opened,selected:null,hovered:null,query:"",found:null,marked:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.state,loop=(selected===
-null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();loop!==void 0&&this.
-turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind==="loop");return loops.
-length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)||
-event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(event)[event.key];act&&
-(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.go(unit);return{"/":()=>this.
-finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(selected===null)
-return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):-this.visible(selected)-1;event.
-shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,selected,-1)),ArrowLeft:()=>move(
-across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>this.nextMatch(1),p:()=>this.
-nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.fitAll(),...Object.fromEntries(
-this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),()=>this.depth(Math.max(1,
-depth))]))}}tabs(){let{stats}=this.model.data,without=[!stats&&"values",!this.model.timed&&"memory",!this.model.timed&&"lines"];return TABS.filter(([tab])=>!without.
-includes(tab))}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.
-get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",
-[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.state,{page}=this.props,lit=tab==="code"?this.lit():null;
-return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,go,lit:lit?.steps??null}):tab==="memory"&&model.timed?a2(
-Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"&&model.timed?a2(Lines,{model,go,search:this.ask}):tab==="operators"?a2(Operators,{model,search:this.
-ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,go,onFold:this.fold,onOpenAll:this.
-openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(model,this.state.opened);return a2(
-"header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-label":"pairs of graphs",value:pair,
-onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.data.name||`pair ${index+
-1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("sp\
-an",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(Math.max(1,depth-1)),
-children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one level",disabled:depth>model.
-deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",onClick:()=>this.picture.
-fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"save the visible part as an \
-SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&(told.includes("#")?
-a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",children:told}))]})}focusPicture(){
-document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;if(unit===null)return"";if(unit<0)return[
-model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];
-return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{
-event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){let{model,scene}=this,{selected,marked,tab,help,
-moment,wide,opened}=this.state,marks=this.kept("marks",[marked],()=>({matches:marked?.within??null,steps:marked?.steps??null}));return a2("div",{class:"app",style:{
-"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,{mounted:picture=>this.picture=picture,model,scene,
-opened,marks,lit:this.lit(),pinned:selected!==null&&selected>=0,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn,onHover:this.hover}),
-a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"saved",children:"saved"}),a2("span",
-{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2("div",{class:"grip",onPointerDown:event=>event.
-currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[a2("nav",{role:"tablist",children:this.tabs().
-map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState({tab:one2}),children:title},one2))}),this.
-panel()]})]}),model.timed&&a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{unit!==
-this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"card",role:"\
-dialog","aria-label":"keys",children:[a2("h2",{children:"Keys"}),a2("dl",{children:KEYS.map(([keys,meaning])=>[a2("dt",{children:a2("kbd",{children:keys})},keys),
-a2("dd",{children:meaning},`${keys} `)])}),a2("button",{onClick:onClose,children:"close"})]})})}function start2(place3){let page=parse(document.getElementById("data")?.textContent??"");document.title=page.title||document.title,Q(a2(App,{page,models:page.pairs.
-map(pair=>new Model(pair))}),place3)}var place2=document.getElementById("app");try{start2(place2)}catch(error){let said2=error instanceof Error?error.message:String(
-error);Q(a2("div",{class:"wrong",role:"alert",children:[a2("h1",{children:"This page cannot be drawn"}),a2("p",{children:error instanceof DataError?"Its data ar\
-e not whole, or are not what this page reads. The first thing that is wrong:":"Something in the page itself failed:"}),a2("pre",{children:said2}),a2("p",{children:[
-"Write the page again: ",a2("code",{children:"backprint view SAMPLE -o page.html"}),"."]})]}),place2)}})();
+`;function Ge(t){return{near:t>.42,close:t>.78,title:Math.min(120,Math.max(12,9.5/t))}}var Ko=24,Xo=6.9;function Gn({line:t,detail:e,bright:n}){let r=t.side==="br\
+idge"||!e.near?void 0:`url(#tip-${t.side})`,i=t.side==="bridge"?I(Number(t.label)):t.label;return f("g",{class:`line ${t.side}${n?" bright":""}`,children:[f("pa\
+th",{d:t.d,"stroke-width":t.width,"marker-end":r}),e.close&&t.side!=="bridge"&&i&&f("text",{x:t.at[0],y:t.at[1],children:kt(i,26)}),e.close&&t.side==="bridge"&&
+n&&t.label!=="0"&&f("text",{x:t.at[0],y:t.at[1],class:"middle",children:i})]})}function Wn(t){let{box:e}=t;return e.kind==="node"?f(Yo,{...t}):e.kind==="folded"?
+f(Qo,{...t}):f(ta,{...t})}function Yo({model:t,box:e,detail:n,marks:r,role:i}){let s=e.unit,o=t.isForward(s)?"forward":"backward",a=t.bad.get(s),u=t.marks.get(s)?.
+kind,l=t.isView(s)?20:28,c=e.y+(e.h-l)/2,h=c+l/2+4,p=["step",o,t.isView(s)&&"view",t.kinds[s]==="guard"&&"guard",a&&"bad",u,i,r.steps?.has(s)&&"match"],d=t.shorts[s],
+m=t.nameOf(s),y=d==="getitem"?m:Zo(m,d),w=Math.floor((e.w-14)/Xo),b=d==="getitem"?"":kt(d,w),_=w-b.length;return f("g",{class:p.filter(Boolean).join(" "),"data-\
+unit":s,role:"button","aria-label":`${d} ${m}${u?`, ${u}`:""}`,children:[f("rect",{x:e.x,y:c,width:e.w,height:l,rx:t.isView(s)?3:5}),n.near&&f("text",{x:e.x+7,y:h,
+children:[b,_>1&&f("tspan",{class:"soft",children:kt(y,_)})]}),t.isSaved(s)&&f("circle",{class:"kept",cx:e.x+e.w,cy:e.y+e.h/2,r:3}),a&&f(vi,{x:e.x+e.w-26,y:c-6,
+bad:a}),u&&f(qn,{x:e.x,y:c,text:Lt[u],detail:n}),n.near&&f(jo,{model:t,box:e})]})}function Zo(t,e){let n=e.replace(/^_+/,"");return t===e||t===n?"":t.startsWith(
+n)?t.slice(n.length):` ${t}`}function vi({x:t,y:e,bad:n}){return f("g",{class:"badmark",children:[f("rect",{x:t,y:e,width:30,height:13,rx:6.5}),f("text",{x:t+15,
+y:e+9.7,children:n.nan?"NaN":"Inf"})]})}function qn({x:t,y:e,text:n,detail:r}){let i=Math.max(15,n.length*7.6+7),s=n.length>1?0:-7.5,o=r.near?1:Math.min(3,r.title/
+14);return f("g",{class:"changemark",transform:`translate(${t} ${e}) scale(${o})`,children:[f("rect",{x:s,y:-8,width:i,height:15,rx:7.5}),f("text",{x:s+i/2,y:3.6,
+children:n})]})}function wi(t){return mt.filter(e=>t[e]).map(e=>`${Lt[e]}${t[e]}`).join(" ")}function jo({model:t,box:e}){let{left:n,right:r}=Bn(t,e.unit),i=e.y+
+e.h/2,s=(o,a)=>o.map((u,l)=>{let c=me(u.text),h=a<0?e.x-5-c:e.x+e.w+5,p=i+(l-o.length/2)*15;return f(_i,{...u,x:h,y:p,wide:c})});return f("g",{children:[s(n,-1),
+s(r,1)]})}function Qo({model:t,box:e,detail:n,marks:r,role:i}){let s=-e.unit-1,o=t.frame(s),[a,u,l,c,h]=o.counts,[p,d]=[e.mid-ut,e.mid+ut],m=e.y+e.h/2,y=Fn(t)(l),
+w=o.kind==="loop",b=r.matches?.get(s),_=t.marked.get(s),O=(M,T,E,U,K,J)=>f("g",{class:`half ${M}${U?"":" empty"}`,children:[w&&[6,3].map(H=>f("rect",{class:"beh\
+ind",x:T+(M==="forward"?-H:H),y:e.y+H,width:E,height:e.h,rx:6})),f("rect",{x:T,y:e.y,width:E,height:e.h,rx:6}),J&&f("text",{class:"title",x:T+10,y:n.near?e.y+20:
+m+n.title*.35,"font-size":Math.min(n.title,26),children:J}),n.near&&f("text",{class:"soft",x:T+10,y:e.y+(J?38:20),children:U?it(U,"step"):"no step"}),n.near&&K>
+0&&f("text",{class:"soft",x:T+E-10,y:e.y+38,"text-anchor":"end",children:[Z(K),"FLOP"]})]});return f("g",{class:`frame folded ${o.kind} ${i??""} ${b?"match":""}`,
+"data-unit":e.unit,role:"button","aria-expanded":"false","aria-label":He(t,s),children:[f("rect",{class:e.level%2?"hit":"hit odd",x:e.x,y:e.y,width:e.w,height:e.
+h}),O("forward",e.x,p-e.x,a,c,kt(He(t,s),Math.floor((p-e.x-16)/(Math.min(n.title,26)*.58)))),O("backward",d,e.x+e.w-d,u,h),l>0&&f("path",{class:"band",d:`M${p} ${m}\
+H${d}`,"stroke-width":y}),l>0&&n.near&&f("text",{class:"size",x:e.mid,y:m-y/2-4,children:I(l)}),t.badFrames.has(s)&&f(vi,{x:p-36,y:e.y-6,bad:{nan:1,inf:0}}),_&&
+f(qn,{x:d+8,y:e.y,text:wi(_),detail:n}),b&&n.near&&f(Jo,{x:e.x+4,y:e.y-7,count:b})]})}function Jo({x:t,y:e,count:n}){let r=String(n).length*7+10;return f("g",{class:"\
+found",children:[f("rect",{x:t,y:e,width:r,height:14,rx:7}),f("text",{x:t+r/2,y:e+10.5,children:n})]})}function He(t,e){let n=t.frame(e),r=t.title(e),i=t.text(n.
+label),s=n.kind==="loop"?` × ${n.units.length}`:"";return`${r}${s}${i&&i!==r?`  ${i}`:""}`}function ta({model:t,opened:e,box:n,detail:r,role:i}){let s=-n.unit-
+1,o=t.frame(s),a=n.mid-ut-n.x,u=t.marked.get(s),l=Math.min(r.title,Math.max(12,Math.min(n.h*.1,60)));return f("g",{class:`frame open ${o.kind} ${n.level%2?"odd":
+""} ${i??""}`,"data-unit":n.unit,children:[f("rect",{class:"body",x:n.x,y:n.y,width:n.w,height:n.h,rx:8}),f("rect",{class:"tint forward",x:n.x,y:n.y,width:a,height:n.
+h,rx:8}),f("rect",{class:"tint backward",x:n.mid+ut,y:n.y,width:n.x+n.w-n.mid-ut,height:n.h,rx:8}),f("g",{"data-fold":s,class:"head",role:"button","aria-expande\
+d":"true","aria-label":`close ${He(t,s)}`,children:[f("rect",{x:n.x,y:n.y,width:n.w,height:Ko,rx:8}),f("text",{class:"title",x:n.x+10,y:n.y+(l>13?l:16.5),"font-\
+size":l,children:[r.near&&f("tspan",{class:"sign",children:"− "}),kt(He(t,s),Math.max(6,Math.floor(((o.kind==="loop"?n.mid-66-n.x:n.w-130)-30)/(l*.58))))]}),r.
+near&&o.counts[2]>0&&f("text",{class:"soft",x:n.x+n.w-10,y:n.y+16.5,"text-anchor":"end",children:`${I(o.counts[2])} saved`})]}),o.kind==="loop"&&r.near&&f(ea,{model:t,
+opened:e,id:s,x:n.mid,y:n.y}),o.kind==="loop"&&u&&f(qn,{x:n.mid+80,y:n.y,text:wi(u),detail:r}),s===0&&r.near&&f(bi,{model:t,role:"input",middle:n.mid-re,y:n.y-20}),
+s===0&&r.near&&f(bi,{model:t,role:"tangent",middle:n.mid+re,y:n.y+n.h+6})]})}function bi({model:t,role:e,middle:n,y:r}){let i=t.entering.filter(u=>u.role===e),o=i.
+slice(0,i.length>3?2:3).map(u=>({text:kt(t.text(u.name),16),title:`${e} ${t.text(u.name)} ${t.text(u.spec)}`}));i.length>3&&o.push({text:`+${i.length-2}`,title:i.
+slice(2).map(u=>t.text(u.name)).join(`
+`)});let a=n-o.reduce((u,l)=>u+me(l.text)+4,-4)/2;return f("g",{children:o.map(u=>{let l=me(u.text),c=a;return a+=l+4,f(_i,{...u,role:e,x:c,y:r,wide:l})})})}function _i({
+x:t,y:e,wide:n,text:r,title:i,role:s}){return f("g",{class:`pill ${s}`,children:[f("title",{children:i}),f("rect",{x:t,y:e+1,width:n,height:13,rx:6.5}),f("text",
+{x:t+n/2,y:e+10.5,children:r})]})}function ea({model:t,opened:e,id:n,x:r,y:i}){let s=Bt(t,e,n),{units:o}=t.frame(n),a=o[s],u=(l,c,h,p)=>f("g",{class:`turn${l<0||
+l>=o.length?" off":""}`,"data-loop":n,"data-turn":l,role:"button","aria-label":p,children:[f("rect",{x:c-11,y:i+3,width:22,height:18,rx:4}),f("text",{x:c,y:i+16.5,
+children:h})]});return f("g",{class:"stepper",children:[f("title",{children:t.text(t.frame(-a-1).name)}),f("rect",{class:"plate",x:r-66,y:i+2,width:132,height:20,
+rx:5}),u(s-1,r-54,"‹","previous turn"),f("text",{x:r,y:i+16,children:`${s+1} of ${o.length}`}),u(s+1,r+54,"›","next turn")]})}function Kn({model:t,opened:e,
+boxes:n,lines:r,detail:i,marks:s}){let o=[];for(let a of n){if(o.push(f(Wn,{model:t,opened:e,box:a,detail:i,marks:s},`b${a.unit}`)),a.kind!=="open")continue;let u=r.
+get(-a.unit-1)??[];o.push(f("g",{class:"lines",children:[...u].sort((l,c)=>+(l.side!=="bridge")-+(c.side!=="bridge")).map(l=>f(Gn,{line:l,detail:i},l.d))},`l${a.
+unit}`))}return f("g",{children:o})}function We(){let t=e=>f("marker",{id:`tip-${e}`,class:`tip ${e}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"\
+7",markerUnits:"userSpaceOnUse",orient:"auto",children:f("path",{d:"M0 .8L8 4L0 7.2Z"})});return f("defs",{children:[t("left"),t("right")]})}function xi(t,e){let{x:n,y:r,w:i,h:s,node:o}=t.visible(),a=document.createElementNS("http://www.w3.org/2000/svg","svg");ee([f("title",{children:e}),f("rect",{class:"\
+paper",x:n,y:r,width:i,height:s}),f(We,{}),o],a);let u={viewBox:`${n} ${r} ${i} ${s}`,width:String(Math.round(i)),height:String(Math.round(s)),class:"picture"};
+for(let[c,h]of Object.entries(u))a.setAttribute(c,h);let l=new XMLSerializer().serializeToString(a).replace("</title>",`</title><style>${yi}</style>`);return ee(
+null,a),`<?xml version="1.0" encoding="UTF-8"?>
+${l}
+`}function ki(t,e){let n=URL.createObjectURL(new Blob([e],{type:"image/svg+xml"})),r=document.createElement("a");r.href=n,r.download=t,r.click(),setTimeout(()=>URL.
+revokeObjectURL(n),1e3)}async function Mi(t){try{return await navigator.clipboard.writeText(t),"The link is copied."}catch{return t}}var na={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},Xn=["names","operators","shapes","source lines","modules","pa\
+rameters"],$i=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, softmax, reduc\
+tion, pointwise, embedding, copy, creation, view, guard"],["is:saved","steps whose value is saved for the backward; also is:view, is:guard"],["side:backward","s\
+teps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of those inside \
+it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["has:nan","steps whose value\
+s were measured and have NaN; also has:inf"]];function Si(t){return t.data.marks?[...$i,["is:changed","steps that changed; also is:added, is:removed"]]:$i}var qe=class{constructor(e){
+this.model=e;this.lower=e.strings.map(n=>n.toLowerCase()),this.lines=e.data.sources.map(n=>`${this.lower[n[0]]}:${n[1]}`),this.paths=e.data.frames.map((n,r)=>e.
+path(r).toLowerCase()),this.codes=e.data.sources.map(n=>`${this.lower[n[2]]} ${this.lower[n[3]]}`)}model;lower;lines;codes;paths;find(e){let n=[...e.toLowerCase().
+matchAll(/"([^"]*)"|(\S+)/g)].map(p=>p[1]??p[2]).filter(Boolean);if(!n.length)return null;let r=[],i=[],s=[],o=[];for(let p of n){let d=this.filterOf(p);typeof d==
+"string"?o.push(d):d?r.push(d):(s.push(p),i.push(this.placesOf(p)))}let{count:a}=this.model,u=[[],[],[],[]],l=new Array(Xn.length).fill(0),c=i.length;if(!o.length)
+for(let p=0;p<a;p++){let d=0;if(r.every(m=>m(p))){if(c){if(!i.every(m=>m[p]))continue;d=i[0][p];for(let m=0;m<Xn.length;m++)d&1<<m&&l[m]++}u[c?this.rank(p,s[0],
+d):0].push(p)}}let h=o.length||r.length?[[],[]]:this.framesOf(s);return this.sum(h,u.flat(),l,o.join(" "))}sum([e,n],r,i,s){let{model:o}=this,a=new Map,u=0,l=new Int32Array(
+o.data.frames.length);for(let h of r)o.isForward(h)&&u++,l[o.data.nodes.frame[h]]++;l.forEach((h,p)=>{if(h)for(let d=p;d>=0;d=o.frame(d).parent)a.set(d,(a.get(d)??
+0)+h)});let c=i.map((h,p)=>[Xn[p],h]).filter(h=>h[1]);return{units:[...e,...r,...n],steps:new Set(r),within:a,counts:c,forward:u,problem:s}}rank(e,n,r){let{model:i}=this,
+s=[i.shorts[e].toLowerCase(),this.lower[i.data.nodes.name[e]]];return s.includes(n)?0:s.some(o=>o.startsWith(n))?1:r&3?2:3}framesOf(e){let{model:n}=this,r=[[],[]],
+i=new Set;return n.data.frames.forEach((s,o)=>{let a=this.lower[s.name],u=`${this.paths[o]} ${this.lower[s.label]}`;o===0||i.has(n.alike[o])||!e.every(l=>u.includes(
+l))||e.some(l=>a.includes(l)||this.lower[s.label].includes(l)||l.includes("."))&&(i.add(n.alike[o]),r[a.startsWith(e[0])||this.paths[o]===e[0]?0:1].push(z(o)))}),
+r}placesOf(e){let{model:n}=this,{nodes:r,sources:i}=n.data,s=Uint8Array.from(this.lower,l=>Number(l.includes(e))),o=Uint8Array.from(i,(l,c)=>(this.lines[c].includes(
+e)||this.codes[c].includes(e)?8:0)|(s[l[4]]?16:0)),a=Uint8Array.from(n.entering,l=>s[l.name]?32:0),u=new Uint8Array(n.count);for(let l=0;l<n.count;l++){let c=s[r.
+name[l]]|s[r.op[l]]<<1|s[r.spec[l]]<<2;r.source[l]>=0&&(c|=o[r.source[l]]);for(let h of r.inputs[l])h>=n.count&&(c|=a[h-n.count]);u[l]=c}return u}filterOf(e){let n=/^([<>])=?([\d.]+)([a-z]*)$/.
+exec(e);if(n){let s=na[n[3]];if(s===void 0)return`“${e}”: the unit is B, KiB, MiB or GiB.`;let o=Number(n[2])*s,{written:a}=this.model.data.nodes;return n[1]===
+">"?u=>a[u]>o:u=>a[u]<o}let[,r,i]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.exec(e)??[];return r?i?this.keyed(r,i):`“${e}” needs something behind the c\
+olon.`:null}keyed(e,n){let{model:r}=this,{nodes:i,sources:s}=r.data,o=u=>`“${e}:${n}”: ${e} is one of ${u.join(", ")}.`;return{op:()=>{let u=n.endsWith("*")?
+n.slice(0,-1):null,l=r.strings.map((c,h)=>this.lower[h]);return c=>{let[h,p]=[r.shorts[c].toLowerCase(),l[i.op[c]]];return u===null?h===n||p===n||p.endsWith(`.${n}`)||
+p.startsWith(`${n}.`):h.startsWith(u)||p.startsWith(u)}},kind:()=>{let u=[...new Set(r.kinds)].sort();return u.includes(n)?l=>r.kinds[l]===n:o(u)},is:()=>{let u={
+saved:l=>r.isSaved(l),view:l=>r.isView(l),guard:l=>r.kinds[l]==="guard"};if(r.data.marks)for(let l of mt)u[l]=c=>r.marks.get(c)?.kind===l;return Object.hasOwn(u,
+n)?u[n]:o(Object.keys(u))},side:()=>n==="forward"||n==="backward"?u=>r.isForward(u)===(n==="forward"):o(["forward","backward"]),module:()=>{let u=h=>h===n||h.startsWith(
+`${n}.`)||h.includes(`.${n}.`)||h.endsWith(`.${n}`),l=r.strings.map((h,p)=>u(this.lower[p])),c=this.paths.map(u);return h=>c[i.frame[h]]||i.source[h]>=0&&l[s[i.
+source[h]][4]]},line:()=>{let u=this.lines.map(l=>l===n||l.endsWith(`/${n}`)||l.startsWith(`${n}:`)||l.includes(`/${n}:`));return l=>i.source[l]>=0&&u[i.source[l]]},
+shape:()=>{let u=`,${n.replace(/[^\w,*]/g,"")},`,l=r.strings.map(c=>/\[/.test(c)&&`,${c.slice(c.indexOf("[")+1,c.lastIndexOf("]")).replace(/\s/g,"")},`.includes(
+u));return c=>l[i.spec[c]]},has:()=>r.data.stats?n==="nan"||n==="inf"?u=>(r.bad.get(u)?.[n]??0)>0:o(["nan","inf"]):"This capture has no statistics of values, so\
+ has: finds nothing."}[e]()}};var Ke=50,Xe=class extends V{state={open:!1};input=rt();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.select()}pressed=e=>{
+let{found:n,at:r,onGo:i,onLeave:s}=this.props,o=n?.units.length??0;if(e.stopPropagation(),e.key==="Escape")e.preventDefault(),this.setState({open:!1}),s();else if(o&&
+(e.key==="Enter"||e.key==="ArrowDown"||e.key==="ArrowUp")){e.preventDefault();let a=e.key==="ArrowUp"||e.shiftKey;this.setState({open:e.key!=="Enter"}),i(r<0?a?
+o-1:0:(r+(a?o-1:1))%o)}};render({query:e,found:n,model:r,at:i,onQuery:s,onGo:o}){return f("div",{class:"finder",role:"search",onFocusOut:a=>{a.currentTarget.contains(
+a.relatedTarget)||this.setState({open:!1})},children:[f("input",{ref:this.input,type:"search",value:e,placeholder:"search: name, operator, shape, line   /","ari\
+a-label":"search",spellcheck:!1,onInput:a=>{s(a.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),n&&
+f("output",{class:"total",children:n.problem?"?":$(n.units.length)}),this.state.open&&f("div",{class:"results",tabIndex:-1,children:n?f(ia,{found:n,model:r,at:i,
+onGo:o}):f(ra,{model:r,onQuery:a=>{s(a),this.focus()}})})]})}};function ra({model:t,onQuery:e}){return f("div",{class:"help",children:[f("p",{class:"soft",children:"\
+Words are looked for in names, operators, shapes, source lines, modules and parameters. Filters can be put beside them:"}),f("dl",{children:Si(t).map(([n,r])=>[
+f("dt",{children:f("button",{class:"link",onClick:()=>e(n),children:n})},n),f("dd",{children:r},`${n} `)])})]})}function ia({found:t,model:e,at:n,onGo:r}){if(t.
+problem)return f("p",{class:"alarm",children:t.problem});let i=t.steps.size-t.forward,s=t.units.length-t.steps.size,o=Math.max(0,Math.min(n-20,t.units.length-Ke));
+return f("div",{children:[f("p",{class:"soft counts",children:[[t.forward&&`${$(t.forward)} forward`,i&&`${$(i)} backward`,s&&it(s,"frame")].filter(Boolean).join(
+", ")||"Nothing has these words.",t.counts.length>0&&` · in ${t.counts.map(([a,u])=>`${a} ${$(u)}`).join(", ")}`]}),f("ul",{children:t.units.slice(o,o+Ke).map(
+(a,u)=>f(sa,{model:e,unit:a,chosen:o+u===n,onGo:()=>r(o+u)},a))}),t.units.length>Ke&&f("p",{class:"soft",children:`${$(o+1)} to ${$(Math.min(t.units.length,o+Ke))}\
+ of ${$(t.units.length)}; Enter goes on`})]})}function sa({model:t,unit:e,chosen:n,onGo:r}){let i=s=>{s.preventDefault(),r()};if(e<0){let s=-e-1;return f("li",{
+class:n?"chosen":"",onMouseDown:i,children:[f("b",{children:f("bdi",{children:t.path(s)})}),f("span",{class:"soft",children:f("bdi",{children:t.text(t.frame(s).
+label)})})]})}return f("li",{class:n?"chosen":"",onMouseDown:i,children:[f("b",{class:t.isForward(e)?"forward":"backward",children:f("bdi",{children:t.nameOf(e)})}),
+f("code",{children:t.specOf(e)}),f("span",{class:"soft",children:f("bdi",{children:[t.moduleOf(e),t.lineOf(e)].filter(Boolean).join("  ")})})]})}var Oi=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward runs \
+down, the backward up"],["← →","to the partner in the other direction"],["Enter","open or close the selected frame, or the one around the selected step"],["\
+Shift+Enter","open everything inside the selected frame"],["[ ]","previous or next turn of the loop around the selection"],["n p","next or previous match of the\
+ search"],["1 – 9","open every frame to that depth; 0 closes all but the first"],["+ − f a","zoom in, zoom out, fit, fit all"],["m c l o i d","memory, code,\
+ lines, operators, inputs and outputs, details"],["Escape","select nothing"],["wheel","move; with Ctrl or ⌘, zoom. Drag moves, too. On the time line: ← → move t\
+he moment"]];function Ni(t){let e=[["n p","next or previous match of the search; without a search, next or previous change"],["h","changes"]];return t?Oi.flatMap(
+n=>n[0]==="n p"?e:[n]):Oi}function Yn(t,e,n,r){if(n===null)return Ci(e);let i=n<0||t.isForward(n),s=St(t,e,n),o=u=>u<t.count?St(t,e,u):s,a=i===(r===1);for(let u of oa(
+t,n,a)){let l=o(u),c=e.byUnit.get(l);if(l!==s&&c&&c.kind!=="open"&&!t.above(s).includes(-l-1))return l}return aa(e,s,r,i)}function oa(t,e,n){let r=e>=0?[e]:[...t.
+inside(-e-1)].filter(o=>t.isForward(o)),i=new Set(r);return r.flatMap(o=>n?t.usersOf(o):t.data.nodes.inputs[o]).filter(o=>o<t.count&&!i.has(o)).sort((o,a)=>n?o-
+a:a-o)}function aa(t,e,n,r){let i=t.byUnit.get(e);if(!i)return Ci(t);let[s,o]=[e,1/0];for(let a of t.boxes){let u=(a.y-i.y)*n;if(a.kind==="open"||u<=0||a.kind===
+"node"&&a.mid<0!==r)continue;let l=u+Math.abs(a.mid-i.mid)/20;l<o&&([s,o]=[a.unit,l])}return s}function Ci(t){return t.boxes.find(e=>e.kind!=="open")?.unit??null}
+function Zn(t,e,n){return e===null||e<0||t.isForward(e)!==n?e:(n?t.pulled[e]:t.data.nodes.partners[e])[0]??e}var Wt=64,ct=16,Ye=class extends V{state={wide:0};frame=rt();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
+this.watcher.observe(this.frame.current),this.setState({wide:this.frame.current.clientWidth})}componentWillUnmount(){this.watcher.disconnect()}shouldComponentUpdate(e,n){
+let{model:r,moment:i,selected:s}=this.props;return e.model!==r||e.moment!==i||e.selected!==s||n.wide!==this.state.wide}get step(){return this.state.wide/Math.max(
+1,this.props.model.count)}paths(){let{model:e}=this.props,{wide:n}=this.state;if(this.shape?.model===e&&this.shape.wide===n)return this.shape.paths;let{live:r}=e.
+data.memory,i=Math.max(1,Ei(r)),s=Math.max(1,Math.floor(1/this.step/1.5)),o=(u,l)=>{if(u>=l)return"";let c=`M${(u*this.step).toFixed(1)} ${ct+Wt}`;for(let h=u;h<
+l;h+=s){let p=Math.min(l,h+s),d=ct+Wt*(1-Ei(r,h,p)/i);c+=`L${(h*this.step).toFixed(1)} ${d.toFixed(1)}L${(p*this.step).toFixed(1)} ${d.toFixed(1)}`}return`${c}L${(l*
+this.step).toFixed(1)} ${ct+Wt}Z`},a=[o(0,e.data.forward),o(e.data.forward,e.count)];return this.shape={model:e,wide:n,paths:a},a}chosen=e=>{let n=Math.floor((e.
+clientX-this.frame.current.getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min(this.props.model.count-1,n)))};pressed=e=>{let{model:n,
+moment:r,onMoment:i}=this.props,s={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[e.key],o=r??n.data.memory.peak[0],a=e.key==="Home"?0:e.key==="End"?n.count-
+1:s===void 0?null:o+s*(e.shiftKey?10:1);a!==null&&(e.preventDefault(),e.stopPropagation(),i(Math.max(0,Math.min(n.count-1,a))))};render({model:e,moment:n,selected:r}){
+let{wide:i}=this.state,{memory:s,forward:o}=e.data,[a,u]=s.peak,[l,c]=i&&e.count?this.paths():["",""],h=m=>(m+.5)*this.step,p=h(a)>i-330,d=n===null?"":`, ${I(s.
+live[n])} at step ${$(n+1)}`;return f("div",{class:"timeline",ref:this.frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-\
+valuemin":0,"aria-valuemax":Math.max(0,e.count-1),"aria-valuenow":n??Math.max(0,a),"aria-valuetext":`peak ${I(u)}${d}`,onClick:this.chosen,onMouseMove:m=>m.buttons===
+1&&this.chosen(m),onKeyDown:this.pressed,children:f("svg",{width:i,height:ct+Wt+1,children:[f("path",{class:"area forward",d:l}),f("path",{class:"area backward",
+d:c}),o>0&&o<e.count&&f("path",{class:"border",d:`M${o*this.step} ${ct}V${ct+Wt}`}),a>=0&&e.count>0&&f("circle",{class:"peak",cx:h(a),cy:ct,r:3.5}),a>=0&&e.count>
+0&&f("text",{class:"peak",x:h(a)+(p?-8:8),y:11,"text-anchor":p?"end":"start",children:`peak ${I(u)} + ${I(s.before)} held by the caller`}),r!==null&&r>=0&&f("pa\
+th",{class:"cursor selected",d:`M${h(r)} ${ct-4}V${ct+Wt}`}),n!==null&&f("path",{class:"cursor",d:`M${h(n)} ${ct-4}V${ct+Wt}`})]})})}};function Ei(t,e=0,n=t.length){
+let r=0;for(let i=e;i<n;i++)t[i]>r&&(r=t[i]);return r}function ua(t,e){return t.data.memory.spans.filter(([,n,r])=>n<=e&&e<=r).sort((n,r)=>r[3]-n[3])}function Pi({
+model:t,moment:e,go:n,onMoment:r}){let{memory:i}=t.data,[s,o]=i.peak,a=e??s;if(a<0||!t.count)return f("div",{class:"panel",children:[f("h2",{children:"Memory"}),
+f("p",{class:"soft",children:"There is no step, so nothing is live."})]});let u=ua(t,a),l=u.reduce((h,p)=>h+p[3],0),c=[{name:"value",value:h=>t.nameOf(h[0]),cell:h=>f(
+gt,{model:t,value:h[0],go:n})},{name:"bytes",value:h=>h[3],cell:h=>I(h[3])},{name:"as",value:h=>t.text(h[4]),cell:h=>t.text(h[4])},{name:"steps",value:h=>h[2]-h[1]+
+1,cell:h=>`${$(h[1]+1)}–${h[2]<t.count?$(h[2]+1):"end"}`}];return f("div",{class:"panel",children:[f("h2",{children:"Memory"}),f("dl",{children:[f("dt",{children:"\
+Step"}),f("dd",{children:[`${$(a+1)} of ${$(t.count)}: `,f(gt,{model:t,value:a,go:n})]}),f("dt",{children:"Live"}),f("dd",{children:[`${I(i.live[a])} in ${$(u.length)}\
+ values`,Math.abs(l-i.live[a])>.5&&f("span",{class:"soft",children:` (${I(l)} listed below)`})]}),f("dt",{children:"Peak"}),f("dd",{children:[`${I(o)} at `,f("b\
+utton",{class:"link",onClick:()=>r(s),children:`step ${$(s+1)}`})]}),f("dt",{children:"Before"}),f("dd",{children:`${I(i.before)} of parameters, buffers and inp\
+uts, held by the caller`})]}),f(lt,{columns:c,rows:u,sort:[1,-1],empty:"Nothing is held at this step."},a),f("h3",{children:"Held by the caller throughout"}),f(
+lt,{columns:c.slice(0,3),rows:i.held,sort:[1,-1],empty:"Nothing."})]})}var jn="http://www.w3.org/1999/xhtml",Ai={svg:"http://www.w3.org/2000/svg",xhtml:jn,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998/namespa\
+ce",xmlns:"http://www.w3.org/2000/xmlns/"};function ge(t){var e=t+="",n=e.indexOf(":");return n>=0&&(e=t.slice(0,n))!=="xmlns"&&(t=t.slice(n+1)),Ai.hasOwnProperty(
+e)?{space:Ai[e],local:t}:t}function la(t){return function(){var e=this.ownerDocument,n=this.namespaceURI;return n===jn&&e.documentElement.namespaceURI===jn?e.createElement(
+t):e.createElementNS(n,t)}}function ca(t){return function(){return this.ownerDocument.createElementNS(t.space,t.local)}}function Ti(t){var e=ge(t);return(e.local?
+ca:la)(e)}function fa(){}function je(t){return t==null?fa:function(){return this.querySelector(t)}}function ha(t){typeof t!="function"&&(t=je(t));for(var e=this.
+_groups,n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=new Array(o),u,l,c=0;c<o;++c)(u=s[c])&&(l=t.call(u,u.__data__,c,s))&&("__data__"in
+u&&(l.__data__=u.__data__),a[c]=l);return new Q(r,this._parents)}function da(t){return t==null?[]:Array.isArray(t)?t:Array.from(t)}function pa(){return[]}function Jn(t){
+return t==null?pa:function(){return this.querySelectorAll(t)}}function ma(t){return function(){return da(t.apply(this,arguments))}}function ga(t){typeof t=="fun\
+ction"?t=ma(t):t=Jn(t);for(var e=this._groups,n=e.length,r=[],i=[],s=0;s<n;++s)for(var o=e[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&(r.push(t.call(u,u.__data__,l,o)),
+i.push(u));return new Q(r,i)}function tr(t){return function(){return this.matches(t)}}function Ii(t){return function(e){return e.matches(t)}}var ya=Array.prototype.
+find;function ba(t){return function(){return ya.call(this.children,t)}}function va(){return this.firstElementChild}function wa(t){return this.select(t==null?va:
+ba(typeof t=="function"?t:Ii(t)))}var _a=Array.prototype.filter;function xa(){return Array.from(this.children)}function ka(t){return function(){return _a.call(this.
+children,t)}}function Ma(t){return this.selectAll(t==null?xa:ka(typeof t=="function"?t:Ii(t)))}function $a(t){typeof t!="function"&&(t=tr(t));for(var e=this._groups,
+n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=[],u,l=0;l<o;++l)(u=s[l])&&t.call(u,u.__data__,l,s)&&a.push(u);return new Q(r,this._parents)}
+function Ui(t){return new Array(t.length)}function Sa(){return new Q(this._enter||this._groups.map(Ui),this._parents)}function Ze(t,e){this.ownerDocument=t.ownerDocument,
+this.namespaceURI=t.namespaceURI,this._next=null,this._parent=t,this.__data__=e}Ze.prototype={constructor:Ze,appendChild:function(t){return this._parent.insertBefore(
+t,this._next)},insertBefore:function(t,e){return this._parent.insertBefore(t,e)},querySelector:function(t){return this._parent.querySelector(t)},querySelectorAll:function(t){
+return this._parent.querySelectorAll(t)}};function Oa(t){return function(){return t}}function Na(t,e,n,r,i,s){for(var o=0,a,u=e.length,l=s.length;o<l;++o)(a=e[o])?
+(a.__data__=s[o],r[o]=a):n[o]=new Ze(t,s[o]);for(;o<u;++o)(a=e[o])&&(i[o]=a)}function Ca(t,e,n,r,i,s,o){var a,u,l=new Map,c=e.length,h=s.length,p=new Array(c),d;
+for(a=0;a<c;++a)(u=e[a])&&(p[a]=d=o.call(u,u.__data__,a,e)+"",l.has(d)?i[a]=u:l.set(d,u));for(a=0;a<h;++a)d=o.call(t,s[a],a,s)+"",(u=l.get(d))?(r[a]=u,u.__data__=
+s[a],l.delete(d)):n[a]=new Ze(t,s[a]);for(a=0;a<c;++a)(u=e[a])&&l.get(p[a])===u&&(i[a]=u)}function Ea(t){return t.__data__}function Pa(t,e){if(!arguments.length)
+return Array.from(this,Ea);var n=e?Ca:Na,r=this._parents,i=this._groups;typeof t!="function"&&(t=Oa(t));for(var s=i.length,o=new Array(s),a=new Array(s),u=new Array(
+s),l=0;l<s;++l){var c=r[l],h=i[l],p=h.length,d=Aa(t.call(c,c&&c.__data__,l,r)),m=d.length,y=a[l]=new Array(m),w=o[l]=new Array(m),b=u[l]=new Array(p);n(c,h,y,w,
+b,d,e);for(var _=0,O=0,M,T;_<m;++_)if(M=y[_]){for(_>=O&&(O=_+1);!(T=w[O])&&++O<m;);M._next=T||null}}return o=new Q(o,r),o._enter=a,o._exit=u,o}function Aa(t){return typeof t==
+"object"&&"length"in t?t:Array.from(t)}function Ta(){return new Q(this._exit||this._groups.map(Ui),this._parents)}function Ia(t,e,n){var r=this.enter(),i=this,s=this.
+exit();return typeof t=="function"?(r=t(r),r&&(r=r.selection())):r=r.append(t+""),e!=null&&(i=e(i),i&&(i=i.selection())),n==null?s.remove():n(s),r&&i?r.merge(i).
+order():i}function Ua(t){for(var e=t.selection?t.selection():t,n=this._groups,r=e._groups,i=n.length,s=r.length,o=Math.min(i,s),a=new Array(i),u=0;u<o;++u)for(var l=n[u],
+c=r[u],h=l.length,p=a[u]=new Array(h),d,m=0;m<h;++m)(d=l[m]||c[m])&&(p[m]=d);for(;u<i;++u)a[u]=n[u];return new Q(a,this._parents)}function La(){for(var t=this._groups,
+e=-1,n=t.length;++e<n;)for(var r=t[e],i=r.length-1,s=r[i],o;--i>=0;)(o=r[i])&&(s&&o.compareDocumentPosition(s)^4&&s.parentNode.insertBefore(o,s),s=o);return this}
+function Ba(t){t||(t=Da);function e(h,p){return h&&p?t(h.__data__,p.__data__):!h-!p}for(var n=this._groups,r=n.length,i=new Array(r),s=0;s<r;++s){for(var o=n[s],
+a=o.length,u=i[s]=new Array(a),l,c=0;c<a;++c)(l=o[c])&&(u[c]=l);u.sort(e)}return new Q(i,this._parents).order()}function Da(t,e){return t<e?-1:t>e?1:t>=e?0:NaN}
+function Fa(){var t=arguments[0];return arguments[0]=this,t.apply(null,arguments),this}function za(){return Array.from(this)}function Va(){for(var t=this._groups,
+e=0,n=t.length;e<n;++e)for(var r=t[e],i=0,s=r.length;i<s;++i){var o=r[i];if(o)return o}return null}function Ra(){let t=0;for(let e of this)++t;return t}function Ha(){
+return!this.node()}function Ga(t){for(var e=this._groups,n=0,r=e.length;n<r;++n)for(var i=e[n],s=0,o=i.length,a;s<o;++s)(a=i[s])&&t.call(a,a.__data__,s,i);return this}
+function Wa(t){return function(){this.removeAttribute(t)}}function qa(t){return function(){this.removeAttributeNS(t.space,t.local)}}function Ka(t,e){return function(){
+this.setAttribute(t,e)}}function Xa(t,e){return function(){this.setAttributeNS(t.space,t.local,e)}}function Ya(t,e){return function(){var n=e.apply(this,arguments);
+n==null?this.removeAttribute(t):this.setAttribute(t,n)}}function Za(t,e){return function(){var n=e.apply(this,arguments);n==null?this.removeAttributeNS(t.space,
+t.local):this.setAttributeNS(t.space,t.local,n)}}function ja(t,e){var n=ge(t);if(arguments.length<2){var r=this.node();return n.local?r.getAttributeNS(n.space,n.
+local):r.getAttribute(n)}return this.each((e==null?n.local?qa:Wa:typeof e=="function"?n.local?Za:Ya:n.local?Xa:Ka)(n,e))}function Li(t){return t.ownerDocument&&
+t.ownerDocument.defaultView||t.document&&t||t.defaultView}function Qa(t){return function(){this.style.removeProperty(t)}}function Ja(t,e,n){return function(){this.
+style.setProperty(t,e,n)}}function tu(t,e,n){return function(){var r=e.apply(this,arguments);r==null?this.style.removeProperty(t):this.style.setProperty(t,r,n)}}
+function eu(t,e,n){return arguments.length>1?this.each((e==null?Qa:typeof e=="function"?tu:Ja)(t,e,n??"")):qt(this.node(),t)}function qt(t,e){return t.style.getPropertyValue(
+e)||Li(t).getComputedStyle(t,null).getPropertyValue(e)}function nu(t){return function(){delete this[t]}}function ru(t,e){return function(){this[t]=e}}function iu(t,e){
+return function(){var n=e.apply(this,arguments);n==null?delete this[t]:this[t]=n}}function su(t,e){return arguments.length>1?this.each((e==null?nu:typeof e=="fu\
+nction"?iu:ru)(t,e)):this.node()[t]}function Bi(t){return t.trim().split(/^|\s+/)}function er(t){return t.classList||new Di(t)}function Di(t){this._node=t,this.
+_names=Bi(t.getAttribute("class")||"")}Di.prototype={add:function(t){var e=this._names.indexOf(t);e<0&&(this._names.push(t),this._node.setAttribute("class",this.
+_names.join(" ")))},remove:function(t){var e=this._names.indexOf(t);e>=0&&(this._names.splice(e,1),this._node.setAttribute("class",this._names.join(" ")))},contains:function(t){
+return this._names.indexOf(t)>=0}};function Fi(t,e){for(var n=er(t),r=-1,i=e.length;++r<i;)n.add(e[r])}function zi(t,e){for(var n=er(t),r=-1,i=e.length;++r<i;)n.
+remove(e[r])}function ou(t){return function(){Fi(this,t)}}function au(t){return function(){zi(this,t)}}function uu(t,e){return function(){(e.apply(this,arguments)?
+Fi:zi)(this,t)}}function lu(t,e){var n=Bi(t+"");if(arguments.length<2){for(var r=er(this.node()),i=-1,s=n.length;++i<s;)if(!r.contains(n[i]))return!1;return!0}return this.
+each((typeof e=="function"?uu:e?ou:au)(n,e))}function cu(){this.textContent=""}function fu(t){return function(){this.textContent=t}}function hu(t){return function(){
+var e=t.apply(this,arguments);this.textContent=e??""}}function du(t){return arguments.length?this.each(t==null?cu:(typeof t=="function"?hu:fu)(t)):this.node().textContent}
+function pu(){this.innerHTML=""}function mu(t){return function(){this.innerHTML=t}}function gu(t){return function(){var e=t.apply(this,arguments);this.innerHTML=
+e??""}}function yu(t){return arguments.length?this.each(t==null?pu:(typeof t=="function"?gu:mu)(t)):this.node().innerHTML}function bu(){this.nextSibling&&this.parentNode.
+appendChild(this)}function vu(){return this.each(bu)}function wu(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function _u(){
+return this.each(wu)}function xu(t){var e=typeof t=="function"?t:Ti(t);return this.select(function(){return this.appendChild(e.apply(this,arguments))})}function ku(){
+return null}function Mu(t,e){var n=typeof t=="function"?t:Ti(t),r=e==null?ku:typeof e=="function"?e:je(e);return this.select(function(){return this.insertBefore(
+n.apply(this,arguments),r.apply(this,arguments)||null)})}function $u(){var t=this.parentNode;t&&t.removeChild(this)}function Su(){return this.each($u)}function Ou(){
+var t=this.cloneNode(!1),e=this.parentNode;return e?e.insertBefore(t,this.nextSibling):t}function Nu(){var t=this.cloneNode(!0),e=this.parentNode;return e?e.insertBefore(
+t,this.nextSibling):t}function Cu(t){return this.select(t?Nu:Ou)}function Eu(t){return arguments.length?this.property("__data__",t):this.node().__data__}function Pu(t){
+return function(e){t.call(this,e,this.__data__)}}function Au(t){return t.trim().split(/^|\s+/).map(function(e){var n="",r=e.indexOf(".");return r>=0&&(n=e.slice(
+r+1),e=e.slice(0,r)),{type:e,name:n}})}function Tu(t){return function(){var e=this.__on;if(e){for(var n=0,r=-1,i=e.length,s;n<i;++n)s=e[n],(!t.type||s.type===t.
+type)&&s.name===t.name?this.removeEventListener(s.type,s.listener,s.options):e[++r]=s;++r?e.length=r:delete this.__on}}}function Iu(t,e,n){return function(){var r=this.
+__on,i,s=Pu(e);if(r){for(var o=0,a=r.length;o<a;++o)if((i=r[o]).type===t.type&&i.name===t.name){this.removeEventListener(i.type,i.listener,i.options),this.addEventListener(
+i.type,i.listener=s,i.options=n),i.value=e;return}}this.addEventListener(t.type,s,n),i={type:t.type,name:t.name,value:e,listener:s,options:n},r?r.push(i):this.__on=
+[i]}}function Uu(t,e,n){var r=Au(t+""),i,s=r.length,o;if(arguments.length<2){var a=this.node().__on;if(a){for(var u=0,l=a.length,c;u<l;++u)for(i=0,c=a[u];i<s;++i)
+if((o=r[i]).type===c.type&&o.name===c.name)return c.value}return}for(a=e?Iu:Tu,i=0;i<s;++i)this.each(a(r[i],e,n));return this}function Vi(t,e,n){var r=Li(t),i=r.
+CustomEvent;typeof i=="function"?i=new i(e,n):(i=r.document.createEvent("Event"),n?(i.initEvent(e,n.bubbles,n.cancelable),i.detail=n.detail):i.initEvent(e,!1,!1)),
+t.dispatchEvent(i)}function Lu(t,e){return function(){return Vi(this,t,e)}}function Bu(t,e){return function(){return Vi(this,t,e.apply(this,arguments))}}function Du(t,e){
+return this.each((typeof e=="function"?Bu:Lu)(t,e))}function*Fu(){for(var t=this._groups,e=0,n=t.length;e<n;++e)for(var r=t[e],i=0,s=r.length,o;i<s;++i)(o=r[i])&&
+(yield o)}var Ri=[null];function Q(t,e){this._groups=t,this._parents=e}function Kt(){return new Q([[document.documentElement]],Ri)}function zu(){return this}Q.prototype=
+Kt.prototype={constructor:Q,select:ha,selectAll:ga,selectChild:wa,selectChildren:Ma,filter:$a,data:Pa,enter:Sa,exit:Ta,join:Ia,merge:Ua,selection:zu,order:La,sort:Ba,
+call:Fa,nodes:za,node:Va,size:Ra,empty:Ha,each:Ga,attr:ja,style:eu,property:su,classed:lu,text:du,html:yu,raise:vu,lower:_u,append:xu,insert:Mu,remove:Su,clone:Cu,
+datum:Eu,on:Uu,dispatch:Du,[Symbol.iterator]:Fu};function q(t){return typeof t=="string"?new Q([[document.querySelector(t)]],[document.documentElement]):new Q([
+[t]],Ri)}var Vu=0;function Ru(){return new Qn}function Qn(){this._="@"+(++Vu).toString(36)}Qn.prototype=Ru.prototype={constructor:Qn,get:function(t){for(var e=this._;!(e in
+t);)if(!(t=t.parentNode))return;return t[e]},set:function(t,e){return t[this._]=e},remove:function(t){return this._ in t&&delete t[this._]},toString:function(){
+return this._}};function Hu(t){let e;for(;e=t.sourceEvent;)t=e;return t}function Ot(t,e){if(t=Hu(t),e===void 0&&(e=t.currentTarget),e){var n=e.ownerSVGElement||
+e;if(n.createSVGPoint){var r=n.createSVGPoint();return r.x=t.clientX,r.y=t.clientY,r=r.matrixTransform(e.getScreenCTM().inverse()),[r.x,r.y]}if(e.getBoundingClientRect){
+var i=e.getBoundingClientRect();return[t.clientX-i.left-e.clientLeft,t.clientY-i.top-e.clientTop]}}return[t.pageX,t.pageY]}var Gu={value:()=>{}};function ye(){for(var t=0,e=arguments.length,n={},r;t<e;++t){if(!(r=arguments[t]+"")||r in n||/[\s.]/.test(r))throw new Error("illegal typ\
+e: "+r);n[r]=[]}return new Qe(n)}function Qe(t){this._=t}function Wu(t,e){return t.trim().split(/^|\s+/).map(function(n){var r="",i=n.indexOf(".");if(i>=0&&(r=n.
+slice(i+1),n=n.slice(0,i)),n&&!e.hasOwnProperty(n))throw new Error("unknown type: "+n);return{type:n,name:r}})}Qe.prototype=ye.prototype={constructor:Qe,on:function(t,e){
+var n=this._,r=Wu(t+"",n),i,s=-1,o=r.length;if(arguments.length<2){for(;++s<o;)if((i=(t=r[s]).type)&&(i=qu(n[i],t.name)))return i;return}if(e!=null&&typeof e!="\
+function")throw new Error("invalid callback: "+e);for(;++s<o;)if(i=(t=r[s]).type)n[i]=Hi(n[i],t.name,e);else if(e==null)for(i in n)n[i]=Hi(n[i],t.name,null);return this},
+copy:function(){var t={},e=this._;for(var n in e)t[n]=e[n].slice();return new Qe(t)},call:function(t,e){if((i=arguments.length-2)>0)for(var n=new Array(i),r=0,i,
+s;r<i;++r)n[r]=arguments[r+2];if(!this._.hasOwnProperty(t))throw new Error("unknown type: "+t);for(s=this._[t],r=0,i=s.length;r<i;++r)s[r].value.apply(e,n)},apply:function(t,e,n){
+if(!this._.hasOwnProperty(t))throw new Error("unknown type: "+t);for(var r=this._[t],i=0,s=r.length;i<s;++i)r[i].value.apply(e,n)}};function qu(t,e){for(var n=0,
+r=t.length,i;n<r;++n)if((i=t[n]).name===e)return i.value}function Hi(t,e,n){for(var r=0,i=t.length;r<i;++r)if(t[r].name===e){t[r]=Gu,t=t.slice(0,r).concat(t.slice(
+r+1));break}return n!=null&&t.push({name:e,value:n}),t}var nr={capture:!0,passive:!1};function rr(t){t.preventDefault(),t.stopImmediatePropagation()}function Gi(t){var e=t.document.documentElement,n=q(t).on("dragstart.drag",rr,nr);"onselectstart"in
+e?n.on("selectstart.drag",rr,nr):(e.__noselect=e.style.MozUserSelect,e.style.MozUserSelect="none")}function Wi(t,e){var n=t.document.documentElement,r=q(t).on("\
+dragstart.drag",null);e&&(r.on("click.drag",rr,nr),setTimeout(function(){r.on("click.drag",null)},0)),"onselectstart"in n?r.on("selectstart.drag",null):(n.style.
+MozUserSelect=n.__noselect,delete n.__noselect)}function Ku(t,{sourceEvent:e,subject:n,target:r,identifier:i,active:s,x:o,y:a,dx:u,dy:l,dispatch:c}){Object.defineProperties(this,{type:{value:t,enumerable:!0,configurable:!0},
+sourceEvent:{value:e,enumerable:!0,configurable:!0},subject:{value:n,enumerable:!0,configurable:!0},target:{value:r,enumerable:!0,configurable:!0},identifier:{value:i,
+enumerable:!0,configurable:!0},active:{value:s,enumerable:!0,configurable:!0},x:{value:o,enumerable:!0,configurable:!0},y:{value:a,enumerable:!0,configurable:!0},
+dx:{value:u,enumerable:!0,configurable:!0},dy:{value:l,enumerable:!0,configurable:!0},_:{value:c}})}Ku.prototype.on=function(){var t=this._.on.apply(this._,arguments);
+return t===this._?this:t};function le(t,e,n){t.prototype=e.prototype=n,n.constructor=t}function we(t,e){var n=Object.create(t.prototype);for(var r in e)n[r]=e[r];return n}function Dt(){}
+var jt=.7,ue=1/jt,oe="\\s*([+-]?\\d+)\\s*",be="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",yt="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",Xu=/^#([0-9a-f]{3,8})$/,
+Yu=new RegExp(`^rgb\\(${oe},${oe},${oe}\\)$`),Zu=new RegExp(`^rgb\\(${yt},${yt},${yt}\\)$`),ju=new RegExp(`^rgba\\(${oe},${oe},${oe},${be}\\)$`),Qu=new RegExp(`\
+^rgba\\(${yt},${yt},${yt},${be}\\)$`),Ju=new RegExp(`^hsl\\(${be},${yt},${yt}\\)$`),tl=new RegExp(`^hsla\\(${be},${yt},${yt},${be}\\)$`),qi={aliceblue:15792383,
+antiquewhite:16444375,aqua:65535,aquamarine:8388564,azure:15794175,beige:16119260,bisque:16770244,black:0,blanchedalmond:16772045,blue:255,blueviolet:9055202,brown:10824234,
+burlywood:14596231,cadetblue:6266528,chartreuse:8388352,chocolate:13789470,coral:16744272,cornflowerblue:6591981,cornsilk:16775388,crimson:14423100,cyan:65535,darkblue:139,
+darkcyan:35723,darkgoldenrod:12092939,darkgray:11119017,darkgreen:25600,darkgrey:11119017,darkkhaki:12433259,darkmagenta:9109643,darkolivegreen:5597999,darkorange:16747520,
+darkorchid:10040012,darkred:9109504,darksalmon:15308410,darkseagreen:9419919,darkslateblue:4734347,darkslategray:3100495,darkslategrey:3100495,darkturquoise:52945,
+darkviolet:9699539,deeppink:16716947,deepskyblue:49151,dimgray:6908265,dimgrey:6908265,dodgerblue:2003199,firebrick:11674146,floralwhite:16775920,forestgreen:2263842,
+fuchsia:16711935,gainsboro:14474460,ghostwhite:16316671,gold:16766720,goldenrod:14329120,gray:8421504,green:32768,greenyellow:11403055,grey:8421504,honeydew:15794160,
+hotpink:16738740,indianred:13458524,indigo:4915330,ivory:16777200,khaki:15787660,lavender:15132410,lavenderblush:16773365,lawngreen:8190976,lemonchiffon:16775885,
+lightblue:11393254,lightcoral:15761536,lightcyan:14745599,lightgoldenrodyellow:16448210,lightgray:13882323,lightgreen:9498256,lightgrey:13882323,lightpink:16758465,
+lightsalmon:16752762,lightseagreen:2142890,lightskyblue:8900346,lightslategray:7833753,lightslategrey:7833753,lightsteelblue:11584734,lightyellow:16777184,lime:65280,
+limegreen:3329330,linen:16445670,magenta:16711935,maroon:8388608,mediumaquamarine:6737322,mediumblue:205,mediumorchid:12211667,mediumpurple:9662683,mediumseagreen:3978097,
+mediumslateblue:8087790,mediumspringgreen:64154,mediumturquoise:4772300,mediumvioletred:13047173,midnightblue:1644912,mintcream:16121850,mistyrose:16770273,moccasin:16770229,
+navajowhite:16768685,navy:128,oldlace:16643558,olive:8421376,olivedrab:7048739,orange:16753920,orangered:16729344,orchid:14315734,palegoldenrod:15657130,palegreen:10025880,
+paleturquoise:11529966,palevioletred:14381203,papayawhip:16773077,peachpuff:16767673,peru:13468991,pink:16761035,plum:14524637,powderblue:11591910,purple:8388736,
+rebeccapurple:6697881,red:16711680,rosybrown:12357519,royalblue:4286945,saddlebrown:9127187,salmon:16416882,sandybrown:16032864,seagreen:3050327,seashell:16774638,
+sienna:10506797,silver:12632256,skyblue:8900331,slateblue:6970061,slategray:7372944,slategrey:7372944,snow:16775930,springgreen:65407,steelblue:4620980,tan:13808780,
+teal:32896,thistle:14204888,tomato:16737095,turquoise:4251856,violet:15631086,wheat:16113331,white:16777215,whitesmoke:16119285,yellow:16776960,yellowgreen:10145074};
+le(Dt,Qt,{copy(t){return Object.assign(new this.constructor,this,t)},displayable(){return this.rgb().displayable()},hex:Ki,formatHex:Ki,formatHex8:el,formatHsl:nl,
+formatRgb:Xi,toString:Xi});function Ki(){return this.rgb().formatHex()}function el(){return this.rgb().formatHex8()}function nl(){return rs(this).formatHsl()}function Xi(){
+return this.rgb().formatRgb()}function Qt(t){var e,n;return t=(t+"").trim().toLowerCase(),(e=Xu.exec(t))?(n=e[1].length,e=parseInt(e[1],16),n===6?Yi(e):n===3?new R(
+e>>8&15|e>>4&240,e>>4&15|e&240,(e&15)<<4|e&15,1):n===8?Je(e>>24&255,e>>16&255,e>>8&255,(e&255)/255):n===4?Je(e>>12&15|e>>8&240,e>>8&15|e>>4&240,e>>4&15|e&240,((e&
+15)<<4|e&15)/255):null):(e=Yu.exec(t))?new R(e[1],e[2],e[3],1):(e=Zu.exec(t))?new R(e[1]*255/100,e[2]*255/100,e[3]*255/100,1):(e=ju.exec(t))?Je(e[1],e[2],e[3],e[4]):
+(e=Qu.exec(t))?Je(e[1]*255/100,e[2]*255/100,e[3]*255/100,e[4]):(e=Ju.exec(t))?Qi(e[1],e[2]/100,e[3]/100,1):(e=tl.exec(t))?Qi(e[1],e[2]/100,e[3]/100,e[4]):qi.hasOwnProperty(
+t)?Yi(qi[t]):t==="transparent"?new R(NaN,NaN,NaN,0):null}function Yi(t){return new R(t>>16&255,t>>8&255,t&255,1)}function Je(t,e,n,r){return r<=0&&(t=e=n=NaN),new R(
+t,e,n,r)}function lr(t){return t instanceof Dt||(t=Qt(t)),t?(t=t.rgb(),new R(t.r,t.g,t.b,t.opacity)):new R}function _e(t,e,n,r){return arguments.length===1?lr(t):
+new R(t,e,n,r??1)}function R(t,e,n,r){this.r=+t,this.g=+e,this.b=+n,this.opacity=+r}le(R,_e,we(Dt,{brighter(t){return t=t==null?ue:Math.pow(ue,t),new R(this.r*t,
+this.g*t,this.b*t,this.opacity)},darker(t){return t=t==null?jt:Math.pow(jt,t),new R(this.r*t,this.g*t,this.b*t,this.opacity)},rgb(){return this},clamp(){return new R(
+Yt(this.r),Yt(this.g),Yt(this.b),en(this.opacity))},displayable(){return-.5<=this.r&&this.r<255.5&&-.5<=this.g&&this.g<255.5&&-.5<=this.b&&this.b<255.5&&0<=this.
+opacity&&this.opacity<=1},hex:Zi,formatHex:Zi,formatHex8:rl,formatRgb:ji,toString:ji}));function Zi(){return`#${Xt(this.r)}${Xt(this.g)}${Xt(this.b)}`}function rl(){
+return`#${Xt(this.r)}${Xt(this.g)}${Xt(this.b)}${Xt((isNaN(this.opacity)?1:this.opacity)*255)}`}function ji(){let t=en(this.opacity);return`${t===1?"rgb(":"rgba\
+("}${Yt(this.r)}, ${Yt(this.g)}, ${Yt(this.b)}${t===1?")":`, ${t})`}`}function en(t){return isNaN(t)?1:Math.max(0,Math.min(1,t))}function Yt(t){return Math.max(
+0,Math.min(255,Math.round(t)||0))}function Xt(t){return t=Yt(t),(t<16?"0":"")+t.toString(16)}function Qi(t,e,n,r){return r<=0?t=e=n=NaN:n<=0||n>=1?t=e=NaN:e<=0&&
+(t=NaN),new ft(t,e,n,r)}function rs(t){if(t instanceof ft)return new ft(t.h,t.s,t.l,t.opacity);if(t instanceof Dt||(t=Qt(t)),!t)return new ft;if(t instanceof ft)
+return t;t=t.rgb();var e=t.r/255,n=t.g/255,r=t.b/255,i=Math.min(e,n,r),s=Math.max(e,n,r),o=NaN,a=s-i,u=(s+i)/2;return a?(e===s?o=(n-r)/a+(n<r)*6:n===s?o=(r-e)/a+
+2:o=(e-n)/a+4,a/=u<.5?s+i:2-s-i,o*=60):a=u>0&&u<1?0:o,new ft(o,a,u,t.opacity)}function rn(t,e,n,r){return arguments.length===1?rs(t):new ft(t,e,n,r??1)}function ft(t,e,n,r){
+this.h=+t,this.s=+e,this.l=+n,this.opacity=+r}le(ft,rn,we(Dt,{brighter(t){return t=t==null?ue:Math.pow(ue,t),new ft(this.h,this.s,this.l*t,this.opacity)},darker(t){
+return t=t==null?jt:Math.pow(jt,t),new ft(this.h,this.s,this.l*t,this.opacity)},rgb(){var t=this.h%360+(this.h<0)*360,e=isNaN(t)||isNaN(this.s)?0:this.s,n=this.
+l,r=n+(n<.5?n:1-n)*e,i=2*n-r;return new R(ir(t>=240?t-240:t+120,i,r),ir(t,i,r),ir(t<120?t+240:t-120,i,r),this.opacity)},clamp(){return new ft(Ji(this.h),tn(this.
+s),tn(this.l),en(this.opacity))},displayable(){return(0<=this.s&&this.s<=1||isNaN(this.s))&&0<=this.l&&this.l<=1&&0<=this.opacity&&this.opacity<=1},formatHsl(){
+let t=en(this.opacity);return`${t===1?"hsl(":"hsla("}${Ji(this.h)}, ${tn(this.s)*100}%, ${tn(this.l)*100}%${t===1?")":`, ${t})`}`}}));function Ji(t){return t=(t||
+0)%360,t<0?t+360:t}function tn(t){return Math.max(0,Math.min(1,t||0))}function ir(t,e,n){return(t<60?e+(n-e)*t/60:t<180?n:t<240?e+(n-e)*(240-t)/60:e)*255}var is=Math.
+PI/180,ss=180/Math.PI,nn=18,os=.96422,as=1,us=.82521,ls=4/29,ae=6/29,cs=3*ae*ae,il=ae*ae*ae;function fs(t){if(t instanceof bt)return new bt(t.l,t.a,t.b,t.opacity);
+if(t instanceof Nt)return ds(t);t instanceof R||(t=lr(t));var e=ur(t.r),n=ur(t.g),r=ur(t.b),i=sr((.2225045*e+.7168786*n+.0606169*r)/as),s,o;return e===n&&n===r?
+s=o=i:(s=sr((.4360747*e+.3850649*n+.1430804*r)/os),o=sr((.0139322*e+.0971045*n+.7141733*r)/us)),new bt(116*i-16,500*(s-i),200*(i-o),t.opacity)}function hs(t,e,n,r){return arguments.length===1?fs(t):new bt(t,e,n,r??1)}function bt(t,e,n,r){this.l=+t,this.a=+e,this.b=+n,this.opacity=+r}le(bt,hs,we(Dt,{brighter(t){
+return new bt(this.l+nn*(t??1),this.a,this.b,this.opacity)},darker(t){return new bt(this.l-nn*(t??1),this.a,this.b,this.opacity)},rgb(){var t=(this.l+16)/116,e=isNaN(
+this.a)?t:t+this.a/500,n=isNaN(this.b)?t:t-this.b/200;return e=os*or(e),t=as*or(t),n=us*or(n),new R(ar(3.1338561*e-1.6168667*t-.4906146*n),ar(-.9787684*e+1.9161415*
+t+.033454*n),ar(.0719453*e-.2289914*t+1.4052427*n),this.opacity)}}));function sr(t){return t>il?Math.pow(t,1/3):t/cs+ls}function or(t){return t>ae?t*t*t:cs*(t-ls)}
+function ar(t){return 255*(t<=.0031308?12.92*t:1.055*Math.pow(t,1/2.4)-.055)}function ur(t){return(t/=255)<=.04045?t/12.92:Math.pow((t+.055)/1.055,2.4)}function sl(t){
+if(t instanceof Nt)return new Nt(t.h,t.c,t.l,t.opacity);if(t instanceof bt||(t=fs(t)),t.a===0&&t.b===0)return new Nt(NaN,0<t.l&&t.l<100?0:NaN,t.l,t.opacity);var e=Math.
+atan2(t.b,t.a)*ss;return new Nt(e<0?e+360:e,Math.sqrt(t.a*t.a+t.b*t.b),t.l,t.opacity)}function sn(t,e,n,r){return arguments.length===1?sl(t):new Nt(t,e,n,r??1)}function Nt(t,e,n,r){this.h=+t,this.c=+e,this.l=+n,this.opacity=+r}function ds(t){if(isNaN(
+t.h))return new bt(t.l,0,0,t.opacity);var e=t.h*is;return new bt(t.l,Math.cos(e)*t.c,Math.sin(e)*t.c,t.opacity)}le(Nt,sn,we(Dt,{brighter(t){return new Nt(this.h,
+this.c,this.l+nn*(t??1),this.opacity)},darker(t){return new Nt(this.h,this.c,this.l-nn*(t??1),this.opacity)},rgb(){return ds(this).rgb()}}));var ps=-.14861,cr=1.78277,
+fr=-.29227,on=-.90649,ve=1.97294,ts=ve*on,es=ve*cr,ns=cr*fr-on*ps;function ol(t){if(t instanceof Zt)return new Zt(t.h,t.s,t.l,t.opacity);t instanceof R||(t=lr(t));
+var e=t.r/255,n=t.g/255,r=t.b/255,i=(ns*r+ts*e-es*n)/(ns+ts-es),s=r-i,o=(ve*(n-i)-fr*s)/on,a=Math.sqrt(o*o+s*s)/(ve*i*(1-i)),u=a?Math.atan2(o,s)*ss-120:NaN;return new Zt(
+u<0?u+360:u,a,i,t.opacity)}function an(t,e,n,r){return arguments.length===1?ol(t):new Zt(t,e,n,r??1)}function Zt(t,e,n,r){this.h=+t,this.s=+e,this.l=+n,this.opacity=
++r}le(Zt,an,we(Dt,{brighter(t){return t=t==null?ue:Math.pow(ue,t),new Zt(this.h,this.s,this.l*t,this.opacity)},darker(t){return t=t==null?jt:Math.pow(jt,t),new Zt(
+this.h,this.s,this.l*t,this.opacity)},rgb(){var t=isNaN(this.h)?0:(this.h+120)*is,e=+this.l,n=isNaN(this.s)?0:this.s*e*(1-e),r=Math.cos(t),i=Math.sin(t);return new R(
+255*(e+n*(ps*r+cr*i)),255*(e+n*(fr*r+on*i)),255*(e+n*(ve*r)),this.opacity)}}));function ys(t,e,n,r,i){var s=t*t,o=s*t;return((1-3*t+3*s-o)*e+(4-6*s+3*o)*n+(1+3*t+3*s-3*o)*r+o*i)/6}function al(t){var e=t.length-1;return function(n){var r=n<=
+0?n=0:n>=1?(n=1,e-1):Math.floor(n*e),i=t[r],s=t[r+1],o=r>0?t[r-1]:2*i-s,a=r<e-1?t[r+2]:2*s-i;return ys((n-r/e)*e,o,i,s,a)}}function ul(t){var e=t.length;return function(n){
+var r=Math.floor(((n%=1)<0?++n:n)*e),i=t[(r+e-1)%e],s=t[r%e],o=t[(r+1)%e],a=t[(r+2)%e];return ys((n-r/e)*e,i,s,o,a)}}var mr=t=>()=>t;function bs(t,e){return function(n){
+return t+n*e}}function ll(t,e,n){return t=Math.pow(t,n),e=Math.pow(e,n)-t,n=1/n,function(r){return Math.pow(t+r*e,n)}}function gr(t,e){var n=e-t;return n?bs(t,n>
+180||n<-180?n-360*Math.round(n/360):n):mr(isNaN(t)?e:t)}function cl(t){return(t=+t)==1?Y:function(e,n){return n-e?ll(e,n,t):mr(isNaN(e)?n:e)}}function Y(t,e){var n=e-
+t;return n?bs(t,n):mr(isNaN(t)?e:t)}var yr=(function t(e){var n=cl(e);function r(i,s){var o=n((i=_e(i)).r,(s=_e(s)).r),a=n(i.g,s.g),u=n(i.b,s.b),l=Y(i.opacity,s.
+opacity);return function(c){return i.r=o(c),i.g=a(c),i.b=u(c),i.opacity=l(c),i+""}}return r.gamma=t,r})(1);function vs(t){return function(e){var n=e.length,r=new Array(
+n),i=new Array(n),s=new Array(n),o,a;for(o=0;o<n;++o)a=_e(e[o]),r[o]=a.r||0,i[o]=a.g||0,s[o]=a.b||0;return r=t(r),i=t(i),s=t(s),a.opacity=1,function(u){return a.
+r=r(u),a.g=i(u),a.b=s(u),a+""}}}var uh=vs(al),lh=vs(ul);function Ct(t,e){return t=+t,e=+e,function(n){return t*(1-n)+e*n}}var dr=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,hr=new RegExp(dr.source,"g");function fl(t){return function(){return t}}function hl(t){return function(e){return t(
+e)+""}}function ws(t,e){var n=dr.lastIndex=hr.lastIndex=0,r,i,s,o=-1,a=[],u=[];for(t=t+"",e=e+"";(r=dr.exec(t))&&(i=hr.exec(e));)(s=i.index)>n&&(s=e.slice(n,s),
+a[o]?a[o]+=s:a[++o]=s),(r=r[0])===(i=i[0])?a[o]?a[o]+=i:a[++o]=i:(a[++o]=null,u.push({i:o,x:Ct(r,i)})),n=hr.lastIndex;return n<e.length&&(s=e.slice(n),a[o]?a[o]+=
+s:a[++o]=s),a.length<2?u[0]?hl(u[0].x):fl(e):(e=u.length,function(l){for(var c=0,h;c<e;++c)a[(h=u[c]).i]=h.x(l);return a.join("")})}var ms=180/Math.PI,pr={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function _s(t,e,n,r,i,s){var o,a,u;return(o=Math.sqrt(t*t+e*e))&&(t/=o,e/=o),
+(u=t*n+e*r)&&(n-=t*u,r-=e*u),(a=Math.sqrt(n*n+r*r))&&(n/=a,r/=a,u/=a),t*r<e*n&&(t=-t,e=-e,u=-u,o=-o),{translateX:i,translateY:s,rotate:Math.atan2(e,t)*ms,skewX:Math.
+atan(u)*ms,scaleX:o,scaleY:a}}var un;function dl(t){let e=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(t+"");return e.isIdentity?pr:_s(e.a,e.b,e.
+c,e.d,e.e,e.f)}function pl(t){return t==null||(un||(un=document.createElementNS("http://www.w3.org/2000/svg","g")),un.setAttribute("transform",t),!(t=un.transform.
+baseVal.consolidate()))?pr:(t=t.matrix,_s(t.a,t.b,t.c,t.d,t.e,t.f))}function xs(t,e,n,r){function i(l){return l.length?l.pop()+" ":""}function s(l,c,h,p,d,m){if(l!==
+h||c!==p){var y=d.push("translate(",null,e,null,n);m.push({i:y-4,x:Ct(l,h)},{i:y-2,x:Ct(c,p)})}else(h||p)&&d.push("translate("+h+e+p+n)}function o(l,c,h,p){l!==
+c?(l-c>180?c+=360:c-l>180&&(l+=360),p.push({i:h.push(i(h)+"rotate(",null,r)-2,x:Ct(l,c)})):c&&h.push(i(h)+"rotate("+c+r)}function a(l,c,h,p){l!==c?p.push({i:h.push(
+i(h)+"skewX(",null,r)-2,x:Ct(l,c)}):c&&h.push(i(h)+"skewX("+c+r)}function u(l,c,h,p,d,m){if(l!==h||c!==p){var y=d.push(i(d)+"scale(",null,",",null,")");m.push({
+i:y-4,x:Ct(l,h)},{i:y-2,x:Ct(c,p)})}else(h!==1||p!==1)&&d.push(i(d)+"scale("+h+","+p+")")}return function(l,c){var h=[],p=[];return l=t(l),c=t(c),s(l.translateX,
+l.translateY,c.translateX,c.translateY,h,p),o(l.rotate,c.rotate,h,p),a(l.skewX,c.skewX,h,p),u(l.scaleX,l.scaleY,c.scaleX,c.scaleY,h,p),l=c=null,function(d){for(var m=-1,
+y=p.length,w;++m<y;)h[(w=p[m]).i]=w.x(d);return h.join("")}}}var ks=xs(dl,"px, ","px)","deg)"),Ms=xs(pl,", ",")",")"),ml=1e-12;function gs(t){return((t=Math.exp(
+t))+1/t)/2}function gl(t){return((t=Math.exp(t))-1/t)/2}function yl(t){return((t=Math.exp(2*t))-1)/(t+1)}var $s=(function t(e,n,r){function i(s,o){var a=s[0],u=s[1],
+l=s[2],c=o[0],h=o[1],p=o[2],d=c-a,m=h-u,y=d*d+m*m,w,b;if(y<ml)b=Math.log(p/l)/e,w=function(U){return[a+U*d,u+U*m,l*Math.exp(e*U*b)]};else{var _=Math.sqrt(y),O=(p*
+p-l*l+r*y)/(2*l*n*_),M=(p*p-l*l-r*y)/(2*p*n*_),T=Math.log(Math.sqrt(O*O+1)-O),E=Math.log(Math.sqrt(M*M+1)-M);b=(E-T)/e,w=function(U){var K=U*b,J=gs(T),H=l/(n*_)*
+(J*yl(e*K+T)-gl(T));return[a+H*d,u+H*m,l*J/gs(e*K+T)]}}return w.duration=Math.abs(b)*1e3*e/Math.SQRT2,w}return i.rho=function(s){var o=Math.max(.001,+s),a=o*o,u=a*
+a;return t(o,a,u)},i})(Math.SQRT2,2,4);function Ss(t){return function(e,n){var r=t((e=rn(e)).h,(n=rn(n)).h),i=Y(e.s,n.s),s=Y(e.l,n.l),o=Y(e.opacity,n.opacity);return function(a){
+return e.h=r(a),e.s=i(a),e.l=s(a),e.opacity=o(a),e+""}}}var ch=Ss(gr),fh=Ss(Y);function Os(t){return function(e,n){var r=t((e=sn(e)).h,(n=sn(n)).h),i=Y(e.c,n.c),s=Y(e.l,n.l),o=Y(e.opacity,n.opacity);return function(a){return e.h=r(a),e.c=i(
+a),e.l=s(a),e.opacity=o(a),e+""}}}var hh=Os(gr),dh=Os(Y);function Ns(t){return(function e(n){n=+n;function r(i,s){var o=t((i=an(i)).h,(s=an(s)).h),a=Y(i.s,s.s),
+u=Y(i.l,s.l),l=Y(i.opacity,s.opacity);return function(c){return i.h=o(c),i.s=a(c),i.l=u(Math.pow(c,n)),i.opacity=l(c),i+""}}return r.gamma=e,r})(1)}var ph=Ns(gr),
+mh=Ns(Y);var ce=0,ke=0,xe=0,Es=1e3,ln,Me,cn=0,Jt=0,hn=0,$e=typeof performance=="object"&&performance.now?performance:Date,Ps=typeof window=="object"&&window.requestAnimationFrame?
+window.requestAnimationFrame.bind(window):function(t){setTimeout(t,17)};function dn(){return Jt||(Ps(bl),Jt=$e.now()+hn)}function bl(){Jt=0}function fn(){this._call=
+this._time=this._next=null}fn.prototype=vr.prototype={constructor:fn,restart:function(t,e,n){if(typeof t!="function")throw new TypeError("callback is not a func\
+tion");n=(n==null?dn():+n)+(e==null?0:+e),!this._next&&Me!==this&&(Me?Me._next=this:ln=this,Me=this),this._call=t,this._time=n,br()},stop:function(){this._call&&
+(this._call=null,this._time=1/0,br())}};function vr(t,e,n){var r=new fn;return r.restart(t,e,n),r}function vl(){dn(),++ce;for(var t=ln,e;t;)(e=Jt-t._time)>=0&&t.
+_call.call(void 0,e),t=t._next;--ce}function Cs(){Jt=(cn=$e.now())+hn,ce=ke=0;try{vl()}finally{ce=0,_l(),Jt=0}}function wl(){var t=$e.now(),e=t-cn;e>Es&&(hn-=e,
+cn=t)}function _l(){for(var t,e=ln,n,r=1/0;e;)e._call?(r>e._time&&(r=e._time),t=e,e=e._next):(n=e._next,e._next=null,e=t?t._next=n:ln=n);Me=t,br(r)}function br(t){
+if(!ce){ke&&(ke=clearTimeout(ke));var e=t-Jt;e>24?(t<1/0&&(ke=setTimeout(Cs,Math.ceil(t-$e.now()-hn)+1)),xe&&(xe=clearInterval(xe))):(xe||(cn=$e.now(),xe=setInterval(
+wl,Es)),ce=1,Ps(Cs))}}function wr(t,e,n){var r=new fn;return e=e==null?0:+e,r.restart(i=>{r.stop(),t(i+e)},e,n),r}function Ts(t){return((t*=2)<=1?t*t*t:(t-=2)*t*t+2)/2}var _r=3,bh=(function t(e){e=+e;function n(r){return Math.pow(r,e)}return n.exponent=t,n})(_r),vh=(function t(e){
+e=+e;function n(r){return 1-Math.pow(1-r,e)}return n.exponent=t,n})(_r),wh=(function t(e){e=+e;function n(r){return((r*=2)<=1?Math.pow(r,e):2-Math.pow(2-r,e))/2}
+return n.exponent=t,n})(_r),xl=Math.PI,_h=xl/2;function pn(t){return(Math.pow(2,-10*t)-.0009765625)*1.0009775171065494}var As=4/11,xh=6/11,kh=8/11,Mh=3/4,$h=9/11,Sh=10/11,Oh=15/16,Nh=21/22,Ch=63/64,Eh=1/As/As;var xr=1.70158,Ph=(function t(e){e=+e;function n(r){return(r=+r)*r*(e*(r-1)+r)}return n.overshoot=t,n})(xr),Ah=(function t(e){e=+e;function n(r){return--r*r*((r+
+1)*e+r)+1}return n.overshoot=t,n})(xr),Th=(function t(e){e=+e;function n(r){return((r*=2)<1?r*r*((e+1)*r-e):(r-=2)*r*((e+1)*r+e)+2)/2}return n.overshoot=t,n})(xr),
+fe=2*Math.PI,kr=1,Mr=.3,Ih=(function t(e,n){var r=Math.asin(1/(e=Math.max(1,e)))*(n/=fe);function i(s){return e*pn(- --s)*Math.sin((r-s)/n)}return i.amplitude=function(s){
+return t(s,n*fe)},i.period=function(s){return t(e,s)},i})(kr,Mr),Uh=(function t(e,n){var r=Math.asin(1/(e=Math.max(1,e)))*(n/=fe);function i(s){return 1-e*pn(s=
++s)*Math.sin((s+r)/n)}return i.amplitude=function(s){return t(s,n*fe)},i.period=function(s){return t(e,s)},i})(kr,Mr),Lh=(function t(e,n){var r=Math.asin(1/(e=Math.
+max(1,e)))*(n/=fe);function i(s){return((s=s*2-1)<0?e*pn(-s)*Math.sin((r-s)/n):2-e*pn(s)*Math.sin((r+s)/n))/2}return i.amplitude=function(s){return t(s,n*fe)},i.
+period=function(s){return t(e,s)},i})(kr,Mr);var kl=ye("start","end","cancel","interrupt"),Ml=[],Ls=0,Is=1,$r=2,mn=3,Us=4,Sr=5,gn=6;function yn(t,e,n,r,i,s){var o=t.__transition;if(!o)t.__transition={};else if(n in
+o)return;$l(t,n,{name:e,index:r,group:i,on:kl,tween:Ml,time:s.time,delay:s.delay,duration:s.duration,ease:s.ease,timer:null,state:Ls})}function Or(t,e){var n=ht(
+t,e);if(n.state>Ls)throw new Error("too late; already scheduled");return n}function vt(t,e){var n=ht(t,e);if(n.state>mn)throw new Error("too late; already runni\
+ng");return n}function ht(t,e){var n=t.__transition;if(!n||!(n=n[e]))throw new Error("transition not found");return n}function $l(t,e,n){var r=t.__transition,i;
+r[e]=n,n.timer=vr(s,0,n.time);function s(l){n.state=Is,n.timer.restart(o,n.delay,n.time),n.delay<=l&&o(l-n.delay)}function o(l){var c,h,p,d;if(n.state!==Is)return u();
+for(c in r)if(d=r[c],d.name===n.name){if(d.state===mn)return wr(o);d.state===Us?(d.state=gn,d.timer.stop(),d.on.call("interrupt",t,t.__data__,d.index,d.group),delete r[c]):
++c<e&&(d.state=gn,d.timer.stop(),d.on.call("cancel",t,t.__data__,d.index,d.group),delete r[c])}if(wr(function(){n.state===mn&&(n.state=Us,n.timer.restart(a,n.delay,
+n.time),a(l))}),n.state=$r,n.on.call("start",t,t.__data__,n.index,n.group),n.state===$r){for(n.state=mn,i=new Array(p=n.tween.length),c=0,h=-1;c<p;++c)(d=n.tween[c].
+value.call(t,t.__data__,n.index,n.group))&&(i[++h]=d);i.length=h+1}}function a(l){for(var c=l<n.duration?n.ease.call(null,l/n.duration):(n.timer.restart(u),n.state=
+Sr,1),h=-1,p=i.length;++h<p;)i[h].call(t,c);n.state===Sr&&(n.on.call("end",t,t.__data__,n.index,n.group),u())}function u(){n.state=gn,n.timer.stop(),delete r[e];
+for(var l in r)return;delete t.__transition}}function Se(t,e){var n=t.__transition,r,i,s=!0,o;if(n){e=e==null?null:e+"";for(o in n){if((r=n[o]).name!==e){s=!1;continue}
+i=r.state>$r&&r.state<Sr,r.state=gn,r.timer.stop(),r.on.call(i?"interrupt":"cancel",t,t.__data__,r.index,r.group),delete n[o]}s&&delete t.__transition}}function Sl(t){
+return this.each(function(){Se(this,t)})}function Ol(t,e){var n,r;return function(){var i=vt(this,t),s=i.tween;if(s!==n){r=n=s;for(var o=0,a=r.length;o<a;++o)if(r[o].
+name===e){r=r.slice(),r.splice(o,1);break}}i.tween=r}}function Nl(t,e,n){var r,i;if(typeof n!="function")throw new Error;return function(){var s=vt(this,t),o=s.
+tween;if(o!==r){i=(r=o).slice();for(var a={name:e,value:n},u=0,l=i.length;u<l;++u)if(i[u].name===e){i[u]=a;break}u===l&&i.push(a)}s.tween=i}}function Cl(t,e){var n=this.
+_id;if(t+="",arguments.length<2){for(var r=ht(this.node(),n).tween,i=0,s=r.length,o;i<s;++i)if((o=r[i]).name===t)return o.value;return null}return this.each((e==
+null?Ol:Nl)(n,t,e))}function Nr(t,e,n){var r=t._id;return t.each(function(){var i=vt(this,r);(i.value||(i.value={}))[e]=n.apply(this,arguments)}),function(i){return ht(
+i,r).value[e]}}function Bs(t,e){var n;return(typeof e=="number"?Ct:e instanceof Qt?yr:(n=Qt(e))?(e=n,yr):ws)(t,e)}function El(t){return function(){this.removeAttribute(
+t)}}function Pl(t){return function(){this.removeAttributeNS(t.space,t.local)}}function Al(t,e,n){var r,i=n+"",s;return function(){var o=this.getAttribute(t);return o===
+i?null:o===r?s:s=e(r=o,n)}}function Tl(t,e,n){var r,i=n+"",s;return function(){var o=this.getAttributeNS(t.space,t.local);return o===i?null:o===r?s:s=e(r=o,n)}}
+function Il(t,e,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttribute(t):(o=this.getAttribute(t),u=a+"",o===u?null:o===r&&u===
+i?s:(i=u,s=e(r=o,a)))}}function Ul(t,e,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttributeNS(t.space,t.local):(o=this.getAttributeNS(
+t.space,t.local),u=a+"",o===u?null:o===r&&u===i?s:(i=u,s=e(r=o,a)))}}function Ll(t,e){var n=ge(t),r=n==="transform"?Ms:Bs;return this.attrTween(t,typeof e=="fun\
+ction"?(n.local?Ul:Il)(n,r,Nr(this,"attr."+t,e)):e==null?(n.local?Pl:El)(n):(n.local?Tl:Al)(n,r,e))}function Bl(t,e){return function(n){this.setAttribute(t,e.call(
+this,n))}}function Dl(t,e){return function(n){this.setAttributeNS(t.space,t.local,e.call(this,n))}}function Fl(t,e){var n,r;function i(){var s=e.apply(this,arguments);
+return s!==r&&(n=(r=s)&&Dl(t,s)),n}return i._value=e,i}function zl(t,e){var n,r;function i(){var s=e.apply(this,arguments);return s!==r&&(n=(r=s)&&Bl(t,s)),n}return i.
+_value=e,i}function Vl(t,e){var n="attr."+t;if(arguments.length<2)return(n=this.tween(n))&&n._value;if(e==null)return this.tween(n,null);if(typeof e!="function")
+throw new Error;var r=ge(t);return this.tween(n,(r.local?Fl:zl)(r,e))}function Rl(t,e){return function(){Or(this,t).delay=+e.apply(this,arguments)}}function Hl(t,e){
+return e=+e,function(){Or(this,t).delay=e}}function Gl(t){var e=this._id;return arguments.length?this.each((typeof t=="function"?Rl:Hl)(e,t)):ht(this.node(),e).
+delay}function Wl(t,e){return function(){vt(this,t).duration=+e.apply(this,arguments)}}function ql(t,e){return e=+e,function(){vt(this,t).duration=e}}function Kl(t){
+var e=this._id;return arguments.length?this.each((typeof t=="function"?Wl:ql)(e,t)):ht(this.node(),e).duration}function Xl(t,e){if(typeof e!="function")throw new Error;
+return function(){vt(this,t).ease=e}}function Yl(t){var e=this._id;return arguments.length?this.each(Xl(e,t)):ht(this.node(),e).ease}function Zl(t,e){return function(){
+var n=e.apply(this,arguments);if(typeof n!="function")throw new Error;vt(this,t).ease=n}}function jl(t){if(typeof t!="function")throw new Error;return this.each(
+Zl(this._id,t))}function Ql(t){typeof t!="function"&&(t=tr(t));for(var e=this._groups,n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=[],
+u,l=0;l<o;++l)(u=s[l])&&t.call(u,u.__data__,l,s)&&a.push(u);return new Pt(r,this._parents,this._name,this._id)}function Jl(t){if(t._id!==this._id)throw new Error;
+for(var e=this._groups,n=t._groups,r=e.length,i=n.length,s=Math.min(r,i),o=new Array(r),a=0;a<s;++a)for(var u=e[a],l=n[a],c=u.length,h=o[a]=new Array(c),p,d=0;d<
+c;++d)(p=u[d]||l[d])&&(h[d]=p);for(;a<r;++a)o[a]=e[a];return new Pt(o,this._parents,this._name,this._id)}function tc(t){return(t+"").trim().split(/^|\s+/).every(
+function(e){var n=e.indexOf(".");return n>=0&&(e=e.slice(0,n)),!e||e==="start"})}function ec(t,e,n){var r,i,s=tc(e)?Or:vt;return function(){var o=s(this,t),a=o.
+on;a!==r&&(i=(r=a).copy()).on(e,n),o.on=i}}function nc(t,e){var n=this._id;return arguments.length<2?ht(this.node(),n).on.on(t):this.each(ec(n,t,e))}function rc(t){
+return function(){var e=this.parentNode;for(var n in this.__transition)if(+n!==t)return;e&&e.removeChild(this)}}function ic(){return this.on("end.remove",rc(this.
+_id))}function sc(t){var e=this._name,n=this._id;typeof t!="function"&&(t=je(t));for(var r=this._groups,i=r.length,s=new Array(i),o=0;o<i;++o)for(var a=r[o],u=a.
+length,l=s[o]=new Array(u),c,h,p=0;p<u;++p)(c=a[p])&&(h=t.call(c,c.__data__,p,a))&&("__data__"in c&&(h.__data__=c.__data__),l[p]=h,yn(l[p],e,n,p,l,ht(c,n)));return new Pt(
+s,this._parents,e,n)}function oc(t){var e=this._name,n=this._id;typeof t!="function"&&(t=Jn(t));for(var r=this._groups,i=r.length,s=[],o=[],a=0;a<i;++a)for(var u=r[a],
+l=u.length,c,h=0;h<l;++h)if(c=u[h]){for(var p=t.call(c,c.__data__,h,u),d,m=ht(c,n),y=0,w=p.length;y<w;++y)(d=p[y])&&yn(d,e,n,y,p,m);s.push(p),o.push(c)}return new Pt(
+s,o,e,n)}var ac=Kt.prototype.constructor;function uc(){return new ac(this._groups,this._parents)}function lc(t,e){var n,r,i;return function(){var s=qt(this,t),o=(this.
+style.removeProperty(t),qt(this,t));return s===o?null:s===n&&o===r?i:i=e(n=s,r=o)}}function Ds(t){return function(){this.style.removeProperty(t)}}function cc(t,e,n){
+var r,i=n+"",s;return function(){var o=qt(this,t);return o===i?null:o===r?s:s=e(r=o,n)}}function fc(t,e,n){var r,i,s;return function(){var o=qt(this,t),a=n(this),
+u=a+"";return a==null&&(u=a=(this.style.removeProperty(t),qt(this,t))),o===u?null:o===r&&u===i?s:(i=u,s=e(r=o,a))}}function hc(t,e){var n,r,i,s="style."+e,o="en\
+d."+s,a;return function(){var u=vt(this,t),l=u.on,c=u.value[s]==null?a||(a=Ds(e)):void 0;(l!==n||i!==c)&&(r=(n=l).copy()).on(o,i=c),u.on=r}}function dc(t,e,n){var r=(t+=
+"")=="transform"?ks:Bs;return e==null?this.styleTween(t,lc(t,r)).on("end.style."+t,Ds(t)):typeof e=="function"?this.styleTween(t,fc(t,r,Nr(this,"style."+t,e))).
+each(hc(this._id,t)):this.styleTween(t,cc(t,r,e),n).on("end.style."+t,null)}function pc(t,e,n){return function(r){this.style.setProperty(t,e.call(this,r),n)}}function mc(t,e,n){
+var r,i;function s(){var o=e.apply(this,arguments);return o!==i&&(r=(i=o)&&pc(t,o,n)),r}return s._value=e,s}function gc(t,e,n){var r="style."+(t+="");if(arguments.
+length<2)return(r=this.tween(r))&&r._value;if(e==null)return this.tween(r,null);if(typeof e!="function")throw new Error;return this.tween(r,mc(t,e,n??""))}function yc(t){
+return function(){this.textContent=t}}function bc(t){return function(){var e=t(this);this.textContent=e??""}}function vc(t){return this.tween("text",typeof t=="\
+function"?bc(Nr(this,"text",t)):yc(t==null?"":t+""))}function wc(t){return function(e){this.textContent=t.call(this,e)}}function _c(t){var e,n;function r(){var i=t.
+apply(this,arguments);return i!==n&&(e=(n=i)&&wc(i)),e}return r._value=t,r}function xc(t){var e="text";if(arguments.length<1)return(e=this.tween(e))&&e._value;if(t==
+null)return this.tween(e,null);if(typeof t!="function")throw new Error;return this.tween(e,_c(t))}function kc(){for(var t=this._name,e=this._id,n=Fs(),r=this._groups,
+i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)if(u=o[l]){var c=ht(u,e);yn(u,t,n,l,o,{time:c.time+c.delay+c.duration,delay:0,duration:c.duration,
+ease:c.ease})}return new Pt(r,this._parents,t,n)}function Mc(){var t,e,n=this,r=n._id,i=n.size();return new Promise(function(s,o){var a={value:o},u={value:function(){
+--i===0&&s()}};n.each(function(){var l=vt(this,r),c=l.on;c!==t&&(e=(t=c).copy(),e._.cancel.push(a),e._.interrupt.push(a),e._.end.push(u)),l.on=e}),i===0&&s()})}
+var $c=0;function Pt(t,e,n,r){this._groups=t,this._parents=e,this._name=n,this._id=r}function Sc(t){return Kt().transition(t)}function Fs(){return++$c}var Et=Kt.
+prototype;Pt.prototype=Sc.prototype={constructor:Pt,select:sc,selectAll:oc,selectChild:Et.selectChild,selectChildren:Et.selectChildren,filter:Ql,merge:Jl,selection:uc,
+transition:kc,call:Et.call,nodes:Et.nodes,node:Et.node,size:Et.size,empty:Et.empty,each:Et.each,on:nc,attr:Ll,attrTween:Vl,style:dc,styleTween:gc,text:vc,textTween:xc,
+remove:ic,tween:Cl,delay:Gl,duration:Kl,ease:Yl,easeVarying:jl,end:Mc,[Symbol.iterator]:Et[Symbol.iterator]};var Oc={time:null,delay:0,duration:250,ease:Ts};function Nc(t,e){
+for(var n;!(n=t.__transition)||!(n=n[e]);)if(!(t=t.parentNode))throw new Error(`transition ${e} not found`);return n}function Cc(t){var e,n;t instanceof Pt?(e=t.
+_id,t=t._name):(e=Fs(),(n=Oc).time=dn(),t=t==null?null:t+"");for(var r=this._groups,i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&yn(
+u,t,e,l,o,n||Nc(u,e));return new Pt(r,this._parents,t,e)}Kt.prototype.interrupt=Sl;Kt.prototype.transition=Cc;var bn=t=>()=>t;function Ec(t,{sourceEvent:e,target:n,transform:r,dispatch:i}){Object.defineProperties(this,{type:{value:t,enumerable:!0,configurable:!0},sourceEvent:{
+value:e,enumerable:!0,configurable:!0},target:{value:n,enumerable:!0,configurable:!0},transform:{value:r,enumerable:!0,configurable:!0},_:{value:i}})}function At(t,e,n){
+this.k=t,this.x=e,this.y=n}At.prototype={constructor:At,scale:function(t){return t===1?this:new At(this.k*t,this.x,this.y)},translate:function(t,e){return t===0&
+e===0?this:new At(this.k,this.x+this.k*t,this.y+this.k*e)},apply:function(t){return[t[0]*this.k+this.x,t[1]*this.k+this.y]},applyX:function(t){return t*this.k+this.
+x},applyY:function(t){return t*this.k+this.y},invert:function(t){return[(t[0]-this.x)/this.k,(t[1]-this.y)/this.k]},invertX:function(t){return(t-this.x)/this.k},
+invertY:function(t){return(t-this.y)/this.k},rescaleX:function(t){return t.copy().domain(t.range().map(this.invertX,this).map(t.invert,t))},rescaleY:function(t){
+return t.copy().domain(t.range().map(this.invertY,this).map(t.invert,t))},toString:function(){return"translate("+this.x+","+this.y+") scale("+this.k+")"}};var Ft=new At(
+1,0,0);Pc.prototype=At.prototype;function Pc(t){for(;!t.__zoom;)if(!(t=t.parentNode))return Ft;return t.__zoom}function Cr(t){t.stopImmediatePropagation()}function Oe(t){
+t.preventDefault(),t.stopImmediatePropagation()}function Ac(t){return(!t.ctrlKey||t.type==="wheel")&&!t.button}function Tc(){var t=this;return t instanceof SVGElement?
+(t=t.ownerSVGElement||t,t.hasAttribute("viewBox")?(t=t.viewBox.baseVal,[[t.x,t.y],[t.x+t.width,t.y+t.height]]):[[0,0],[t.width.baseVal.value,t.height.baseVal.value]]):
+[[0,0],[t.clientWidth,t.clientHeight]]}function zs(){return this.__zoom||Ft}function Ic(t){return-t.deltaY*(t.deltaMode===1?.05:t.deltaMode?1:.002)*(t.ctrlKey?10:
+1)}function Uc(){return navigator.maxTouchPoints||"ontouchstart"in this}function Lc(t,e,n){var r=t.invertX(e[0][0])-n[0][0],i=t.invertX(e[1][0])-n[1][0],s=t.invertY(
+e[0][1])-n[0][1],o=t.invertY(e[1][1])-n[1][1];return t.translate(i>r?(r+i)/2:Math.min(0,r)||Math.max(0,i),o>s?(s+o)/2:Math.min(0,s)||Math.max(0,o))}function Vs(){
+var t=Ac,e=Tc,n=Lc,r=Ic,i=Uc,s=[0,1/0],o=[[-1/0,-1/0],[1/0,1/0]],a=250,u=$s,l=ye("start","zoom","end"),c,h,p,d=500,m=150,y=0,w=10;function b(g){g.property("__zo\
+om",zs).on("wheel.zoom",K,{passive:!1}).on("mousedown.zoom",J).on("dblclick.zoom",H).filter(i).on("touchstart.zoom",wt).on("touchmove.zoom",tt).on("touchend.zoo\
+m touchcancel.zoom",X).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}b.transform=function(g,x,v,k){var S=g.selection?g.selection():g;S.property("__zoom",
+zs),g!==S?T(g,x,v,k):S.interrupt().each(function(){E(this,arguments).event(k).start().zoom(null,typeof x=="function"?x.apply(this,arguments):x).end()})},b.scaleBy=
+function(g,x,v,k){b.scaleTo(g,function(){var S=this.__zoom.k,N=typeof x=="function"?x.apply(this,arguments):x;return S*N},v,k)},b.scaleTo=function(g,x,v,k){b.transform(
+g,function(){var S=e.apply(this,arguments),N=this.__zoom,C=v==null?M(S):typeof v=="function"?v.apply(this,arguments):v,B=N.invert(C),F=typeof x=="function"?x.apply(
+this,arguments):x;return n(O(_(N,F),C,B),S,o)},v,k)},b.translateBy=function(g,x,v,k){b.transform(g,function(){return n(this.__zoom.translate(typeof x=="function"?
+x.apply(this,arguments):x,typeof v=="function"?v.apply(this,arguments):v),e.apply(this,arguments),o)},null,k)},b.translateTo=function(g,x,v,k,S){b.transform(g,function(){
+var N=e.apply(this,arguments),C=this.__zoom,B=k==null?M(N):typeof k=="function"?k.apply(this,arguments):k;return n(Ft.translate(B[0],B[1]).scale(C.k).translate(
+typeof x=="function"?-x.apply(this,arguments):-x,typeof v=="function"?-v.apply(this,arguments):-v),N,o)},k,S)};function _(g,x){return x=Math.max(s[0],Math.min(s[1],
+x)),x===g.k?g:new At(x,g.x,g.y)}function O(g,x,v){var k=x[0]-v[0]*g.k,S=x[1]-v[1]*g.k;return k===g.x&&S===g.y?g:new At(g.k,k,S)}function M(g){return[(+g[0][0]+ +g[1][0])/
+2,(+g[0][1]+ +g[1][1])/2]}function T(g,x,v,k){g.on("start.zoom",function(){E(this,arguments).event(k).start()}).on("interrupt.zoom end.zoom",function(){E(this,arguments).
+event(k).end()}).tween("zoom",function(){var S=this,N=arguments,C=E(S,N).event(k),B=e.apply(S,N),F=v==null?M(B):typeof v=="function"?v.apply(S,N):v,dt=Math.max(
+B[1][0]-B[0][0],B[1][1]-B[0][1]),G=S.__zoom,et=typeof x=="function"?x.apply(S,N):x,_t=u(G.invert(F).concat(dt/G.k),et.invert(F).concat(dt/et.k));return function(nt){
+if(nt===1)nt=et;else{var xt=_t(nt),_n=dt/xt[2];nt=new At(_n,F[0]-xt[0]*_n,F[1]-xt[1]*_n)}C.zoom(null,nt)}})}function E(g,x,v){return!v&&g.__zooming||new U(g,x)}
+function U(g,x){this.that=g,this.args=x,this.active=0,this.sourceEvent=null,this.extent=e.apply(g,x),this.taps=0}U.prototype={event:function(g){return g&&(this.
+sourceEvent=g),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(g,x){return this.mouse&&g!=="mo\
+use"&&(this.mouse[1]=x.invert(this.mouse[0])),this.touch0&&g!=="touch"&&(this.touch0[1]=x.invert(this.touch0[0])),this.touch1&&g!=="touch"&&(this.touch1[1]=x.invert(
+this.touch1[0])),this.that.__zoom=x,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.that.__zooming,this.emit("end")),this},emit:function(g){
+var x=q(this.that).datum();l.call(g,this.that,new Ec(g,{sourceEvent:this.sourceEvent,target:b,transform:this.that.__zoom,dispatch:l}),x)}};function K(g,...x){if(!t.
+apply(this,arguments))return;var v=E(this,x).event(g),k=this.__zoom,S=Math.max(s[0],Math.min(s[1],k.k*Math.pow(2,r.apply(this,arguments)))),N=Ot(g);if(v.wheel)(v.
+mouse[0][0]!==N[0]||v.mouse[0][1]!==N[1])&&(v.mouse[1]=k.invert(v.mouse[0]=N)),clearTimeout(v.wheel);else{if(k.k===S)return;v.mouse=[N,k.invert(N)],Se(this),v.start()}
+Oe(g),v.wheel=setTimeout(C,m),v.zoom("mouse",n(O(_(k,S),v.mouse[0],v.mouse[1]),v.extent,o));function C(){v.wheel=null,v.end()}}function J(g,...x){if(p||!t.apply(
+this,arguments))return;var v=g.currentTarget,k=E(this,x,!0).event(g),S=q(g.view).on("mousemove.zoom",F,!0).on("mouseup.zoom",dt,!0),N=Ot(g,v),C=g.clientX,B=g.clientY;
+Gi(g.view),Cr(g),k.mouse=[N,this.__zoom.invert(N)],Se(this),k.start();function F(G){if(Oe(G),!k.moved){var et=G.clientX-C,_t=G.clientY-B;k.moved=et*et+_t*_t>y}k.
+event(G).zoom("mouse",n(O(k.that.__zoom,k.mouse[0]=Ot(G,v),k.mouse[1]),k.extent,o))}function dt(G){S.on("mousemove.zoom mouseup.zoom",null),Wi(G.view,k.moved),Oe(
+G),k.event(G).end()}}function H(g,...x){if(t.apply(this,arguments)){var v=this.__zoom,k=Ot(g.changedTouches?g.changedTouches[0]:g,this),S=v.invert(k),N=v.k*(g.shiftKey?
+.5:2),C=n(O(_(v,N),k,S),e.apply(this,x),o);Oe(g),a>0?q(this).transition().duration(a).call(T,C,k,g):q(this).call(b.transform,C,k,g)}}function wt(g,...x){if(t.apply(
+this,arguments)){var v=g.touches,k=v.length,S=E(this,x,g.changedTouches.length===k).event(g),N,C,B,F;for(Cr(g),C=0;C<k;++C)B=v[C],F=Ot(B,this),F=[F,this.__zoom.
+invert(F),B.identifier],S.touch0?!S.touch1&&S.touch0[2]!==F[2]&&(S.touch1=F,S.taps=0):(S.touch0=F,N=!0,S.taps=1+!!c);c&&(c=clearTimeout(c)),N&&(S.taps<2&&(h=F[0],
+c=setTimeout(function(){c=null},d)),Se(this),S.start())}}function tt(g,...x){if(this.__zooming){var v=E(this,x).event(g),k=g.changedTouches,S=k.length,N,C,B,F;for(Oe(
+g),N=0;N<S;++N)C=k[N],B=Ot(C,this),v.touch0&&v.touch0[2]===C.identifier?v.touch0[0]=B:v.touch1&&v.touch1[2]===C.identifier&&(v.touch1[0]=B);if(C=v.that.__zoom,v.
+touch1){var dt=v.touch0[0],G=v.touch0[1],et=v.touch1[0],_t=v.touch1[1],nt=(nt=et[0]-dt[0])*nt+(nt=et[1]-dt[1])*nt,xt=(xt=_t[0]-G[0])*xt+(xt=_t[1]-G[1])*xt;C=_(C,
+Math.sqrt(nt/xt)),B=[(dt[0]+et[0])/2,(dt[1]+et[1])/2],F=[(G[0]+_t[0])/2,(G[1]+_t[1])/2]}else if(v.touch0)B=v.touch0[0],F=v.touch0[1];else return;v.zoom("touch",
+n(O(C,B,F),v.extent,o))}}function X(g,...x){if(this.__zooming){var v=E(this,x).event(g),k=g.changedTouches,S=k.length,N,C;for(Cr(g),p&&clearTimeout(p),p=setTimeout(
+function(){p=null},d),N=0;N<S;++N)C=k[N],v.touch0&&v.touch0[2]===C.identifier?delete v.touch0:v.touch1&&v.touch1[2]===C.identifier&&delete v.touch1;if(v.touch1&&
+!v.touch0&&(v.touch0=v.touch1,delete v.touch1),v.touch0)v.touch0[1]=this.__zoom.invert(v.touch0[0]);else if(v.end(),v.taps===2&&(C=Ot(C,this),Math.hypot(h[0]-C[0],
+h[1]-C[1])<w)){var B=q(this).on("dblclick.zoom");B&&B.apply(this,arguments)}}}return b.wheelDelta=function(g){return arguments.length?(r=typeof g=="function"?g:
+bn(+g),b):r},b.filter=function(g){return arguments.length?(t=typeof g=="function"?g:bn(!!g),b):t},b.touchable=function(g){return arguments.length?(i=typeof g=="\
+function"?g:bn(!!g),b):i},b.extent=function(g){return arguments.length?(e=typeof g=="function"?g:bn([[+g[0][0],+g[0][1]],[+g[1][0],+g[1][1]]]),b):e},b.scaleExtent=
+function(g){return arguments.length?(s[0]=+g[0],s[1]=+g[1],b):[s[0],s[1]]},b.translateExtent=function(g){return arguments.length?(o[0][0]=+g[0][0],o[1][0]=+g[1][0],
+o[0][1]=+g[0][1],o[1][1]=+g[1][1],b):[[o[0][0],o[0][1]],[o[1][0],o[1][1]]]},b.constrain=function(g){return arguments.length?(n=g,b):n},b.duration=function(g){return arguments.
+length?(a=+g,b):a},b.interpolate=function(g){return arguments.length?(u=g,b):u},b.on=function(){var g=l.on.apply(l,arguments);return g===l?b:g},b.clickDistance=
+function(g){return arguments.length?(y=(g=+g)*g,b):Math.sqrt(y)},b.tapDistance=function(g){return arguments.length?(w=+g,b):w},b}var Er=t=>Math.round(Math.log(t)/Math.log(1.25)),vn=class t extends V{state={window:null};svg=rt();world=rt();zooming;transform=Ft;drawn=null;lastFold=null;measured=[
+1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let e=this.svg.current;this.zooming=Vs().scaleExtent([.015,4]).
+filter(n=>n.type==="wheel"?n.ctrlKey||n.metaKey:!n.button).on("zoom",n=>{this.transform=n.transform,this.world.current.setAttribute("transform",n.transform.toString()),
+this.lookAround()}),q(e).call(this.zooming).on("dblclick.zoom",null),e.addEventListener("wheel",n=>{if(n.ctrlKey||n.metaKey)return;n.preventDefault();let r=n.deltaMode?
+16:1,[i,s]=n.shiftKey?[n.deltaY,0]:[n.deltaX,n.deltaY];this.moveBy(-i*r/this.transform.k,-s*r/this.transform.k)},{passive:!1}),this.watcher.observe(e),this.resized(),
+this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(e){if(e.model!==this.props.model)this.fit();else if(e.scene!==this.props.scene){let n=this.
+lastFold&&[e.scene,this.props.scene].map(r=>r.byUnit.get(-this.lastFold.frame-1));n?.[0]&&n[1]&&this.moveBy(n[0].mid-n[1].mid,n[0].y-n[1].y),this.lookAround()}}size(){
+return this.measured}resized(){let{clientWidth:e,clientHeight:n}=this.svg.current;this.measured=[Math.max(1,e),Math.max(1,n)],this.lookAround()}moveBy(e,n){(e||
+n)&&this.zooming.translateBy(q(this.svg.current),e,n)}scaleBy(e){this.zooming.scaleBy(q(this.svg.current),e)}fit(){let{left:e,right:n,height:r}=this.props.scene,
+[i,s]=this.size(),o=34,a=(i-2*o)/(n-e),u=(s-2*o)/r,l=Math.max(Math.min(a,u,1.15),Math.min(a,.85),.02),c=i/2-(e+n)/2*l,h=r*l<s-2*o?(s-r*l)/2:o;this.zooming.transform(
+q(this.svg.current),Ft.translate(c,h).scale(l))}fitAll(){let{left:e,right:n,height:r}=this.props.scene,[i,s]=this.size(),o=Math.min((i-40)/(n-e),(s-40)/r,1.15),
+[a,u]=[i/2-(e+n)/2*o,s/2-r/2*o];this.zooming.transform(q(this.svg.current),Ft.translate(a,u).scale(o))}show(e){let n=this.props.scene.byUnit.get(e);if(!n)return;
+let[r,i]=this.size(),{k:s}=this.transform,[o,a]=this.transform.apply([n.mid,n.y]);if(o>60&&o<r-60&&a>30&&a+Math.min(n.h*s,i/2)<i-20&&s>=.45)return;let l=Math.max(
+s,.8),c=n.y+Math.min(n.h,i/l)/2;this.zooming.transform(q(this.svg.current),Ft.translate(r/2-n.mid*l,i/2-c*l).scale(l))}lookAround(){let[e,n]=this.size(),{k:r}=this.
+transform,[i,s]=this.transform.invert([0,0]),o=this.state.window,[a,u]=[e/r,n/r];o&&o.grade===Er(r)&&i>=o.x&&s>=o.y&&i+a<=o.x+o.w&&s+u<=o.y+o.h||this.setState({
+window:{x:i-a/2,y:s-u/2,w:2*a,h:2*u,grade:Er(r)}})}static within(e,n){let r=1.25**n.grade,i=1.2/r,{x:s,y:o,w:a,h:u}=n,l=(p,d,m,y)=>p<s+a&&d<o+u&&p+m>s&&d+y>o,c=e.
+boxes.filter(p=>p.h>i&&l(p.x-120,p.y,p.w+240,p.h)),h=new Map;if(r>.06)for(let p of e.lines){let[d,m,y,w]=p.box;if(!l(d-20,m,y+40,w))continue;let b=h.get(p.within);
+b?b.push(p):h.set(p.within,[p])}return{boxes:c,lines:h}}visible(){let[e,n]=this.size(),{k:r}=this.transform,[i,s]=this.transform.invert([0,0]),o={x:i,y:s,w:e/r,
+h:n/r,grade:Er(r)},{model:a,opened:u,scene:l,marks:c}=this.props;return{...o,node:f(Kn,{model:a,opened:u,marks:c,...t.within(l,o),detail:Ge(1.25**o.grade)})}}base(e){
+let{model:n,opened:r,scene:i,marks:s}=this.props,o=[n,i,s.matches,e];if(this.drawn?.key.every((u,l)=>u===o[l]))return this.drawn.node;let a=f(Kn,{model:n,opened:r,
+marks:s,...t.within(i,e),detail:Ge(1.25**e.grade)});return this.drawn={key:o,node:a},a}overlay(e,n){let{model:r,opened:i,scene:s,marks:o}=this.props,a=Ge(1.25**
+n.grade),u=[...e.units].map(([c,h])=>[s.byUnit.get(c),h]),l=c=>+(c.side!=="bridge");return f("g",{class:"overlay",children:[[...e.lines].sort((c,h)=>l(c)-l(h)).
+map(c=>f(Gn,{line:c,detail:a,bright:!0},c.d)),u.map(([c,h])=>c&&(c.kind==="open"?f("rect",{class:"ring",x:c.x,y:c.y,width:c.w,height:c.h,rx:8},c.unit):f(Wn,{model:r,
+opened:i,box:c,detail:a,marks:o,role:`is-${h}`},c.unit)))]})}at(e){let n=e.target,r=s=>{let o=n.closest(`[data-${s}]`)?.getAttribute(`data-${s}`);return o==null?
+null:Number(o)},i=r("loop");return{unit:r("unit"),fold:r("fold"),turn:i===null?null:[i,r("turn")]}}clicked=e=>{let{unit:n,fold:r,turn:i}=this.at(e),{scene:s}=this.
+props;if(e.detail>1)return;if(this.lastFold=null,i)return this.props.onTurn(...i);let o=n!==null&&s.byUnit.get(n)?.kind==="folded"?-n-1:r;if(o===null)return this.
+props.onClick(n);this.lastFold={frame:o,when:e.timeStamp},this.props.onFold(o)};doubled=e=>{this.lastFold&&e.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(
+this.lastFold.frame)};hold(e){this.lastFold?.frame!==e&&(this.lastFold={frame:e,when:-1/0})}render({scene:e,lit:n,pinned:r,onHover:i}){let s=this.state.window;return f(
+"svg",{ref:this.svg,class:`picture${r?" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backward","data-boxes":e.boxes.length,onClick:this.
+clicked,onDblClick:this.doubled,onMouseOver:o=>i(this.at(o).unit),onMouseLeave:()=>i(null),children:[f(We,{}),f("g",{ref:this.world,children:[f("g",{class:"base",
+children:s&&this.base(s)}),s&&n&&this.overlay(n,s)]})]})}};function Rs(t,e){let n=new Map,{product:r,other:i,read:s,written:o}=t.data.nodes;for(let a=0;a<t.count;a++){let u=e(a),l=t.isForward(a)?0:1,c=n.get(u)??{name:u,
+steps:[0,0],flops:[0,0],bytes:[0,0]};n.set(u,c),c.steps[l]++,c.flops[l]+=r[a]+i[a],c.bytes[l]+=s[a]+o[a]}return[...n.values()]}var Hs=new WeakMap;function Ws({model:t,
+search:e}){let n=Hs.get(t)??{kinds:Rs(t,i=>t.kinds[i]),operators:Rs(t,i=>t.shorts[i])};Hs.set(t,n);let r=Bc(n.kinds);return f("div",{class:"panel",children:[f("\
+h2",{children:"Operators"}),f("p",{class:"soft",children:`Forward ${Z(r.flops[0])}FLOP, ${I(r.bytes[0])} read and written. Backward ${Z(r.flops[1])}FLOP, ${I(r.
+bytes[1])}.`}),f(Gs,{title:"kind",prefix:"kind:",rows:n.kinds,search:e}),f(Gs,{title:"operator",prefix:"op:",rows:n.operators,search:e})]})}function Bc(t){let e=n=>[
+0,1].map(r=>t.reduce((i,s)=>i+s[n][r],0));return{name:"",steps:e("steps"),flops:e("flops"),bytes:e("bytes")}}function Gs({title:t,prefix:e,rows:n,search:r}){let i=a=>Math.
+max(1,...n.flatMap(u=>u[a])),s=(a,u)=>{let l=i(a);return c=>f("span",{class:"pair",children:[f("span",{children:[f(Re,{share:c[a][0]/l,side:"forward"}),u(c[a][0])]}),
+f("span",{children:[f(Re,{share:c[a][1]/l,side:"backward"}),u(c[a][1])]})]})},o=[{name:t,value:a=>a.name,cell:a=>f("button",{class:"link",onClick:()=>r(`${e}${a.
+name}`),children:f("bdi",{children:a.name})})},{name:"steps",value:a=>a.steps[0]+a.steps[1],cell:a=>f("span",{class:"pair",children:[f("span",{children:$(a.steps[0])}),
+f("span",{children:$(a.steps[1])})]})},{name:"FLOPs",value:a=>a.flops[0]+a.flops[1],cell:s("flops",Z)},{name:"bytes",value:a=>a.bytes[0]+a.bytes[1],cell:s("byte\
+s",I)}];return f(lt,{columns:o,rows:n,sort:[2,-1],empty:"There is no step."})}function Dc(t){let e=new Map,{nodes:n,sources:r,saved:i}=t.data;for(let[s,,,o]of i){
+let a=s<t.count?r[n.source[s]]:void 0,u=s>=t.count?"inputs and parameters":t.lineOf(s)||"no source line",l=e.get(u)??{line:u,code:a?t.text(a[3]):"",bytes:0,values:[]};
+e.set(u,l),l.bytes+=o,l.values.push(s)}return[...e.values()]}function qs({model:t,go:e,search:n}){let r=Dc(t),i=r.reduce((a,u)=>a+u.bytes,0),s=Math.max(1,...r.map(
+a=>a.bytes)),o=[{name:"source line",value:a=>a.line,cell:a=>f("span",{children:[a.line.includes(":")?f("button",{class:"link",title:a.line,onClick:()=>n(`line:${a.
+line}`),children:f("bdi",{children:a.line.split("/").at(-1)})}):a.line,f("code",{class:"soft",children:f("bdi",{children:a.code})})]})},{name:"saved",value:a=>a.
+bytes,cell:a=>f("span",{children:[f(Re,{share:a.bytes/s,side:"saved"})," ",I(a.bytes)]})},{name:"values",value:a=>a.values.length,cell:a=>f("span",{children:[$(
+a.values.length)," ",f(gt,{model:t,value:a.values[0],go:e})]})}];return f("div",{class:"panel",children:[f("h2",{children:"Saved, by source line"}),f("p",{class:"\
+soft",children:`${I(i)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),f(lt,{columns:o,rows:r,sort:[1,-1],empty:"\
+Nothing is saved."})]})}function Ks({model:t,go:e}){let n=new Map;for(let h of t.data.ports)!h.into&&h.role==="gradient"&&n.set(h.value,t.text(h.name));let{value:r,
+rows:i}=t.data.stats,s=r.map((h,p)=>({value:h,gradient:n.get(h)??"",row:i[p]})),o=(h,p)=>({name:h,value:d=>d.row[p]??NaN,cell:d=>f("span",{class:(p===6||p===7)&&
+d.row[p]?"alarm":"",children:Ut(d.row[p])})}),a=[{name:"value",value:h=>h.gradient||t.nameOf(h.value),cell:h=>f("span",{children:[h.gradient&&f("span",{class:"t\
+ag",children:["gradient of ",f("bdi",{children:h.gradient})]}),f(gt,{model:t,value:h.value,go:e})]})},o("NaN",6),o("Inf",7),o("norm",5),o("mean",3),o("std",4),o(
+"min",1),o("max",2),o("zeros",8),o("count",0)],u=s.filter(h=>h.row[6]||h.row[7]).length,l=s.filter(h=>h.gradient),c=s.filter(h=>!h.gradient);return f("div",{class:"\
+panel",children:[f("h2",{children:"Values"}),f("p",{class:u?"alarm":"soft",children:u?`${$(u)} of ${$(s.length)} measured values have NaN or Inf.`:`No NaN and n\
+o Inf in ${$(s.length)} measured values.`}),l.length>0&&f("h3",{children:"Gradients"}),l.length>0&&f(lt,{columns:a,rows:l,sort:[u?1:3,-1],empty:""}),f("h3",{children:"\
+Other values"}),f(lt,{columns:a,rows:c,sort:[u?1:3,-1],empty:"No other value was measured."})]})}function Xs({model:t,go:e}){let n=new Map;for(let i of t.data.ports)
+de(n,`${i.side?"Backward":"Forward"} ${i.into?"takes":"gives"}: ${i.role}`).push(i);let r=[{name:"name",value:i=>t.text(i.name),cell:i=>f("bdi",{children:t.text(
+i.name)})},{name:"type",value:i=>t.text(i.spec),cell:i=>f("code",{children:t.text(i.spec)})},{name:"bytes",value:i=>i.bytes,cell:i=>I(i.bytes)},{name:"step",value:i=>i.
+into?t.usersOf(i.value)[0]??-1:i.value,cell:i=>{let s=i.into?t.usersOf(i.value)[0]:i.value;return s===void 0?f("span",{class:"soft",children:"unused"}):f(gt,{model:t,
+value:s,go:e})}}];return f("div",{class:"panel",children:[f("h2",{children:"Inputs and outputs"}),[...n].map(([i,s])=>f("details",{open:s.length<=12,children:[f(
+"summary",{children:[i," ",f("span",{class:"soft",children:[$(s.length),", ",I(s.reduce((o,a)=>o+a.bytes,0))]})]}),f(lt,{columns:r,rows:s,sort:[2,-1],empty:""})]},
+i))]})}var Fc=[["changes","Changes","h"],["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["va\
+lues","Values","v"],["ports","In/out","i"]],wn=class extends V{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;changes=Qr(this.props.models);lastChange=-1;state={
+...this.begin(location.hash),hovered:null,query:"",found:null,marked:null,at:-1,moment:null,tab:this.props.page.changes?"changes":"details",help:!1,told:"",wide:430};begin(e){
+let{models:n}=this.props,{pair:r,unit:i,opened:s}=pi(e,n),o=n[r],a=s??ze(o);return{pair:r,selected:i,opened:i===null||s?a:Ve(o,a,i)}}get model(){return this.props.
+models[this.state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>ai(this.model,this.state.opened))}get searcher(){let{model:e}=this;
+return this.searchers.has(e)||this.searchers.set(e,new qe(e)),this.searchers.get(e)}kept(e,n,r){let i=this.keep.get(e);if(i&&i.key.length===n.length&&i.key.every(
+(o,a)=>o===n[a]))return i.value;let s=r();return this.keep.set(e,{key:n,value:s}),s}componentDidMount(){document.addEventListener("keydown",this.pressed),addEventListener(
+"hashchange",this.followed),setTimeout(()=>this.searcher,300),this.state.selected!==null&&this.picture.show(this.visible(this.state.selected))}componentWillUnmount(){
+document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(e,n){let{pair:r,selected:i,opened:s}=this.
+state;n.pair===r&&n.selected===i&&n.opened===s||(clearTimeout(this.timer),location.protocol!=="about:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,
+"",zn(r,i,s)),250)))}followed=()=>{let e=this.begin(location.hash);this.setState(e,()=>e.selected!==null&&this.picture.show(this.visible(e.selected)))};visible(e){
+return St(this.model,this.scene,e)}go=e=>{let n=this.scene.byUnit.has(e)?this.state.opened:Ve(this.model,this.state.opened,e);this.setState({opened:n,selected:e,
+hovered:null,...this.momentOf(e)},()=>this.picture.show(this.visible(e)))};momentOf(e){return e!==null&&e>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=e=>{
+let{tab:n}=this.state,r=e===z(0)?null:e;this.setState({selected:r,told:"",tab:n==="changes"&&r!==null?"details":n})};fold=e=>{this.picture.hold(e);let n=fi(this.
+model,this.state.opened,e),r=this.state.selected,i=r!==null&&!Gt(this.model,n,e)&&this.model.above(r).includes(e);this.setState({opened:n,selected:e===0?this.state.
+selected:i||r===null||r<0?z(e):r})};openAll=e=>{this.picture.hold(e),this.setState({opened:hi(this.model,this.state.opened,e),selected:e===0?null:z(e)})};turn=(e,n)=>{
+this.picture.hold(e);let{model:r}=this,{selected:i}=this.state,s=di(r,this.state.opened,e,n);this.setState({opened:s,selected:i!==null&&r.above(i).includes(e)?this.
+sameIn(e,s,i):i})};sameIn(e,n,r){let{model:i}=this,s=[r,...i.above(r).map(z)],o=s.indexOf(z(e)),a=i.frame(e).units[Bt(i,n,e)];for(let u of s.slice(0,o-1).reverse()){
+let l=u<0?i.framePlace[-u-1]:i.place[u],c=a<0?i.frame(-a-1).units[l]:void 0;if(c===void 0)return z(e);a=c}return a}depth=e=>this.setState({opened:li(this.model,
+this.state.opened,e)},()=>{this.state.selected!==null?this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=e=>{let n=this.searcher.find(
+e);this.setState({query:e,found:n,at:-1}),clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:n}),90)};ask=e=>{this.search(e),this.
+finder.focus()};goMatch=e=>{let n=this.state.found.units[e];this.setState({at:e}),this.go(n)};nextMatch(e){let{found:n,at:r}=this.state,i=n?.units.length??0;i&&
+this.goMatch(r<0?e>0?0:i-1:(r+e+i)%i)}moment=e=>this.setState({moment:e,tab:"memory"});exported=()=>{let e=this.props.page.title.replace(/[^\w.-]+/g,"_").slice(
+0,60)||"graph";ki(`${e}.svg`,xi(this.picture,this.props.page.title))};link=()=>{let{pair:e,selected:n,opened:r}=this.state,i=location.href.replace(/#.*$/,"")+zn(
+e,n,r);Mi(i).then(s=>this.setState({told:s}))};choose=e=>{let n=ze(this.props.models[e]);this.setState({pair:e,opened:n,selected:null,hovered:null,query:"",found:null,
+marked:null,at:-1,moment:null})};jump=(e,n)=>{if(e===this.state.pair)return this.go(n);let r=this.props.models[e];this.choose(e),this.setState({opened:Ve(r,ze(r),
+n),selected:n},()=>this.picture.show(this.visible(n)))};nextChange(e){let{changes:n}=this,{pair:r,selected:i}=this.state,s=En(n,this.props.models,r,i);if(!n.length)
+return;let o=s<0?this.lastChange:s;this.lastChange=o<0?e>0?0:n.length-1:(o+e+n.length)%n.length,this.jump(n[this.lastChange].pair,n[this.lastChange].node)}turnAround(e){
+let{selected:n,opened:r}=this.state,s=(n===null?[]:[...n<0?[-n-1]:[],...this.model.above(n)]).find(o=>this.model.frame(o).kind==="loop")??this.onlyLoop();s!==void 0&&
+this.turn(s,Bt(this.model,r,s)+e)}onlyLoop(){let e=this.scene.boxes.filter(n=>n.unit<0&&this.model.frame(-n.unit-1).kind==="loop");return e.length?-e[0].unit-1:
+void 0}pressed=e=>{let n=e.target;if(e.ctrlKey||e.metaKey||e.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(n.tagName)||e.key==="Enter"&&n.tagName==="BUTTON"||e.key.startsWith(
+"Arrow")&&n.closest(".code, .side"))return;let r=this.actions(e)[e.key];r&&(e.preventDefault(),r())};actions(e){let{model:n,scene:r}=this,{selected:i}=this.state,
+s=this.picture,o=l=>l!==null&&this.go(l),a=l=>this.state.found?this.nextMatch(l):this.nextChange(l);return{"/":()=>this.finder.focus(),"?":()=>this.setState({help:!this.
+state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(i===null)return;let l=i<0?-i-1:r.byUnit.has(i)?n.above(i).find(
+c=>r.byUnit.has(z(c))):-this.visible(i)-1;e.shiftKey?this.openAll(l):this.fold(l)},ArrowDown:()=>o(Yn(n,r,i,1)),ArrowUp:()=>o(Yn(n,r,i,-1)),ArrowLeft:()=>o(Zn(n,
+i,!1)),ArrowRight:()=>o(Zn(n,i,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>a(1),p:()=>a(-1),"+":()=>s.scaleBy(1.3),"=":()=>s.scaleBy(1.3),
+"-":()=>s.scaleBy(1/1.3),f:()=>s.fit(),a:()=>s.fitAll(),...Object.fromEntries(this.tabs().map(([l,,c])=>[c,()=>this.setState({tab:l})])),...Object.fromEntries(Array.
+from({length:10},(l,c)=>[String(c),()=>this.depth(Math.max(1,c))]))}}tabs(){let{stats:e}=this.model.data,n=[!this.props.page.changes&&"changes",!e&&"values",!this.
+model.timed&&"memory",!this.model.timed&&"lines"];return Fc.filter(([r])=>!n.includes(r))}lit(){let{model:e,scene:n}=this,{selected:r,hovered:i}=this.state,s=i??
+r;if(s===null||s===z(0)||i!==null&&n.byUnit.get(i)?.kind==="open"&&r===null)return null;let o=i!==null&&n.byUnit.get(i)?.kind==="open"?r:s;return this.kept("lit",
+[n,o],()=>mi(e,n,o))}panel(){let{model:e,go:n,jump:r}=this,{pair:i,tab:s,opened:o,selected:a,moment:u}=this.state,{page:l,models:c}=this.props,h=s==="code"?this.
+lit():null;return this.kept("panel",[e,s,o,a,u,h],()=>s==="changes"&&l.changes?f(Be,{page:l,models:c,jump:r,marked:this.changes,at:En(this.changes,c,i,a)}):s===
+"code"?f(De,{model:e,selected:a,go:n,lit:h?.steps??null}):s==="memory"&&e.timed?f(Pi,{model:e,moment:u,go:n,onMoment:this.moment}):s==="lines"&&e.timed?f(qs,{model:e,
+go:n,search:this.ask}):s==="operators"?f(Ws,{model:e,search:this.ask}):s==="values"&&e.data.stats?f(Ks,{model:e,go:n}):s==="ports"?f(Xs,{model:e,go:n}):f(gi,{page:l,
+model:e,opened:o,selected:a,go:n,jump:r,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page:e,models:n}=this.props,{pair:r,query:i,found:s,
+at:o,told:a}=this.state,{model:u}=this,l=ci(u,this.state.opened);return f("header",{children:[f("h1",{title:e.title,children:f("bdi",{children:e.title})}),n.length>
+1&&f("select",{"aria-label":"pairs of graphs",value:r,onChange:c=>this.choose(Number(c.currentTarget.value)),children:n.map((c,h)=>f("option",{value:h,children:c.
+data.name||`pair ${h+1}`},h))}),f(Xe,{mounted:c=>this.finder=c,model:u,query:i,found:s,at:o,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),
+f("span",{class:"group",role:"group","aria-label":"depth",children:[f("button",{title:"close one level",disabled:l<=1,onClick:()=>this.depth(Math.max(1,l-1)),children:"\
+−"}),f("span",{class:"soft",title:"frames are open to this depth",children:["depth ",l]}),f("button",{title:"open one level",disabled:l>u.deepest,onClick:()=>this.
+depth(l+1),children:"+"})]}),f("span",{class:"group",children:[f("button",{title:"the whole picture (a)",onClick:()=>this.picture.fitAll(),children:"fit"}),f("b\
+utton",{title:"copy a link to the selection",onClick:this.link,children:"link"}),f("button",{title:"save the visible part as an SVG file",onClick:this.exported,
+children:"SVG"}),f("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),a&&(a.includes("#")?f("input",{class:"told",readOnly:!0,value:a,
+"aria-label":"link",onFocus:c=>c.currentTarget.select()}):f("output",{class:"told",children:a}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){
+let{model:e}=this,{hovered:n,selected:r}=this.state,i=n??r;if(i===null)return"";if(i<0)return[e.text(e.frame(-i-1).name),e.text(e.frame(-i-1).label)].filter(Boolean).
+join("  ");let s=e.data.sources[e.data.nodes.source[i]]?.[3];return[`${e.nameOf(i)}: ${e.specOf(i)} = ${e.call(i)}`,e.lineOf(i),s===void 0?"":e.text(s)].filter(
+Boolean).join("   ")}dragged=e=>{e.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-e.clientX))})};render(){let{model:e,scene:n}=this,
+{selected:r,marked:i,tab:s,help:o,moment:a,wide:u,opened:l}=this.state,c=this.kept("marks",[i],()=>({matches:i?.within??null,steps:i?.steps??null}));return f("d\
+iv",{class:"app",style:{"--wide":`${u}px`},children:[this.bar(),f("main",{children:[f("div",{class:"stage",children:[f(vn,{mounted:h=>this.picture=h,model:e,scene:n,
+opened:l,marks:c,lit:this.lit(),pinned:r!==null&&r>=0,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn,onHover:this.hover}),f("div",
+{class:"legend","aria-hidden":"true",children:[f("span",{class:"forward",children:"forward ↓"}),f("span",{class:"saved",children:"saved"}),f("span",{class:"ba\
+ckward",children:"backward ↑"})]}),f("div",{class:"caption",children:f("bdi",{children:this.caption()})})]}),f("div",{class:"grip",onPointerDown:h=>h.currentTarget.
+setPointerCapture(h.pointerId),onPointerMove:this.dragged}),f("section",{class:"side",children:[f("nav",{role:"tablist",children:this.tabs().map(([h,p,d])=>f("b\
+utton",{role:"tab","aria-selected":s===h,title:`key ${d}`,onClick:()=>this.setState({tab:h}),children:p},h))}),this.panel()]})]}),e.timed&&f(Ye,{model:e,moment:a,
+selected:r,onMoment:this.moment}),o&&f(zc,{changes:this.props.page.changes!==void 0,onClose:()=>this.setState({help:!1})})]})}hover=e=>{e!==this.state.hovered&&
+this.setState({hovered:e})}};function zc({changes:t,onClose:e}){return f("div",{class:"cover",onClick:e,children:f("div",{class:"card",role:"dialog","aria-label":"\
+keys",children:[f("h2",{children:"Keys"}),f("dl",{children:Ni(t).map(([n,r])=>[f("dt",{children:f("kbd",{children:n})},n),f("dd",{children:r},`${n} `)])}),f("bu\
+tton",{onClick:e,children:"close"})]})})}function Vc(t){let e=jr(document.getElementById("data")?.textContent??"");document.title=e.title||document.title,ee(f(wn,{page:e,models:e.pairs.map(n=>new Le(n,
+e.pairs.length>1?n.name:e.title))}),t)}var Ys=document.getElementById("app");try{Vc(Ys)}catch(t){let e=t instanceof Error?t.message:String(t);ee(f("div",{class:"\
+wrong",role:"alert",children:[f("h1",{children:"This page cannot be drawn"}),f("p",{children:t instanceof ne?"Its data are not whole, or are not what this page \
+reads. The first thing that is wrong:":"Something in the page itself failed:"}),f("pre",{children:e}),f("p",{children:["Write the page again: ",f("code",{children:"\
+backprint view SAMPLE -o page.html"}),"."]})]}),Ys)}})();
