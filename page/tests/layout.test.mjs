@@ -15,7 +15,7 @@ writeFileSync(file, outputFiles[0].text);
 const { parse, Model, place, firstOpen, openedTo, revealed, litBy } = await import(pathToFileURL(file));
 
 const block = name => /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(readFileSync(join(pages, `${name}.html`), "utf8"))[1];
-const models = ["stack", "stats", "hostile", "one", "two"].flatMap(name => parse(block(name)).pairs.map(pair => [name, new Model(pair)]));
+const models = ["stack", "stats", "hostile", "one", "two", "diff"].flatMap(name => parse(block(name)).pairs.map(pair => [name, new Model(pair)]));
 const apart = (a, b) => a.x + a.w <= b.x + 0.1 || b.x + b.w <= a.x + 0.1 || a.y + a.h <= b.y + 0.1 || b.y + b.h <= a.y + 0.1;
 const inside = (a, b) => a.x >= b.x && a.y >= b.y && a.x + a.w <= b.x + b.w + 0.1 && a.y + a.h <= b.y + b.h + 0.1;
 

@@ -133,6 +133,16 @@ expected.damage.forEach((words, place) => test(`damaged data (${words}) are name
   assert.ok(said.includes(words), said);
 })));
 
+test("a page without changes has nothing of them", () => opened("stack", async page => {
+  assert.equal(await page.getByRole("tab", { name: "Changes" }).count(), 0);
+  assert.equal(await page.locator(".changemark").count(), 0);
+  await search(page, "is:added");
+  assert.match(await page.locator(".results").innerText(), /is is one of saved, view, guard/);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  assert.doesNotMatch(await page.getByRole("dialog").innerText(), /change/);
+}));
+
 for (const [scheme, paper] of [["light", "rgb(255, 255, 255)"], ["dark", "rgb(20, 24, 29)"]])
   test(`${scheme} is ${scheme}`, () => opened("stack", async page => {
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), paper);
@@ -147,7 +157,7 @@ function contrasts() {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const paper = light(getComputedStyle(document.body).backgroundColor), found = [];
-  for (const name of ["--ink", "--soft", "--fwd", "--bwd", "--save", "--alarm"]) {
+  for (const name of ["--ink", "--soft", "--fwd", "--bwd", "--save", "--alarm", "--mark"]) {
     const probe = document.createElement("i");
     probe.style.color = `var(${name})`;
     document.body.append(probe);

@@ -19,6 +19,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import backprint as bp
+from backprint.differing.page import diff_data
 from backprint.drawing.page import page_html
 from backprint.drawing.page_data import page_data
 
@@ -28,11 +29,12 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\u202egpj.exe\u05d0\u05d
 class Block(torch.nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
+        self.act: Callable[[torch.Tensor], torch.Tensor] = torch.nn.functional.gelu
         self.norm = torch.nn.LayerNorm(width)
         self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+        return x + self.down(self.act(self.up(self.norm(x))))
 
 
 class Stack(torch.nn.Module):
@@ -80,6 +82,26 @@ def plain(data: dict[str, Any]) -> dict[str, Any]:
 def stack() -> dict[str, Any]:
     torch.manual_seed(0)
     return plain(page_data(bp.capture(Stack(), torch.randn(32, 8), engine="eager")))
+
+
+class Halved(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * 0.5
+
+
+def difference() -> dict[str, Any]:
+    """Before, the result is halved. After, a layer has another activation, and one has one step more."""
+    before, after, x = Halved(), Stack(), torch.randn(32, 8)
+    after.layers[5].act = torch.nn.functional.silu
+    after.layers[6].act = lambda y: torch.nn.functional.gelu(y).tanh()
+    return plain(diff_data(bp.diff(*(bp.capture(each, x, engine="eager") for each in (before, after)))))
+
+
+def hostile_difference(data: dict[str, Any]) -> dict[str, Any]:
+    data = hostile(data)
+    for pair in data["pairs"]:
+        pair["marks"]["text"] = ["\n".join(f"{line}{HOSTILE}" for line in text.split("\n")) for text in pair["marks"]["text"]]
+    return {**data, "changes": [f"{line}{HOSTILE}" for line in data["changes"]]}
 
 
 def with_stats(data: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +164,21 @@ DAMAGE: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 }
 """What the page has to say where the data are damaged in this way."""
 
+DAMAGED_MARKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "the page has no changes": lambda page, pair: page.pop("changes"),
+    "has no marks": lambda page, pair: pair.pop("marks"),
+    "changes[0]": lambda page, pair: page["changes"].__setitem__(0, 3),
+    "marks.pair": lambda page, pair: pair["marks"].update(pair=0),
+    "marks.node[1]": lambda page, pair: pair["marks"]["node"].__setitem__(1, pair["marks"]["node"][0]),
+    "marks.node[0]": lambda page, pair: pair["marks"]["node"].__setitem__(0, 10**6),
+    "none of added, removed, changed": lambda page, pair: pair["marks"]["kind"].__setitem__(0, "renamed"),
+    "two lines with": lambda page, pair: pair["marks"]["text"].__setitem__(0, "+ x"),
+    "marks.text[0]": lambda page, pair: pair["marks"]["text"].__setitem__(0, "x\ny"),
+    "marks.text: ": lambda page, pair: pair["marks"]["text"].pop(),
+    "is not marked as": lambda page, pair: pair["marks"]["other"].__setitem__(0, 0),
+}
+"""The same, of the page of a difference."""
+
 
 def inside_itself(frames: list[dict[str, Any]]) -> None:
     inner = next(place for place, frame in enumerate(frames) if place and any(unit < 0 for unit in frame["units"]))
@@ -166,14 +203,17 @@ def main(folder: Path) -> None:
         "hostile": hostile(with_stats(data)),
         "one": one_direction(),
         "two": two_pairs(data),
+        "diff": (changed := difference()),
+        "hostile_diff": hostile_difference(changed),
     }
     for name, page in pages.items():
         write(folder, name, page)
-    for place, damage in enumerate(DAMAGE.values()):
-        broken = copy.deepcopy(data)
+    damages = [(data, *item) for item in DAMAGE.items()] + [(changed, *item) for item in DAMAGED_MARKS.items()]
+    for place, (whole, _, damage) in enumerate(damages):
+        broken = copy.deepcopy(whole)
         damage(broken, broken["pairs"][0])
         write(folder, f"broken{place}", broken)
-    expected = {"counts": counted(Stack(), x), "damage": list(DAMAGE)}
+    expected = {"counts": counted(Stack(), x), "damage": [words for _, words, _ in damages]}
     (folder / "expected.json").write_text(json.dumps(expected))
 
 
