@@ -1,7 +1,7 @@
 // Coordinates, without a browser: nothing overlaps, everything lies in its frame, every step can be shown.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -13,6 +13,7 @@ const { outputFiles } = await build({ stdin: { contents: source, resolveDir: joi
 const file = join(tmpdir(), `backprint-layout-${process.pid}.mjs`);
 writeFileSync(file, outputFiles[0].text);
 const { parse, Model, place, firstOpen, openedTo, revealed, litBy } = await import(pathToFileURL(file));
+rmSync(file);
 
 const block = name => /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(readFileSync(join(pages, `${name}.html`), "utf8"))[1];
 const models = ["stack", "stats", "hostile", "one", "two", "diff"].flatMap(name => parse(block(name)).pairs.map(pair => [name, new Model(pair)]));

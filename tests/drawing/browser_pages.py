@@ -100,7 +100,7 @@ def difference() -> dict[str, Any]:
 def hostile_difference(data: dict[str, Any]) -> dict[str, Any]:
     data = hostile(data)
     for pair in data["pairs"]:
-        pair["marks"]["text"] = ["\n".join(f"{line}{HOSTILE}" for line in text.split("\n")) for text in pair["marks"]["text"]]
+        pair["marks"]["text"] = [f"{text}{HOSTILE}".replace("\n", f"{HOSTILE}\n") for text in pair["marks"]["text"]]
     return {**data, "changes": [f"{line}{HOSTILE}" for line in data["changes"]]}
 
 

@@ -60,3 +60,15 @@ def test_the_page_writes_no_html_from_texts() -> None:
     assert len(sources) > 10
     for path in sources:
         assert not re.search(r"(inner|outer|Inner|Adjacent)HTML|document\.write", path.read_text("utf-8")), path
+
+
+def test_the_docs_have_every_filter_and_key_of_the_page() -> None:
+    docs = (PAGE.parents[1] / "docs" / "drawing.md").read_text("utf-8")
+    for name, table, least in (("search.ts", "FILTERS", 9), ("keys.ts", "KEYS", 10)):
+        source = (PAGE / name).read_text("utf-8")
+        [block] = re.findall(rf"^export const {table}\b.*? = \[$(.*?)^\];$", source, re.DOTALL | re.MULTILINE)
+        rows = re.findall(r'^  \["([^"]+)"', block, re.MULTILINE)
+        assert len(rows) >= least
+        for row in rows:
+            for word in row.split() if table == "KEYS" and row != "wheel" else [row]:
+                assert f"`{word}" in docs or word in ("–", "wheel"), (row, word)

@@ -53,12 +53,14 @@ def pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
 
 def numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
     """Return by side and number of the PairDiff where its Pair stands in the page."""
-    shown = [(side, place) for side in SIDES for place, pair in enumerate(diff.pairs) if getattr(pair, side) is not None]
-    return {key: at for at, key in enumerate(shown)}
+    sides = (
+        (side, place) for side in SIDES for place, pair in enumerate(diff.pairs) if getattr(pair, side) is not None
+    )
+    return {key: number for number, key in enumerate(sides)}
 
 
 def marks_of_pair(diff: Diff, found: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
-    """Yield the steps of one side that changed: their node, what happened, in words, and the other side's node or -1."""
+    """Yield the steps of one side that changed: node, kind, text, and node of the other side or -1."""
     [other] = set(SIDES) - {side}
     for graph in found.graphs:
         graphs = graphs_of(diff, found, graph.direction)
@@ -69,7 +71,7 @@ def marks_of_pair(diff: Diff, found: PairDiff, side: str) -> Iterator[tuple[int,
 
 
 def node_of(diff: Diff, found: PairDiff, side: str, direction: str, place: int | None) -> int:
-    """Return the page's number of a step, where the backward's come after the forward's; -1 if a side has no such step."""
+    """Return the page's number of a step, where the backward's steps follow the forward's; -1 if there is no step."""
     if place is None:
         return -1
     capture: Capture = getattr(diff, side)
