@@ -46,7 +46,8 @@ def pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
         if number is not None:
             pair = capture.pairs[number]
             rows = sorted(marks_of_pair(diff, found, side))
-            marks = {name: [row[at] for row in rows] for at, name in enumerate(("node", "kind", "text", "other"))}
+            columns = enumerate(("node", "kind", "text", "other"))
+            marks: dict[str, Any] = {name: [row[at] for row in rows] for at, name in columns}
             marks["pair"] = pages.get((other, place), -1)
             yield pair_data(pair) | {"name": f"{side}: {pair.name}", "marks": marks}
 
