@@ -44,8 +44,11 @@ def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats:
     every value.
     """
     from backprint.calls import check_capture
+    from backprint.web_page import check_html
 
     check_capture(capture, "view")
+    if path is not None:
+        check_html(path)
     return page_of(capture, observed_rows(capture) if stats else None).shown(path)
 
 

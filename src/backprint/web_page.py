@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backprint.errors import PlaceError
+from backprint.errors import PlaceError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class WebPage:
     html: str = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file, and return its path."""
-        return write_file(Path(path), [self.html.encode()])
+        """Write the page to a file, which is named .html, and return its path."""
+        return write_file(check_html(path), [self.html.encode()])
 
     def open(self) -> Path:
         """Show the page in a browser, from a temporary file that stays; return its path."""
@@ -46,6 +46,14 @@ class WebPage:
         return f'<iframe title="{html.escape(self.title, quote=True)}" style="{look}" srcdoc="{inside}"></iframe>'
 
 
+def check_html(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a page, whose name says that it is HTML."""
+    place = Path(path)
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{str(path)!r}: a page is HTML: give it a name such as page.html")
+    return place
+
+
 def in_notebook() -> bool:
     """Whether this process is a notebook's."""
     shell = sys.modules.get("IPython")
@@ -55,6 +63,8 @@ def in_notebook() -> bool:
 
 def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
     """Write a file to its place by one rename, with its folders; return the place."""
+    if "\0" in str(place):
+        raise UsageError(f"{str(place)!r} is not the name of a file: it has a NUL character")
     part = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -265,11 +265,28 @@ def test_dot_has_clusters_and_the_flows_between_what_is_seen(tmp_path: Path) -> 
     assert text.startswith('digraph "DrawnNet" {')
     assert text.rstrip().endswith("}")
     assert text.count("{") == text.count("}")
-    named = set(re.findall(r"^\s+([nf]\d+) \[", text, re.MULTILINE))
+    named = set(re.findall(r"^\s+([nfp][\d_]+) \[", text, re.MULTILINE))
     ends = {end for pair in re.findall(r"(\w+) -> (\w+)", text) for end in pair}
     assert ends
     assert ends <= named
     assert 'label="layers.0…3 × 4' in text
+
+
+def test_dot_has_the_flows_of_turns_that_are_not_shown(tmp_path: Path) -> None:
+    """A loop shows one turn; what leaves its last turn leaves the one that is shown."""
+    text = drawn_net(4).draw(tmp_path / "net.dot", nodes=1000).read_text()
+    nodes = drawn_pair(drawn_net(4).pairs[0]).scene.nodes
+    linked = {frozenset(pair) for pair in re.findall(r"n(\d+) -> n(\d+)", text)}
+    [head] = [str(place) for place, node in enumerate(nodes) if node.target == "aten._log_softmax.default"]
+    neighbours = {head}
+    for _ in nodes:
+        neighbours |= {each for pair in linked if pair & neighbours for each in pair}
+    shown = set(re.findall(r"^ +n(\d+) \[", text, re.MULTILINE))
+    [update] = [
+        str(place) for place, node in enumerate(nodes) if "calls.add_" in (node.source.code if node.source else "")
+    ]
+    assert shown - {update} <= neighbours
+    assert {"grad weight", "weight", "ids"} <= set(re.findall(r'p\d+_\d+ \[label="([^"]*)"', text))
 
 
 def test_a_png_is_as_large_as_the_picture_times_the_scale(tmp_path: Path) -> None:
@@ -284,6 +301,15 @@ def test_a_png_is_as_large_as_the_picture_times_the_scale(tmp_path: Path) -> Non
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ends with \.svg, \.dot, \.png, not with '\.jpg'"):
         drawn_net(4).draw(tmp_path / "net.jpg")
+    with pytest.raises(UsageError, match="and this has no ending"):
+        drawn_net(4).draw(tmp_path / "net")
+    with pytest.raises(UsageError, match="NUL"):
+        drawn_net(4).draw(tmp_path / "net\0.svg")
+    with pytest.raises(UsageError, match=r"named? .*page\.html"):
+        drawn_net(4).view(tmp_path / "net.txt")
+    for odd in ({"scale": 0}, {"scale": float("nan")}, {"nodes": 0}, {"nodes": 2.5}, {"nodes": True}, {"pair": "0"}):
+        with pytest.raises(UsageError, match=r"must be a (whole )?number"):
+            drawn_net(4).draw(tmp_path / "net.svg", **odd)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="there is no pair 1"):
         drawn_net(4).draw(tmp_path / "net.svg", pair=1)
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, fx, nn
@@ -197,3 +199,27 @@ def test_a_call_with_other_arguments_says_what_it_wants(call: object, text: str)
     x = torch.randn(8)
     with pytest.raises(bp.UsageError, match=text):
         call(bp.forward_backward_graphs(lif, (x, x.clone())), x)  # type: ignore[operator]  # a lambda of the table
+
+
+def test_copies_are_the_same_and_run() -> None:
+    x = torch.ones(3, requires_grad=True)
+    pair = bp.forward_backward_graphs(lambda a, b: a * b, [x, torch.full((3,), 2.0, requires_grad=True)])
+    for made in (copy.copy(pair), copy.deepcopy(pair)):
+        assert type(made) is type(pair)
+        assert made.saved == pair.saved
+        assert torch.equal(made(x, x)[0], torch.ones(3))
+    inner = nn.Linear(3, 3)
+    graph = bp.inference_graph(lambda a: inner(a), [torch.ones(2, 3)])
+    assert torch.equal(copy.deepcopy(graph)(torch.ones(2, 3))[0], inner(torch.ones(2, 3)))
+
+
+def test_an_inference_graph_returns_what_the_program_returns_and_saves_nothing() -> None:
+    inner = nn.Linear(3, 3)
+    graph = bp.inference_graph(lambda a: inner(a), [torch.ones(2, 3)])
+    assert len(graph(torch.ones(2, 3))) == len(graph.results) == 1
+
+
+def test_a_tensor_that_is_passed_twice_may_be_passed_twice_again() -> None:
+    x = torch.tensor([2.0, 3.0])
+    graph = bp.inference_graph(lambda a, b: a * b, [x, x])
+    assert torch.equal(graph(x, x)[0], x * x)

@@ -37,12 +37,15 @@ def command(
     from backprint.differences import diff
     from backprint.differing.words import diff_json, diff_lines
     from backprint.errors import BackprintError, UsageError
+    from backprint.web_page import check_html
 
     for place in (before, after):
         if not (place / "capture.json").is_file():
             raise UsageError(
                 f"{place} is not a sample: it has no capture.json. `backprint capture TARGET -o DIR` makes one."
             )
+    if output is not None:
+        check_html(output)
     try:
         found = diff(before, after, allow)
     except BackprintError as error:

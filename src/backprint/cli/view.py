@@ -37,11 +37,12 @@ def command(
     from backprint.corpus.find import absent
     from backprint.drawings import page_of
     from backprint.errors import UsageError
+    from backprint.web_page import check_html
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)
-    if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{output}: the page is HTML; name it page.html, say")
+    if output is not None:
+        check_html(output)
     capture = bp.load(sample, allow=allow)
     rows = observed_apart(sample, allow, (timeout, memory)) if stats else None
     page = page_of(capture, rows)

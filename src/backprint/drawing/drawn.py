@@ -11,7 +11,7 @@ from backprint.drawing.frames import Frame, frame_unit, frames_of
 from backprint.drawing.rows import Layout, layout_of
 from backprint.drawing.scene import Scene, SceneBridge, bytes_of, scene_of
 from backprint.graph.costing.steps import StepCost, step_costs
-from backprint.graph.costing.storages import each_storage, storages_of
+from backprint.graph.costing.storages import each_storage, held_storages, storages_of
 from backprint.graph.nouns import Graph, Pair, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_spec
@@ -132,9 +132,8 @@ def saved_bytes(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
     """Yield what each saved tensor takes; memory that several share counts for the first."""
     graph = at_hints(forward)
     storages, sizes = storages_of(graph)
-    for port in graph.inputs:
-        for key in each_storage(storages[port.local]):
-            sizes.pop(key, None)
+    for key in held_storages(graph, storages):
+        sizes.pop(key, None)
     names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
         if bridge.made >= len(scene.nodes):

@@ -15,6 +15,9 @@ from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.web_page import write_file
 
+MOST_SCALE = 10
+"""The most pixels of a PNG for each point."""
+
 EDGE = 16_384
 """The most pixels of a side of a PNG."""
 
@@ -24,14 +27,26 @@ def draw_capture(
 ) -> Path:
     """Draw a Pair of a Capture to a file, whose ending says in which format."""
     place = Path(path)
-    draw = FORMATS.get(place.suffix)
+    draw = FORMATS.get(place.suffix.lower())
     if draw is None:
-        ending = repr(place.suffix) if place.suffix else "nothing"
-        raise UsageError(f"{place}: the name of a picture ends with {', '.join(FORMATS)}, not with {ending}")
-    if not 0 <= pair < len(capture.pairs):
-        raise UsageError(f"{capture.name} has {len(capture.pairs)} pairs, numbered from 0: there is no pair {pair}")
+        ending = f"not with {place.suffix!r}" if place.suffix else "and this has no ending"
+        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}")
+    check_numbers(pair, nodes, scale)
+    count = len(capture.pairs)
+    if pair >= count:
+        pairs = "1 pair" if count == 1 else f"{count} pairs"
+        raise UsageError(f"{capture.name} has {pairs}, numbered from 0: there is no pair {pair}")
     title = capture.name if len(capture.pairs) == 1 else f"{capture.name}, {capture.pairs[pair].name}"
     return write_file(place, [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+
+
+def check_numbers(pair: int, nodes: int, scale: float) -> None:
+    """Raise unless the numbers of a picture can be met."""
+    for name, value, least in (("pair", pair, 0), ("nodes", nodes, 1)):
+        if type(value) is not int or value < least:
+            raise UsageError(f"{name}={value!r:.80} must be a whole number from {least} on")
+    if type(scale) not in (int, float) or not 0 < scale <= MOST_SCALE:
+        raise UsageError(f"scale={scale!r:.80} must be a number above 0, and at most {MOST_SCALE}")
 
 
 def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from backprint.graph.costing.live import memory_line
 from backprint.graph.costing.steps import StepCost, step_costs, total_cost
-from backprint.graph.costing.storages import each_storage, storages_of
-from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Spec, TensorSpec, Value, refs
+from backprint.graph.costing.storages import each_storage, held_storages, storages_of
+from backprint.graph.nouns import Capture, Graph, Pair, TensorSpec, Value, refs
 from backprint.graph.sizes import at_hints
 
 
@@ -57,11 +57,7 @@ def summarise(pair: Pair) -> Summary:
     """Return the numbers of a Pair, at its captured sizes."""
     forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
-    own = {port.local for port in forward.inputs}
-    results = [
-        (port, result) for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
-    ]
-    kept = [port for port, result in results if isinstance(result, Ref) and result.name in own]
+    results = [result for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"]
     kinds, back_kinds = cost_by_kind(forward), cost_by_kind(backward) if backward else ()
     memory = memory_line(pair)
     return Summary(
@@ -69,8 +65,8 @@ def summarise(pair: Pair) -> Summary:
         parameter_bytes=sum(spec.nbytes for spec in parameters),
         forward_kinds=kinds,
         backward_kinds=back_kinds,
-        saved=saved_by_line(forward, [(port, value) for port, value in results if port not in kept]),
-        kept_bytes=sum(size(port.spec) for port in kept),
+        saved=saved_by_line(forward, results),
+        kept_bytes=kept_bytes(forward, results),
         forward=total_cost(kind.cost for kind in kinds),
         backward=total_cost(kind.cost for kind in back_kinds),
         peak_bytes=memory.peak_bytes,
@@ -88,26 +84,30 @@ def cost_by_kind(graph: Graph) -> tuple[KindCost, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.cost.moved, -row.calls)))
 
 
-def size(spec: Spec) -> int:
-    return spec.nbytes if isinstance(spec, TensorSpec) else 0
+def kept_bytes(graph: Graph, saved: Sequence[Value]) -> int:
+    """Return the bytes of storages that the caller holds and the backward keeps, also those kept as a view."""
+    storages, sizes = storages_of(graph)
+    held = held_storages(graph, storages)
+    keys = {key for value in saved for name in refs(value) for key in each_storage(storages[name])}
+    return sum(sizes[key] for key in keys & held)
 
 
-def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[SavedLine, ...]:
+def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]:
     """Return the saved values by the user's line that made them, the largest first. Storages count, each once: a view
-    of another saved value is free, and a view of a part saves the whole."""
+    of another saved value is free, and a view of a part saves the whole. What the caller holds is left out."""
     steps = {step.name: step for step in graph.steps}
     storages, sizes = storages_of(graph)
-    counted = {key for port in graph.inputs for key in each_storage(storages[port.local])}
+    held = held_storages(graph, storages)
+    counted: set[str] = set()
     lines: dict[str, list[tuple[str, int]]] = {}
-    for _, value in saved:
-        for name in refs(value):
-            keys = set(each_storage(storages[name])) - counted
-            counted |= keys
-            cost = sum(sizes[key] for key in keys)
-            step = steps.get(name)
-            source = step.source if step else None
-            line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
-            lines.setdefault(line, []).append((name, cost))
+    for name in (name for value in saved for name in refs(value)):
+        keys = set(each_storage(storages[name])) - counted
+        if name not in steps or (keys and keys <= held):
+            continue
+        counted |= keys
+        source = steps[name].source
+        line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
+        lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held)))
     rows = [
         SavedLine(line, sum(cost for _, cost in found), tuple(name for name, _ in found))
         for line, found in lines.items()

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from backprint.errors import CaptureError, UsageError
+from backprint.plain import printable
 from backprint.tracing.fake import kept_inputs, world_of
 from backprint.tracing.given import read_given
 from backprint.tracing.process import GLOBALS, SWITCHES
@@ -52,7 +53,7 @@ def read_call(
         mode=mode,
         loss=loss,
         defaulted=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
-        title=getattr(target, "__name__", type(target).__name__),
+        title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
         world=world_of(every) if fake else None,
         specialise=specialise,
         given=read_given(target, args, kwargs, list(reader.called), {**state, **reader.called}),

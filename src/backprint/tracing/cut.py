@@ -42,7 +42,7 @@ def looks_at_the_whole(partition: str | Callable[..., Any] | None) -> str:
 
 def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
-    function = PARTITIONS.get(partition) if isinstance(partition, str) else partition
+    function = PARTITIONS.get(partition) if isinstance(partition, str) else partition if callable(partition) else None
     if function is None:
         raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
     for node in joint.graph.nodes:

@@ -11,6 +11,7 @@ from torch import nn
 
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture
+from backprint.plain import printable
 from backprint.settings import outside_modes, quiet_random
 from backprint.tracing import derivatives
 from backprint.tracing.call import read_call
@@ -94,6 +95,10 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
             raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")
 
 
+LONGEST = 4096
+"""The most characters of a name."""
+
+
 def describe_target(target: Any) -> str:
-    """Return a callable's name, or its type's."""
-    return getattr(target, "__name__", None) or type(target).__name__
+    """Return a callable's name, or its type's, as text that can be printed."""
+    return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:LONGEST]

@@ -36,7 +36,7 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGrap
     program, traced = traced_call(fn, inputs, False)
     called = read_fx(program, traced).forward
     drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
-    order_outputs(traced.forward.graph, traced.outputs)
+    order_outputs(traced.forward.graph, traced.outputs, saves=False)
     made = finished(traced.forward, called)
     return told_about(made, program, "", roles_of_results(made, traced, "output"))
 
@@ -148,8 +148,8 @@ def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
 # ------------------------------------------------------------------ making the graphs plain
 
 
-def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
-    """Put the outputs first, then mutations, then saved values, each once."""
+def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]], saves: bool = True) -> None:
+    """Put the outputs first, then mutations, then saved values if the graph `saves` any, each once."""
     node = graph.output_node()
     returned = list(node.args[0])
     plain, saved = returned[: len(outputs)], returned[len(outputs) :]
@@ -159,7 +159,7 @@ def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
         for (_, found), value in zip(outputs, plain, strict=True)
         if found == role
     ]
-    node.args = ((*kept, *saved),)
+    node.args = ((*kept, *(saved if saves else ())),)
 
 
 def keep_gradients(traced: Traced) -> None:

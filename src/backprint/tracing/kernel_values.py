@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from backprint.errors import UsageError
 from backprint.fx.convert import Names, Side, spec_of
-from backprint.graph.costing.storages import each_storage, storages_of
+from backprint.graph.costing.storages import each_storage, held_storages, storages_of
 from backprint.graph.nouns import Graph, Port
 from backprint.tracing.aot.from_fx import note_of
 
@@ -62,6 +62,13 @@ class KernelGraph(fx.Graph):
         results: tuple[Any, ...] = self.module()(*self.arguments(inputs))
         return results
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> KernelGraph:
+        made = super().__deepcopy__(memo)
+        made.__class__ = KernelGraph
+        made.title, made.roles, made.own = self.title, self.roles, dict(self.own)
+        made.owning_module = self.owning_module
+        return made
+
     def module(self) -> fx.GraphModule:
         """Return a GraphModule that runs the graph."""
         return fx.GraphModule(self.owning_module or nn.Module(), self)
@@ -76,6 +83,10 @@ class KernelGraph(fx.Graph):
                     "arguments are constants of the graph"
                 )
         asked = [name for name in self.inputs if name not in self.own]
+        once = list({id(leaf): leaf for leaf in given}.values())
+        wanted = (len(self.inputs), len(asked))
+        if len(given) not in wanted and len(once) in wanted:  # a tensor that was passed twice is one input
+            given = once
         names = self.inputs if len(given) == len(self.inputs) else asked
         if len(given) != len(names):
             own = f", with or without its own {', '.join(self.own)}" if self.own else ""
@@ -122,6 +133,9 @@ class KernelPair(tuple[KernelGraph, KernelGraph]):
     def __new__(cls, forward: KernelGraph, backward: KernelGraph) -> KernelPair:
         return super().__new__(cls, (forward, backward))
 
+    def __getnewargs__(self) -> tuple[KernelGraph, KernelGraph]:
+        return self.forward, self.backward
+
     @property
     def forward(self) -> KernelGraph:
         """The forward: it returns outputs, mutations, and what it saves."""
@@ -147,8 +161,8 @@ class KernelPair(tuple[KernelGraph, KernelGraph]):
         """The bytes that live from the forward to the backward: storages of intermediate values, each once."""
         graph = self.forward.as_graph()
         storages, sizes = storages_of(graph)
-        given = {key for port in graph.inputs for key in each_storage(storages[port.local])}
-        return sum(sizes[key] for key in {key for name in self.saved for key in each_storage(storages[name])} - given)
+        saved = {key for name in self.saved for key in each_storage(storages[name])}
+        return sum(sizes[key] for key in saved - held_storages(graph, storages))
 
     def run(self, *inputs: Any) -> KernelRun:
         """Run the forward, and keep what it saves for the backward."""

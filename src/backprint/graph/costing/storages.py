@@ -39,6 +39,13 @@ def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
     return found, sizes
 
 
+def held_storages(graph: Graph, storages: Mapping[str, Storages]) -> set[str]:
+    """Return the storages that the caller holds anyway: of inputs, and of what is written back into an input."""
+    ends = zip(graph.outputs, graph.results, strict=True)
+    updated = [name for port, result in ends if port.role == "mutation" for name in refs(result)]
+    return {key for name in (*(port.local for port in graph.inputs), *updated) for key in each_storage(storages[name])}
+
+
 def types_with_items(graph: Graph) -> dict[str, Spec]:
     """Return the type of each value; of one whose type is not written, that of the items that are taken from it."""
     specs = specs_of(graph)

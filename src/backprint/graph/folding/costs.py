@@ -56,5 +56,5 @@ def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
 
 def bytes_saved(graph: Graph, results: list[tuple[Port, Value]], names: set[str]) -> int:
     """Return the bytes of what some steps save; a view of a saved tensor is free."""
-    own = [(port, value) for port, value in results if any(name in names for name in refs(value))]
+    own = [value for _, value in results if any(name in names for name in refs(value))]
     return sum(line.bytes for line in saved_by_line(graph, own))
