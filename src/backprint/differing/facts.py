@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backprint.differing.nouns import Fact
-from backprint.graph.nouns import Capture
+from backprint.graph.nouns import Capture, Graph
 
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
@@ -40,6 +40,13 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         "custom operators": capture.requires,
         "notes": (*capture.why, *capture.notes),
     }
+
+
+def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None:
+    """Return a direction of a Pair; None if the Capture does not have it."""
+    if pair is None:
+        return None
+    return capture.pairs[pair].forward if direction == "forward" else capture.pairs[pair].backward
 
 
 def linked_places(capture: Capture) -> list[tuple[object, ...]]:
