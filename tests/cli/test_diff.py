@@ -32,7 +32,7 @@ def call(*arguments: Any) -> Result:
 def test_equal_samples_exit_with_0(places: dict[str, Path]) -> None:
     result = call(places["sin"], places["sin"])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.output.endswith("no differences: every graph computes the same (equal hashes)\n")
+    assert result.output.endswith("no differences between the graphs (equal hashes)\n")
 
 
 def test_samples_that_differ_exit_with_1(places: dict[str, Path]) -> None:
@@ -75,3 +75,12 @@ def test_it_needs_no_torch(places: dict[str, Path]) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_other_constants_are_told_and_exit_with_0(tmp_path: Path) -> None:
+    for last in (3.0, 4.0):
+        capture = bp.capture(lambda x, last=last: x * torch.tensor([1.0, 2.0, last]), torch.ones(3), name="scaled")
+        capture.save(tmp_path / str(last))
+    result = call(tmp_path / "3.0", tmp_path / "4.0")
+    assert result.exit_code == 0
+    assert "values of constant constant_0: [1.0, 2.0, 3.0] -> [1.0, 2.0, 4.0]\n" in result.output

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from backprint.differing.common import common_places
@@ -17,7 +18,8 @@ from backprint.differing.facts import capture_facts, linked_places
 from backprint.differing.matching import Matching, match_steps
 from backprint.differing.nouns import Costs, Diff, GraphDiff, PairDiff, PortChange, StepChange
 from backprint.differing.ports import Forward, input_changes, match_inputs, matched_outputs, output_changes
-from backprint.differing.wired import Numbers, Wired, number_of, wired
+from backprint.differing.tensor_values import value_facts
+from backprint.differing.wired import Numbers, Wired, number_of, subgraphs_of, wired
 from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
 from backprint.graph.costing.steps import step_costs, total_cost
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
@@ -31,7 +33,8 @@ def compare_captures(before: Capture, after: Capture) -> Diff:
     """Return what changed between two Captures."""
     pairs = tuple(compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs))
     links = linked_places(before) == linked_places(after)
-    return Diff(before, after, pairs, links, tuple(capture_facts(before, after)))
+    facts = (*capture_facts(before, after), *value_facts(before, after, pairs))
+    return Diff(before, after, pairs, links, facts)
 
 
 def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
@@ -123,9 +126,21 @@ def compare_graphs(
         direction, (left, right), only_sizes, steps, changes, ports, orders, renamed_modules(found, steps),
         len(steps) - longest_rise([b for _, b in steps]),
         sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
-        Costs(flops(before), flops(after)),
+        Costs(flops(before), flops(after)), subgraphs=() if same else subgraph_diffs(direction, found, steps),
     )  # fmt: skip
     return diff, Forward(found)
+
+
+def subgraph_diffs(direction: str, found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
+    """Compare the subgraphs that matched steps call, each with the one in its place."""
+    before, after = dict(found.a.graph.subgraphs), dict(found.b.graph.subgraphs)
+    called = [(subgraphs_of(found.a.graph.steps[a]), subgraphs_of(found.b.graph.steps[b])) for a, b in steps]
+    names = dict.fromkeys(row for left, right in called for row in zip(left, right, strict=False))
+    diffs = (
+        replace(compare_graphs(direction, before[left], after[right], Forward(), found.numbers)[0], names=(left, right))
+        for left, right in names
+    )
+    return tuple(diff for diff in diffs if not diff.same)
 
 
 def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
@@ -184,6 +199,8 @@ def different_parts(found: Matching, a: int, b: int) -> Iterator[str]:
         yield "inputs"
     if one[2] != two[2]:
         yield "type"
+    if one[4] != two[4]:
+        yield "subgraphs"
 
 
 def follows(found: Matching, a: int, parts: tuple[str, ...]) -> bool:

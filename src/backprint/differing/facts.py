@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from backprint.differing.nouns import Fact
-from backprint.graph.nouns import Capture
+from backprint.graph.nouns import Capture, Graph
 
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
@@ -32,6 +33,7 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         **{name: (value,) for name, value in capture.environment},
         "loss": (capture.signature.loss,) if capture.signature.loss else (),
         "constants of the call": tuple(f"{name} = {value}" for name, value in capture.signature.leaves),
+        "constants of the result": tuple(result_constants(capture.signature.output)),
         "symbolic sizes": tuple(symbols),
         "guards": tuple(f"{guard.kind}: {guard.text}" for guard in capture.guards),
         "opaque edges": tuple(f"{edge.kind}: {edge.text}" for edge in capture.opaque),
@@ -40,6 +42,29 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         "custom operators": capture.requires,
         "notes": (*capture.why, *capture.notes),
     }
+
+
+def result_constants(tree: Any) -> Iterator[str]:
+    """Yield what a program returns beside tensors, in order."""
+    match tree:
+        case {"value": value}:
+            yield str(value)
+        case {"dict": dict(rows)}:
+            for item in rows.values():
+                yield from result_constants(item)
+        case {"items": [*pairs]}:
+            for pair in pairs:
+                yield from result_constants({"list": pair[1:]})
+        case {"list": [*items]} | {"tuple": [*items]}:
+            for item in items:
+                yield from result_constants(item)
+
+
+def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None:
+    """Return a direction of a Pair; None if the Capture does not have it."""
+    if pair is None:
+        return None
+    return capture.pairs[pair].forward if direction == "forward" else capture.pairs[pair].backward
 
 
 def linked_places(capture: Capture) -> list[tuple[object, ...]]:

@@ -13,8 +13,10 @@ from math import prod
 from typing import TypeAlias
 
 from backprint.differing.nouns import GraphDiff, PortChange, StepChange
+from backprint.differing.wired import subgraphs_of
 from backprint.graph.folding.series import divided_text
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, refs
+from backprint.graph.shown import number_of
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
 
@@ -68,7 +70,7 @@ def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[ChangeLine]:
         if text:
             yield ChangeLine(kind, text, count)
         else:
-            yield ChangeLine(kind, f"the whole module, {count} step{'s' * (count > 1)}", 1)
+            yield ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
 
 
 def new_modules(graph: Graph, other: Graph) -> dict[str, str]:
@@ -123,6 +125,7 @@ class Shown:
         self.makers = makers_of(before), makers_of(after)
         self.modules = module_of_values(before), module_of_values(after)
         self.ends = dict(diff.steps)
+        self.same = same_values(diff, before, after)
 
     def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
         """Return changes in the order of the first graph; an added step stands after the one before it that both
@@ -165,32 +168,51 @@ class Shown:
 
     def changed(self, one: Step, two: Step, parts: set[str]) -> str:
         """Return what differs between two steps."""
+        left, right = operator_names(one, two)
+        said: list[str] = []
         if parts <= {"operator", "type"} and "operator" in parts:
-            said = f"{short_target(one)} -> {short_target(two)}"
+            said = [f"{left} -> {right}"]
         elif parts & {"operator", "arguments"}:
-            said = f"{self.call(one, 0, typed=False)} -> {self.call(two, 1, typed=False)}"
+            said = [f"{left}{self.arguments(one, 0)} -> {right}{self.arguments(two, 1)}"]
         elif "inputs" in parts:
-            said = f"{short_target(two)} takes {self.taken(one, two)}"
-        else:
-            said = short_target(two)
-        return f"{said}: {types_text(one.spec, two.spec)}" if "type" in parts else said
+            said = [f"{right} takes {self.taken(one, two)}"]
+        if "subgraphs" in parts:
+            said += [f"{right} calls another {name}" for name in self.called(one, two)]
+        text = "; ".join(said) or right
+        return f"{text}: {types_text(one.spec, two.spec)}" if "type" in parts else text
 
     def taken(self, one: Step, two: Step) -> str:
         """Return which values a step takes, and which it took."""
-        pairs = [
-            (self.makers[0].get(left, left), self.makers[1].get(right, right))
-            for left, right in zip(used(one), used(two), strict=False)
-        ]
-        found = [f"{right}, not {left}" for left, right in pairs if left != right]
-        if len(used(one)) != len(used(two)):
-            found.append(f"{len(used(two))} values, not {len(used(one))}")
-        return "; ".join(dict.fromkeys(found)) or "another value of the same kind"
+        lefts, rights = used(one), used(two)
+        same = [self.same.get(name) for name in lefts]
+        if None not in same and same != [*rights] and Counter(same) == Counter(rights):
+            return "the same values in another order"
+        found = []
+        for left, known, right in zip(lefts, same, rights, strict=False):
+            before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
+            if before != after or known not in (None, right):
+                found.append(instead(before, after))
+        if len(lefts) != len(rights):
+            found.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
+        unsure = "another value of the same kind" if None in same else "a value that other steps changed in place"
+        return "; ".join(dict.fromkeys(found)) or unsure
 
-    def call(self, step: Step, side: int, typed: bool = True) -> str:
-        """Return a call whose arguments are named by the operators that make them."""
+    def called(self, one: Step, two: Step) -> Iterator[str]:
+        """Yield the subgraphs that two steps call, and that are not the same."""
+        graphs = [dict(graph.subgraphs) for graph in self.graphs]
+        for left, right in zip(subgraphs_of(one), subgraphs_of(two), strict=False):
+            if graphs[0][left].hash() != graphs[1][right].hash():
+                yield right
+
+    def call(self, step: Step, side: int) -> str:
+        """Return a call and the type of its result."""
+        kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
+        return f"{short_target(step)}{self.arguments(step, side)}{kind}"
+
+    def arguments(self, step: Step, side: int) -> str:
+        """Return the arguments of a call, named by the operators that make them."""
         made = mapped(step, lambda name: Ref(self.makers[side].get(name, name)))
-        kind = f": {show_spec(step.spec)}" if typed and step.spec is not None else ""
-        return f"{short_target(step)}({show_call(made.args, made.kwargs)}){kind}"
+        return f"({show_call(made.args, made.kwargs)})"
 
     def port(self, change: PortChange) -> tuple[str, str] | None:
         """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved."""
@@ -208,12 +230,25 @@ class Shown:
             return port.name, f"{port.role}, before: {difference_of_names(one.name, two.name)}"
         said = {
             "name": f"before: {one.name}",
-            "role": f"{one.role} -> {two.role}",
+            "role": f"before: {one.role}",
             "type": types_text(one.spec, two.spec),
         }
         if "value" in change.parts:
-            said["value"] = f"comes from {self.maker(1, change.after)}, not {self.maker(0, change.before)}"
-        return port.name, f"{port.role}, {'; '.join(said[part] for part in change.parts)}"
+            said |= self.other_value(change, one, two)
+        return port.name, f"{port.role}, {'; '.join(said[part] for part in change.parts if said[part])}"
+
+    def other_value(self, change: PortChange, one: Port, two: Port) -> dict[str, str]:
+        """Return that an output is made by another step; or that it is made by none, and its type."""
+        left, right = self.maker(0, change.before), self.maker(1, change.after)
+        made = [any(refs(graph.results[place or 0])) for graph, place in zip(
+            self.graphs, (change.before, change.after), strict=True)]  # fmt: skip
+        if all(made):
+            return {"value": f"comes from {instead(left, right)}"}
+        before, after = (
+            f"{show_spec(port.spec)} from {name}" if each else name
+            for each, port, name in zip(made, (one, two), (left, right), strict=True)
+        )
+        return {"type": "", "value": f"is {after}, before: {before}"}
 
     def saved(self, change: PortChange, one: Port | None, two: Port | None) -> tuple[str, str]:
         """Return the module and the operator of a saved value, and its type."""
@@ -230,8 +265,35 @@ class Shown:
 
 
 def types_text(*specs: Spec) -> str:
-    """Return a type, or both if there are two that differ."""
-    return " -> ".join(dict.fromkeys(map(show_spec, specs)))
+    """Return a type, or both if there are two that differ; a type that is not known is called so."""
+    return " -> ".join(dict.fromkeys(show_spec(spec) if spec is not None else "unknown type" for spec in specs))
+
+
+def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
+    """Return the names of values that both graphs have, with their names in the second: steps, and inputs that are
+    found by name."""
+    found = {before.steps[a].name: after.steps[b].name for a, b in diff.steps}
+    locals_of = {port.key: port.local for port in after.inputs if port.role != "saved"}
+    found |= {port.local: locals_of[port.key] for port in before.inputs if port.key in locals_of}
+    for port in diff.ports:
+        if port.is_input and port.before is not None:
+            found.pop(before.inputs[port.before].local, None)
+            if port.after is not None:
+                found[before.inputs[port.before].local] = after.inputs[port.after].local
+    return found
+
+
+def instead(before: str, after: str) -> str:
+    """Return a value that stands in the place of another."""
+    return f"{after}, not {before}" if before != after else f"another {after.removeprefix('a ')}"
+
+
+def operator_names(one: Step, two: Step) -> tuple[str, str]:
+    """Return the operators of two steps; with their overloads if only these differ."""
+    left, right = short_target(one), short_target(two)
+    if left == right and one.target != two.target:
+        return one.target.removeprefix("aten."), two.target.removeprefix("aten.")
+    return left, right
 
 
 def module_of_values(graph: Graph) -> dict[str, str]:
@@ -241,9 +303,16 @@ def module_of_values(graph: Graph) -> dict[str, str]:
 
 def makers_of(graph: Graph) -> dict[str, str]:
     """Return what each value of a graph is called: the operator that makes it, or the last part of an input's name."""
-    found = {port.local: port.name.rpartition(".")[2] if port.role != "saved" else "" for port in graph.inputs}
-    found = {local: name or "a saved value" for local, name in found.items()}
+    found = {port.local: input_name(port) for port in graph.inputs}
     return found | {step.name: short_target(step) for step in graph.steps}
+
+
+def input_name(port: Port) -> str:
+    """Return what an input is called: the last part of its name; a saved value has none, its name is a step's."""
+    if port.role == "saved":
+        return "a saved value"
+    name = port.name.rpartition(".")[2]
+    return f"tangent of {name}" if port.role == "tangent" else name
 
 
 def short_target(step: Step) -> str:

@@ -22,6 +22,8 @@ Labels: TypeAlias = tuple[Sequence[int], Sequence[int]]
 Echoes: TypeAlias = Mapping[str, int]
 """Names of the forward's steps, with a number that both sides' matched steps share."""
 
+Echoed: TypeAlias = tuple[str, frozenset[int]]
+"""The kind of an echo, and the steps of the second forward that it names."""
 
 FEW = 8
 """How many equal calls of the same values are compared by their surroundings."""
@@ -46,6 +48,13 @@ class Matching:
         self.shared: frozenset[str] | None = None
         """Modules that both graphs have: none of their steps is matched with a step of another module."""
 
+        self.echoed: tuple[Mapping[int, Echoed], Mapping[int, Echoed]] = ({}, {})
+        """Of each step whose echo is known: what it computes, and of which steps."""
+
+    def keep_echoes(self, echoes: tuple[Echoes, Echoes]) -> None:
+        """Match no more steps that compute the gradients of different steps, from now on."""
+        self.echoed = echoed_steps(self.a, echoes[0]), echoed_steps(self.b, echoes[1])
+
     def keep_modules(self) -> None:
         """Match only steps of modules that may be the same, from now on."""
         self.blocks = paired_blocks(self.a, self.b)
@@ -66,9 +75,12 @@ class Matching:
         return module if self.shared is not None and module in self.shared else ""
 
     def akin(self, a: int, b: int) -> bool:
-        """Whether two values may be matched, as far as their modules go."""
+        """Whether two values may be matched, as far as their modules and their echoes go."""
         if self.shared is None or a < self.a.first or b < self.b.first:
             return True
+        one, two = self.echoed[0].get(a), self.echoed[1].get(b)
+        if one is not None and two is not None and one[0] == two[0] and one[1].isdisjoint(two[1]):
+            return False
         return self.group(0, a) == self.group(1, b)
 
     def join(self, a: int, b: int) -> None:
@@ -92,11 +104,21 @@ class Matching:
         return None if -1 in found else found
 
 
+def echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
+    """Return the echoes of a graph's steps, those that name only steps which both forwards have."""
+    found = {}
+    for place, step in enumerate(graph.graph.steps, graph.first):
+        if step.echo is not None and all(name in echoes for name in step.echo.names):
+            found[place] = step.echo.kind, frozenset(echoes[name] for name in step.echo.names)
+    return found
+
+
 def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
     """Match the steps of two graphs, some inputs of which are matched already."""
     strict: Labels = found.a.strict, found.b.strict
     loose: Labels = found.a.loose, found.b.loose
     found.keep_modules()
+    found.keep_echoes(echoes)
     for _ in range(ROUNDS):  # each match may tell more values apart
         count = len(found.to_b)
         by_neighbours(found, strict)

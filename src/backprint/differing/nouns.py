@@ -14,8 +14,9 @@ from backprint.graph.nouns import Capture
 if TYPE_CHECKING:
     from backprint.web_page import WebPage
 
-PARTS = ("operator", "arguments", "inputs", "type")
-"""What of a step can differ: what it calls, its constants, which values it takes, and the type of its result."""
+PARTS = ("operator", "arguments", "inputs", "type", "subgraphs")
+"""What of a step can differ: what it calls, its constants, which values it takes, the type of its result, and the
+graphs that it calls, as the branches of a condition."""
 
 PORT_PARTS = ("name", "role", "type", "value")
 """What of a port can differ; the value of an output is another if another step makes it."""
@@ -74,6 +75,7 @@ class GraphDiff:
     """One direction of a Pair, before and after."""
 
     direction: str
+    """`forward` or `backward`; of a subgraph, that of the graph around it."""
     hashes: tuple[str, str]
     """Empty for a direction that one side does not have."""
     only_sizes: bool
@@ -91,10 +93,14 @@ class GraphDiff:
     lines: int
     """Of the steps that both have, how many come from another line of the program."""
     flops: Costs
+    names: tuple[str, str] = ("", "")
+    """Of a subgraph: its names in the graphs around it."""
+    subgraphs: tuple[GraphDiff, ...] = field(default=(), repr=False)
+    """The subgraphs that are not the same, and that matched steps call."""
 
     @property
     def same(self) -> bool:
-        """Whether both graphs compute the same: their hashes are equal."""
+        """Whether the graphs are the same: their hashes are equal. The values of constants are no part of a hash."""
         return self.hashes[0] == self.hashes[1]
 
 
@@ -113,7 +119,7 @@ class PairDiff:
 
     @property
     def same(self) -> bool:
-        """Whether both sides have the Pair, and both of its directions compute the same."""
+        """Whether both sides have the Pair, and both of its directions are the same."""
         return None not in (self.before, self.after) and all(graph.same for graph in self.graphs)
 
 

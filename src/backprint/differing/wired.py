@@ -22,6 +22,7 @@ from backprint.graph.nouns import (
     Sub,
     TensorSpec,
     Value,
+    leaves,
     refs,
 )
 from backprint.graph.steps import used
@@ -119,9 +120,11 @@ class Said:
         self.used = 0
 
     def step_without_names(self, step: Step, place: int) -> Any:
-        """Return the operator of a step, its arguments without names, and its type."""
+        """Return the operator of a step, its arguments without names, its type, how often the values that it takes were
+        changed before, and its subgraphs."""
         changed = tuple(self.versions.get((place, name), 0) for name in used(step)) if self.versions else ()
-        return step.target, self.arguments(step), self.spec(step.spec), changed if any(changed) else ()
+        called = tuple(self.hashes[name] for name in subgraphs_of(step)) if self.hashes else ()
+        return step.target, self.arguments(step), self.spec(step.spec), changed if any(changed) else (), called
 
     def arguments(self, step: Step) -> Any:
         """Return the constants of a step, each with its place."""
@@ -132,8 +135,8 @@ class Said:
         match value:
             case Ref():
                 return "*"
-            case Sub(name):
-                return "sub", self.hashes[name]
+            case Sub():
+                return "sub"  # which one, `step_without_names` tells apart
             case tuple():
                 return ("tuple", *map(self.value, value))
             case List(items):
@@ -151,9 +154,9 @@ class Said:
         match spec:
             case tuple():
                 return tuple(map(self.spec, spec))
-            case ScalarSpec(kind, expression):
+            case ScalarSpec(kind, expression) if expression:
                 return kind, self.size(expression)
-            case TensorSpec(dtype, shape, stride, offset, device, layout):
+            case TensorSpec(dtype, shape, stride, offset, device, layout) if symbolic(spec):
                 strides = None if stride is None else tuple(map(self.size, stride))
                 return dtype, tuple(map(self.size, shape)), strides, self.size(offset), device, layout
         return spec
@@ -167,3 +170,14 @@ class Said:
             self.symbols[found[0]] = f"${self.used}"
             self.used += 1
         return self.symbols.get(found[0], found[0])
+
+
+def symbolic(spec: TensorSpec) -> bool:
+    """Whether a type has sizes that are not numbers."""
+    return any(isinstance(size, str) for size in (*spec.shape, *(spec.stride or ()), spec.offset))
+
+
+def subgraphs_of(step: Step) -> list[str]:
+    """Return the subgraphs that a step calls, in the order of its arguments."""
+    values = (*step.args, *(value for _, value in step.kwargs))
+    return [leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)]

@@ -8,10 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from backprint.amounts import amount, short
+from backprint.differing.facts import graph_of
 from backprint.differing.groups import MARKS, ChangeGroup, change_groups, names_together, port_groups
 from backprint.differing.nouns import Costs, Diff, Fact, GraphDiff, PairDiff
 from backprint.graph.folding.series import divided_text
-from backprint.graph.nouns import Capture, Graph
+from backprint.graph.nouns import Graph
+from backprint.graph.shown import number_of
 from backprint.plain import printable
 
 MOST_GROUPS, MOST_LINES = 24, 16
@@ -37,7 +39,7 @@ def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = (
     for fact in diff.facts:
         yield from fact_lines(fact, everything)
     if diff.same:
-        yield "no differences: every graph computes the same (equal hashes)"
+        yield "no differences between the graphs (equal hashes)"
 
 
 def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
@@ -46,11 +48,13 @@ def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
     if pair.before is None or pair.after is None:
         only, number = ("before", pair.before) if pair.after is None else ("after", pair.after)
         steps = sum(len(graph.changes) for graph in pair.graphs)
-        yield f"pair {number}: only {only}, {steps} steps"
+        yield f"pair {number}: only {only}, {number_of(steps, 'step')}"
         return
     for graph in pair.graphs:
         where = f"pair {pair.before} -> {pair.after}, {graph.direction}" if several else graph.direction
-        lines = list(graph_lines(diff, pair, graph, everything))
+        told = graph is not pair.graphs[0] and all(pair.graphs[0].hashes)  # by the forward: what is renamed
+        before, after = graphs_of(diff, pair, graph.direction)
+        lines = list(graph_lines(graph, before, after, pair.graphs[0] if told else None, everything))
         if lines or not graph.same:
             yield f"{where}: {headline(graph)}"
             yield from lines
@@ -62,15 +66,17 @@ def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
 def headline(graph: GraphDiff) -> str:
     """Return how many steps changed."""
     if not all(graph.hashes):
-        return f"only {'before' if graph.hashes[0] else 'after'}, {len(graph.changes)} steps"
+        return f"only {'before' if graph.hashes[0] else 'after'}, {number_of(len(graph.changes), 'step')}"
     if graph.same:
         return "the same (equal hashes)"
     counts = Counter(change.kind if not change.follows else "" for change in graph.changes)
     said = [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
     if counts[""]:
-        said.append(f"{counts['']} with other sizes or types, because what they take has")
+        takes = "it takes" if counts[""] == 1 else "they take"
+        said.append(f"{counts['']} with other sizes or types, because what {takes} has")
     told = "only sizes differ: " if graph.only_sizes else ""
-    return f"{told}{', '.join(said) or 'no step changed'}, {len(graph.steps) - changed_count(graph)} steps the same"
+    same = number_of(len(graph.steps) - changed_count(graph), "step")
+    return f"{told}{', '.join(said) or 'no step changed'}, {same} the same"
 
 
 def changed_count(graph: GraphDiff) -> int:
@@ -78,35 +84,36 @@ def changed_count(graph: GraphDiff) -> int:
     return sum(change.kind == "changed" for change in graph.changes)
 
 
-def graph_lines(diff: Diff, pair: PairDiff, graph: GraphDiff, everything: bool) -> Iterator[str]:
-    """Yield the lines of a direction that both sides have."""
-    before, after = graphs_of(diff, pair, graph.direction)
+def graph_lines(
+    graph: GraphDiff, before: Graph | None, after: Graph | None, told: GraphDiff | None, everything: bool
+) -> Iterator[str]:
+    """Yield the lines of a graph that both sides have, and of its subgraphs; `told` has the names that were shown."""
     if before is None or after is None:
         return
     yield from group_lines(change_groups(graph, before, after), everything)
-    told = graph is not pair.graphs[0] and all(pair.graphs[0].hashes)  # by the forward: what is renamed
     ports = port_groups(graph, before, after)
-    yield from port_lines([group for group in ports if not (told and group.lines[0].kind == "renamed")], everything)
+    yield from port_lines([group for group in ports if told is None or group.lines[0].kind != "renamed"], everything)
     yield from (f"  ! {order}" for order in graph.orders)
-    for left, right in renamed_together([row for row in graph.modules if not (told and row in pair.graphs[0].modules)]):
+    for left, right in renamed_together([row for row in graph.modules if told is None or row not in told.modules]):
         yield f"  ~ module {right}, before: {left}"
-    for count, said in ((graph.moved, "stand in another order"), (graph.lines, "come from other lines of the program")):
+    for count, one, several in (
+        (graph.moved, "stands in another order", "stand in another order"),
+        (graph.lines, "comes from another line of the program", "come from other lines of the program"),
+    ):
         if count and not graph.same:
-            yield f"  ({count} steps that both have {said})"
+            yield f"  ({number_of(count, 'step')} that both have {one if count == 1 else several})"
     if graph.flops.before != graph.flops.after:
         yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({growth_text(graph.flops)})"
+    for sub in graph.subgraphs:
+        left, right = sub.names
+        yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub)}"
+        for line in graph_lines(sub, dict(before.subgraphs)[left], dict(after.subgraphs)[right], None, everything):
+            yield f"  {line}"
 
 
 def graphs_of(diff: Diff, pair: PairDiff, direction: str) -> tuple[Graph | None, Graph | None]:
     """Return a direction of a Pair on both sides; None if a side does not have it."""
-
-    def side(capture: Capture, number: int | None) -> Graph | None:
-        if number is None:
-            return None
-        found = capture.pairs[number]
-        return found.forward if direction == "forward" else found.backward
-
-    return side(diff.before, pair.before), side(diff.after, pair.after)
+    return graph_of(diff.before, pair.before, direction), graph_of(diff.after, pair.after, direction)
 
 
 def group_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]:
@@ -119,9 +126,9 @@ def group_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str
         for line in shown:
             yield f"    {MARKS[line.kind]} {shortened(line.text)}{often(line.count)}"
         if len(shown) < len(group.lines):
-            yield f"    … and {sum(line.count for line in group.lines[len(shown) :])} steps more"
+            yield f"    … and {number_of(sum(line.count for line in group.lines[len(shown) :]), 'step')} more"
     if len(groups) > most:
-        yield f"  … and {sum(len(group.modules) for group in groups[most:])} modules more"
+        yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'module')} more"
 
 
 def port_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]:
@@ -129,10 +136,10 @@ def port_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
         line = group.lines[0]
-        name = f" {group.name}" if group.name else ""
-        yield f"  {MARKS[line.kind]}{name}{often(len(group.modules))}: {shortened(line.text)}"
+        name = f"{group.name}{often(len(group.modules))}: " if group.name else ""
+        yield f"  {MARKS[line.kind]} {name}{shortened(line.text)}{'' if name else often(len(group.modules))}"
     if len(groups) > most:
-        yield f"  … and {sum(len(group.modules) for group in groups[most:])} ports more"
+        yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'port')} more"
 
 
 def often(count: int) -> str:
@@ -198,13 +205,12 @@ def pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
         "after": pair.after,
         "saved_bytes": asdict(pair.saved_bytes),
         "kept_bytes": asdict(pair.kept_bytes),
-        **{graph.direction: graph_json(diff, pair, graph) for graph in pair.graphs},
+        **{graph.direction: graph_json(graph, *graphs_of(diff, pair, graph.direction)) for graph in pair.graphs},
     }
 
 
-def graph_json(diff: Diff, pair: PairDiff, graph: GraphDiff) -> dict[str, Any]:
-    """Return a direction as plain data: groups for people, steps and ports by number for programs."""
-    sides = before, after = graphs_of(diff, pair, graph.direction)
+def graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> dict[str, Any]:
+    """Return a graph as plain data: groups for people, steps and ports by number for programs."""
     steps: tuple[ChangeGroup, ...] = ()
     ports: tuple[ChangeGroup, ...] = ()
     if before is not None and after is not None:
@@ -213,7 +219,7 @@ def graph_json(diff: Diff, pair: PairDiff, graph: GraphDiff) -> dict[str, Any]:
         "same": graph.same,
         "only_sizes": graph.only_sizes,
         "hashes": {"before": graph.hashes[0] or None, "after": graph.hashes[1] or None},
-        "steps": [len(side.steps) if side is not None else None for side in sides],
+        "steps": [len(side.steps) if side is not None else None for side in (before, after)],
         "matched": graph.steps,
         "changes": [asdict(change) | {"kind": change.kind} for change in graph.changes],
         "ports": [asdict(change) | {"kind": change.kind} for change in graph.ports],
@@ -224,7 +230,17 @@ def graph_json(diff: Diff, pair: PairDiff, graph: GraphDiff) -> dict[str, Any]:
         "moved": graph.moved,
         "lines": graph.lines,
         "flops": asdict(graph.flops),
+        "subgraphs": list(subgraphs_json(graph, before, after)),
     }
+
+
+def subgraphs_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[dict[str, Any]]:
+    """Yield the subgraphs that differ as plain data, with their names."""
+    if before is not None and after is not None:
+        lefts, rights = dict(before.subgraphs), dict(after.subgraphs)
+        for sub in graph.subgraphs:
+            left, right = sub.names
+            yield {"names": {"before": left, "after": right}} | graph_json(sub, lefts[left], rights[right])
 
 
 def group_json(group: ChangeGroup) -> dict[str, Any]:

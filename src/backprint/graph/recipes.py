@@ -33,6 +33,13 @@ class InputRecipes(Protocol):
     def complete(self) -> bool:
         """Whether the recipes make every input."""
 
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """The recipes as JSON objects. Those of a sample are not checked, and need no torch."""
+
+    def data(self, name: str) -> bytes | None:
+        """Return the data of an exact recipe as bytes; None if there is none. It needs no torch for a sample."""
+
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
         """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
 
@@ -42,9 +49,13 @@ class Unfitted:
 
     recipes: Mapping[str, Any] = MappingProxyType({})
     exact: Mapping[str, Tensor] = MappingProxyType({})
+    rows: Mapping[str, Any] = MappingProxyType({})
     seed = 0
     missing = ()
     complete = False
+
+    def data(self, name: str) -> bytes | None:
+        return None
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from backprint.room import why_too_large
 from backprint.sample.alike import livened
 from backprint.sample.fit import exact_data, fit_all, recipe_at
 from backprint.sample.generator import Recipe
-from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
+from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach, to_json
 from backprint.sample.recipes import DRAWN_KINDS, RANKS, bases_of, derive, make_all, redraw
 from backprint.tree import alias_groups
 
@@ -56,6 +57,16 @@ class Inputs:
             for name, recipe in self.recipes.items()
         }
         return replace(self, recipes=recipes)
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The recipes as JSON objects."""
+        return {name: to_json(recipe) for name, recipe in self.recipes.items()}
+
+    def data(self, name: str) -> bytes | None:
+        """Return the data of an exact recipe as bytes, as a sample would keep it."""
+        tensor = self.exact.get(name)  # contiguous and on the CPU
+        return None if tensor is None else ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b""
 
     @property
     def missing(self) -> tuple[str, ...]:

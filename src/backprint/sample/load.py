@@ -24,6 +24,7 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, show_spec
+from backprint.sample.kept import kept_bytes
 from backprint.sample.metadata import (
     Field,
     Witness,
@@ -293,6 +294,11 @@ class Stored:
     def exact(self) -> Mapping[str, Tensor]:
         """The data of the exact recipes."""
         return self.inputs.exact
+
+    def data(self, name: str) -> bytes | None:
+        """Return the data of an exact recipe as bytes; needs no torch."""
+        place = self.folder / "tensors.safetensors"
+        return kept_bytes(plain_file(place), name) if place.exists() or place.is_symlink() else None
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -1,0 +1,37 @@
+"""Read the exact data of a sample as bytes, without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import SampleError
+
+LONGEST_HEADER = 100_000_000
+"""As the safetensors format limits it."""
+
+
+def kept_bytes(path: Path, name: str) -> bytes | None:
+    """Return the data of one tensor in a safetensors file; None if the file does not have it."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > LONGEST_HEADER:
+                raise ValueError(f"a header of {size:,} bytes")
+            found = json.loads(file.read(size)).get(name)
+            if found is None:
+                return None
+            start, end = offsets_of(found, path.stat().st_size - 8 - size)
+            file.seek(8 + size + start)
+            return file.read(end - start)
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise SampleError(f"{path}: forged or damaged: {error}") from None
+
+
+def offsets_of(row: Any, room: int) -> tuple[int, int]:
+    """Return where the data of a tensor begins and ends, in the bytes after the header."""
+    match row:
+        case {"data_offsets": [int(start), int(end)]} if 0 <= start <= end <= room:
+            return start, end
+    raise ValueError(f"a tensor without its place in {room:,} bytes of data: {row!r:.80}")
