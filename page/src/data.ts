@@ -258,17 +258,44 @@ function checkFrames(pair: PairData, where: string): void {
     }
     need(up <= 0, `${where}.frames[${id}]`, "it is inside itself");
   });
-  frames.forEach((frame, id) => { if (frame.layout >= 0) checkPlaces(layouts[frame.layout], frame, `${where}.frames[${id}]`); });
+  frames.forEach((frame, id) => { if (frame.layout >= 0) checkPlaces(layouts[frame.layout], frame, pair.forward, `${where}.frames[${id}]`); });
+  checkCounts(pair, where);
+}
+
+const COUNTED = ["steps forward", "steps backward", "saved bytes", "FLOPs of products forward", "FLOPs of products backward"];
+
+/** What a frame says that it holds is what its steps add up to, as far as a double can count. */
+function checkCounts(pair: PairData, where: string): void {
+  const { frames, nodes, forward } = pair, saved = new Map<number, number>();
+  for (const [value, , , own] of pair.saved) saved.set(value, (saved.get(value) ?? 0) + own);
+  const sums = frames.map(() => [0, 0, 0, 0, 0]);
+  nodes.name.forEach((_, node) => {
+    const sum = sums[nodes.frame[node]], side = node < forward ? 0 : 1;
+    sum[side] += 1;
+    sum[2] += saved.get(node) ?? 0;
+    sum[3 + side] += nodes.product[node];
+  });
+  for (const id of outerFirst(frames).reverse())
+    if (id) sums[id].forEach((count, at) => { sums[frames[id].parent][at] += count; });
+  frames.forEach((frame, id) => frame.counts.forEach((count, at) =>
+    need(count === sums[id][at] || count > Number.MAX_SAFE_INTEGER, `${where}.frames[${id}].counts`, `it says ${count} ${COUNTED[at]}, and its steps add up to ${sums[id][at]}`)));
+}
+
+function outerFirst(frames: Frame[]): number[] {
+  const order = [0];
+  for (const id of order) for (const unit of frames[id].units) if (unit < 0) order.push(-unit - 1);
+  return order;
 }
 
 /** Every unit has one place in the rows of its frame's layout. */
-function checkPlaces(layout: Layout, frame: Frame, at: string): void {
+function checkPlaces(layout: Layout, frame: Frame, forward: number, at: string): void {
   const placed = new Uint8Array(frame.units.length);
   for (const members of layout.rows)
     members.forEach((places, part) => {
       for (const place of places) {
         need(place < frame.units.length && !placed[place]++, at, `its layout gives ${place} no place, or two`);
         need((frame.units[place] < 0) === (part === 1), at, `its layout takes unit ${place} for a ${part === 1 ? "frame" : "step"}`);
+        need(part === 1 || (frame.units[place] < forward) === (part === 0), at, `its layout has step ${frame.units[place]} on the side of the ${part ? "backward" : "forward"}`);
       }
     });
   need(placed.every(Boolean), at, `its layout has no place for unit ${placed.indexOf(0)}`);
@@ -300,6 +327,23 @@ function checkMemory(pair: PairData, where: string): void {
   const span = (one: unknown, at: string) => row(one, at, [values, range(0, count + 1), range(0, count + 1), amount, range(0, pair.strings.length)]);
   for (const name of ["spans", "held"]) each(memory[name], `${where}.memory.${name}`, span);
   row(memory["peak"], `${where}.memory.peak`, [range(-1, Math.max(count, 1)), amount]);
+  checkLive(pair.memory, count, `${where}.memory`);
+}
+
+/** The time line is what its spans add up to, and its peak the most of it. */
+function checkLive({ live, spans, peak }: PairData["memory"], count: number, where: string): void {
+  const change = new Float64Array(count + 2);
+  for (const [, first, last, size] of spans) {
+    change[first] += size;
+    change[last + 1] -= size;
+  }
+  let sum = 0;
+  for (let node = 0; node < count; node++) {
+    sum += change[node];
+    need(live[node] === sum || sum > Number.MAX_SAFE_INTEGER, `${where}.live[${node}]`, `it says ${live[node]} bytes, and its spans add up to ${sum}`);
+  }
+  const most = live.reduce((a, b) => Math.max(a, b), 0);
+  need(peak[1] === most && (!count || live[peak[0]] === most), `${where}.peak`, `it says ${peak[1]} bytes at step ${peak[0]}, and the most that live are ${most}`);
 }
 
 function checkStats(pair: PairData, where: string): void {

@@ -7,7 +7,7 @@ import { type Opened, isOpen, turnOf } from "./layout";
 import { relatedTo } from "./links";
 import { type Go, type Jump, StepLink, StepLinks } from "./parts";
 import { Before, countsSaid } from "./changes";
-import { bytes, flops, plural, real, whole } from "./words";
+import { bytes, flops, inFlop, plural, real, whole } from "./words";
 
 interface DetailsProps {
   page: PageData;
@@ -36,8 +36,8 @@ function About({ page, model }: DetailsProps): VNode {
     <div class="panel">
       <h2><bdi>{page.title}</bdi></h2>
       <Facts rows={[
-        ["Forward", `${plural(forward, "step")}${first ? `, ${flops(first)}FLOP in products` : ""}`],
-        ["Backward", backward ? `${plural(backward, "step")}${second ? `, ${flops(second)}FLOP in products` : ""}` : "this graph has no backward"],
+        ["Forward", `${plural(forward, "step")}${first ? `, ${inFlop(first)} in products` : ""}`],
+        ["Backward", backward ? `${plural(backward, "step")}${second ? `, ${inFlop(second)} in products` : ""}` : "this graph has no backward"],
         ["Saved", bytes(saved)],
         ["Peak", model.timed ? bytes(model.data.memory.peak[1]) : ""],
         ["Changes", countsSaid(model, 0)],
@@ -70,8 +70,8 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
       <Facts rows={[
         ["Kind", frame.kind === "loop" ? `loop of ${whole(frame.units.length)}` : frame.kind],
         [frame.kind === "module" ? "Class" : "Code", frame.label ? <bdi>{model.text(frame.label)}</bdi> : ""],
-        ["Forward", `${plural(forward, "step")}${first ? `, ${flops(first)}FLOP` : ""}`],
-        ["Backward", `${plural(backward, "step")}${second ? `, ${flops(second)}FLOP` : ""}`],
+        ["Forward", `${plural(forward, "step")}${first ? `, ${inFlop(first)}` : ""}`],
+        ["Backward", `${plural(backward, "step")}${second ? `, ${inFlop(second)}` : ""}`],
         ["Saved", bytes(saved)],
         ["Changes", countsSaid(model, id)],
         ["Largest products", heavy.length ? <StepLinks model={model} values={heavy} go={go} /> : ""],

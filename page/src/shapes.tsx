@@ -4,7 +4,7 @@ import type { ComponentChildren, VNode } from "preact";
 import { type Change, CHANGES } from "./data";
 import type { Counts, Model } from "./model";
 import { type Box, type Line, type Opened, ENTRY, GUTTER, bandWidth, pillsOf, pillWidth, turnOf } from "./layout";
-import { SIGNS, bytes, fit, flops, plural } from "./words";
+import { SIGNS, bytes, fit, inFlop, plural } from "./words";
 
 /** What the scale lets a person read. */
 export interface Detail {
@@ -123,7 +123,7 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
       <rect x={x} y={box.y} width={wide} height={box.h} rx={6} />
       {title && <text class="title" x={x + 10} y={detail.near ? box.y + 20 : middle + detail.title * 0.35} font-size={Math.min(detail.title, 26)}>{title}</text>}
       {detail.near && <text class="soft" x={x + 10} y={box.y + (title ? 38 : 20)}>{count ? plural(count, "step") : "no step"}</text>}
-      {detail.near && products > 0 && <text class="soft" x={x + wide - 10} y={box.y + 38} text-anchor="end">{flops(products)}FLOP</text>}
+      {detail.near && products > 0 && <text class="soft" x={x + wide - 10} y={box.y + 38} text-anchor="end">{inFlop(products)}</text>}
     </g>
   );
   return (

@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { type Port, type StatRow } from "./data";
 import { type Model, listed } from "./model";
 import { Bar, type Column, type Go, StepLink, Table } from "./parts";
-import { bytes, flops, real, whole } from "./words";
+import { bytes, flops, inFlop, real, whole } from "./words";
 
 interface Cost {
   name: string;
@@ -36,7 +36,7 @@ export function Operators({ model, search }: { model: Model; search: (query: str
     <div class="panel">
       <h2>Operators</h2>
       <p class="soft">
-        {`Forward ${flops(all.flops[0])}FLOP, ${bytes(all.bytes[0])} read and written. Backward ${flops(all.flops[1])}FLOP, ${bytes(all.bytes[1])}.`}
+        {`Forward ${inFlop(all.flops[0])}, ${bytes(all.bytes[0])} read and written. Backward ${inFlop(all.flops[1])}, ${bytes(all.bytes[1])}.`}
       </p>
       <CostTable title="kind" prefix="kind:" rows={known.kinds} search={search} />
       <CostTable title="operator" prefix="op:" rows={known.operators} search={search} />

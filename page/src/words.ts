@@ -18,6 +18,12 @@ export function flops(count: number): string {
   return `${digits(count, power === 0)} ${THOUSANDS[power]}`.trim();
 }
 
+/** The same with its unit: `1.35 GFLOP`, `768 FLOP`. */
+export function inFlop(count: number): string {
+  const said = flops(count);
+  return /\d$/.test(said) ? `${said} FLOP` : `${said}FLOP`;
+}
+
 function digits(count: number, whole: boolean): string {
   return whole ? String(Math.round(count)) : count >= 99.95 ? count.toFixed(0) : count >= 9.995 ? count.toFixed(1) : count.toFixed(2);
 }

@@ -160,6 +160,15 @@ DAMAGE: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "strings": lambda page, pair: pair["strings"].__setitem__(0, "x"),
     "stats": lambda page, pair: pair.update(stats={"value": [0], "rows": []}),
     "code.ends": lambda page, pair: pair["code"].update(ends=[]),
+    "on the side of the": lambda page, pair: pair.update(forward=pair["forward"] + 1),
+    "FLOPs of products forward, and its steps add up to": lambda page, pair: pair["frames"][0]["counts"].__setitem__(
+        3, 1
+    ),
+    "saved bytes, and its steps add up to": lambda page, pair: next(row for row in pair["saved"] if row[3]).__setitem__(
+        3, 1
+    ),
+    "memory.live[5]": lambda page, pair: pair["memory"]["live"].__setitem__(5, 1),
+    "memory.peak": lambda page, pair: pair["memory"]["peak"].__setitem__(1, 1),
     "saved[0]": lambda page, pair: pair["saved"].__setitem__(0, [0, 0, 0, 0]),
 }
 """What the page has to say where the data are damaged in this way."""
