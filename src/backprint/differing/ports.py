@@ -12,9 +12,6 @@ from backprint.differing.wired import Wired
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, refs
 
-Renamed = Mapping[str, str]
-"""Names of the first side's ports, with those of the second."""
-
 
 class Forward:
     """What the forwards of a Pair say of its backwards: names that are one and the same, with other letters."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from backprint.drawing.scene import BACKWARD, FORWARD, Scene, SceneNode
+from backprint.drawing.scene import Scene, SceneNode
 from backprint.graph.folding.find import Node, Repeat, Steps, loops_of
 from backprint.graph.folding.series import divided_text
 
@@ -331,8 +331,3 @@ def numbered(root: Box) -> list[Frame]:
         ))
         for number, box in enumerate(order)
     ]  # fmt: skip
-
-
-def sides(unit: int, forward: int) -> tuple[int, ...]:
-    """Return the sides on which a unit is: a frame is on both."""
-    return (FORWARD, BACKWARD) if unit < 0 else (FORWARD,) if unit < forward else (BACKWARD,)

@@ -5,7 +5,7 @@ A value is a number: that of the node that makes it, or, from `len(nodes)` on, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,17 +155,3 @@ def bytes_of(spec: Spec) -> int:
         case tuple():
             return sum(map(bytes_of, spec))
     return 0
-
-
-def users_of(nodes: Sequence[SceneNode]) -> dict[int, list[int]]:
-    """Return the nodes that take each value."""
-    found: dict[int, list[int]] = {}
-    for place, node in enumerate(nodes):
-        for value in dict.fromkeys(node.inputs):
-            found.setdefault(value, []).append(place)
-    return found
-
-
-def distinct(values: Iterable[int]) -> tuple[int, ...]:
-    """Return values, each once, in order."""
-    return tuple(dict.fromkeys(values))
