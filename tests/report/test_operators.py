@@ -74,10 +74,10 @@ def test_a_row_for_each_operator_names_every_sample_in_files(tmp_path: Path) -> 
     out = ledger(tmp_path / "out", rows)
     [shown] = [line for line in called(out).splitlines() if line.startswith("| aten.mm ")]
     assert shown.endswith("| s00, s01, s02 and 9 more |")
-    found = list(csv.DictReader(io.StringIO(called(out, "--format", "csv", "--by", "operator"))))
+    found = list(csv.DictReader(io.StringIO(called(out, "--format", "csv", "--rows", "operator"))))
     assert [row["operator"] for row in found] == ["aten.mm", "aten.relu"]
     assert json.loads(found[0]["samples"]) == [row["id"] for row in rows]
-    assert json.loads(called(out, "--by", "operator", "--json").splitlines()[0])["dtypes"] == {"float32": 108}
+    assert json.loads(called(out, "--rows", "operator", "--json").splitlines()[0])["dtypes"] == {"float32": 108}
 
 
 def test_parquet_has_operators_of_samples_and_samples_of_operators(out: Path, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_parquet_has_operators_of_samples_and_samples_of_operators(out: Path, tm
     called(out, "-o", tmp_path / "s.parquet")
     by = {row["id"]: row for row in parquet.read_table(tmp_path / "s.parquet").to_pylist()}
     assert dict(by["vision/a"]["operators"]) == MM
-    called(out, "--by", "operator", "-o", tmp_path / "o.parquet")
+    called(out, "--rows", "operator", "-o", tmp_path / "o.parquet")
     [mm] = [row for row in parquet.read_table(tmp_path / "o.parquet").to_pylist() if row["operator"] == "aten.mm"]
     assert (mm["calls"], mm["samples"], dict(mm["dtypes"])) == (
         11,
@@ -280,4 +280,4 @@ def test_samples_that_a_run_did_not_write_are_linked_in_its_source(tmp_path: Pat
 
 def test_against_and_rows_of_operators_exclude_each_other(out: Path) -> None:
     with pytest.raises(UsageError, match="--against compares samples"):
-        called(out, "--against", out, "--by", "operator")
+        called(out, "--against", out, "--rows", "operator")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--against", type=click.Path(path_type=Path), metavar="OUT", help="An earlier run to compare with.")
 @click.option("--unique", is_flag=True, help="Count duplicates (the same graphs) once, by their worst verdict.")
 @click.option(
-    "--by",
+    "--rows",
     type=click.Choice(["sample", "operator"]),
     default="sample",
     show_default=True,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
               help="How long samples are read whose operators an older ledger has not counted.")  # fmt: skip
 @report_options("sample")
 def command(
-    out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, by: str,
+    out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, rows: str,
     title: str | None, read_for: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Report the results of a corpus run: verdicts by family and cause, operators and dtypes, sizes, power, duplicates,
@@ -40,14 +40,16 @@ def command(
 
     OUT is the folder of the run, which may still be running. Nothing in it is changed.
     """
-    if against is not None and by == "operator":
-        raise UsageError("--against compares samples, and --by operator has a row for each operator: pass one of them")
+    if against is not None and rows == "operator":
+        raise UsageError(
+            "--against compares samples, and --rows operator has a row for each operator: pass one of them"
+        )
     base = output.parent if output is not None else Path()
     asked = {
         "unique": unique,
         "title": title or "",
         "base": base,
-        "by_operator": by == "operator",
+        "by_operator": rows == "operator",
         "read_for": read_for,
     }
 

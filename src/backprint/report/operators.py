@@ -144,7 +144,7 @@ def operator_table(found: RunOperators) -> Table:
     for target, each in by_calls(found.operators):
         kinds = "; ".join(f"{kind or 'not known'} ({count:,})" for kind, count in each.dtypes.most_common())
         rows.append((*operator_and_overload(target), kinds, *cells_of(each, found)))
-    note = "Calls in the graphs; in brackets, the calls on these dtypes. Files with --by operator name all samples."
+    note = "Calls in the graphs; in brackets, the calls on these dtypes. Files with --rows operator name all samples."
     heads = f"operator:name overload dtypes:name {COUNTS}"
     return Table("Operators", note, columns(heads), tuple(rows))
 

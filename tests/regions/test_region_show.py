@@ -63,7 +63,7 @@ def test_a_pass_is_a_table_and_no_markdown(dump: Path) -> None:
 def test_bad_shows_what_has_nan_or_inf_and_what_raised(dump: Path) -> None:
     text = shown(dump, "--bad").stdout
     assert [number for number in range(4) if f"region: pass {number}\n" in text] == [1, 2, 3]
-    assert "NaN born in the forward: aten.log.default at test_shown.py" in text
+    assert "NaN born in the forward: aten.log.default at test_region_show.py" in text
     assert "the backward raised: ArithmeticError: no more" in text
     assert text.endswith("3 of 4 passes have NaN, Inf or an error\n")
     second = text.partition("region: pass 2\n")[2].partition("region: pass 3\n")[0]
