@@ -42,6 +42,14 @@ def test_samples_that_differ_exit_with_1(places: dict[str, Path]) -> None:
     assert "    ~ sin -> cos\n" in result.output
 
 
+def test_a_pipe_that_is_cut_off_does_not_cost_the_page(places: dict[str, Path], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "backprint", "diff", places["sin"], places["cos"], "-o", tmp_path / "page.html"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `| head -0` does
+    assert (tmp_path / "page.html").read_text().endswith("</html>\n")
+
+
 def test_json_is_one_object(places: dict[str, Path]) -> None:
     result = call(places["sin"], places["cos"], "--json")
     found = json.loads(result.output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,13 +89,17 @@ def test_the_text_of_a_step_can_be_written_from_the_data(capture: Any) -> None:
     written = []
     for place, template in enumerate(nodes["args"]):
         values = nodes["inputs"][place]
-        arguments = re.sub(r"\{(\d+)\}", lambda found: names[values[int(found[1])]], strings[template])  # noqa: B023
+        arguments = re.sub(r"\{(\d+)\}", partial(name_of, names, values), strings[template])
         written.append(f"{strings[nodes['op'][place]]}({arguments})")
     text = f"{pair.forward.code}\n{pair.backward.code}"
     plain = [line for line in written if not line.startswith("operator.getitem")]
     assert all(f"= {line}\n" in text for line in plain)
     assert len(plain) > 30
     assert count == len(pair.forward.steps)
+
+
+def name_of(names: list[str], values: list[int], found: re.Match[str]) -> str:
+    return names[values[int(found[1])]]
 
 
 def test_frames_hold_every_step_and_layouts_every_unit() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -47,8 +48,8 @@ def is_inside(inner: DrawnBox, outer: DrawnBox) -> bool:
 
 
 @pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
-def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: object) -> None:
-    picture = whole(capture())  # type: ignore[operator]
+def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
     boxes = {box.unit: box for box in picture.boxes}
     assert len(boxes) == len(picture.boxes)
     for number, frame in enumerate(picture.drawn.frames):
@@ -58,8 +59,8 @@ def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: object) 
 
 
 @pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
-def test_a_text_covers_no_box_and_no_other_text(capture: object) -> None:
-    picture = whole(capture())  # type: ignore[operator]
+def test_a_text_covers_no_box_and_no_other_text(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
     texts = [area_of(label) for label in labels_of(picture)]
     boxes = list(boxes_and_titles(picture))
     assert texts
@@ -72,8 +73,8 @@ def overlap(one: Area, other: Area) -> bool:
 
 
 @pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
-def test_what_is_saved_passes_behind_no_step(capture: object) -> None:
-    picture = whole(capture())  # type: ignore[operator]
+def test_what_is_saved_passes_behind_no_step(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
     steps = [box for box in picture.boxes if box.unit >= 0]
     bridges = [line for line in picture.lines if line.kind == "saved"]
     assert bridges
@@ -309,7 +310,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
         drawn_net(4).view(tmp_path / "net.txt")
     for odd in ({"scale": 0}, {"scale": float("nan")}, {"nodes": 0}, {"nodes": 2.5}, {"nodes": True}, {"pair": "0"}):
         with pytest.raises(UsageError, match=r"must be a (whole )?number"):
-            drawn_net(4).draw(tmp_path / "net.svg", **odd)  # type: ignore[arg-type]
+            drawn_net(4).draw(tmp_path / "net.svg", **odd)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(UsageError, match="there is no pair 1"):
         drawn_net(4).draw(tmp_path / "net.svg", pair=1)
     assert list(tmp_path.iterdir()) == []
@@ -329,7 +330,7 @@ def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
 def test_notebooks_show_pictures() -> None:
     capture = drawn_net(4)
     for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):
-        image = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]
+        image = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]  # bound by the face; there is a backward
         kind, content = image.attrib["src"].split(",")
         assert kind == "data:image/svg+xml;base64"
         assert ElementTree.fromstring(base64.b64decode(content)).tag == f"{SVG}svg"
@@ -341,9 +342,9 @@ def test_notebooks_show_pictures() -> None:
 
 def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
     [verdict] = bp.capture(lambda x: x.sin(), torch.ones(2, requires_grad=True)).verify()
-    table = ElementTree.fromstring(verdict._repr_html_())  # type: ignore[attr-defined]
+    table = ElementTree.fromstring(verdict._repr_html_())  # type: ignore[attr-defined]  # bound by the face
     rows = [[cell.text for cell in row] for row in table.iter("tr")]
     assert rows[1][1] == "bitwise"
     assert ["output output", "bitwise"] in [row[:2] for row in rows]
     hostile = replace(verdict, name=HOSTILE, detail=HOSTILE)
-    assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]
+    assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]  # bound by the face

@@ -124,7 +124,7 @@ def captured_with_inputs(name: str, engine: str) -> tuple[Pair, dict[str, Any]]:
     except bp.BackprintError as error:
         pytest.skip(f"engine {engine} refuses it: {error}")
     if len(capture.pairs) != 1:
-        pytest.skip("several Pairs")
+        pytest.skip("it is captured as several Pairs, and a time line is that of one Pair")
     given, pair = capture.inputs(), capture.pairs[0]
     return pair, {port.local: given[port.name] for port in pair.forward.inputs}
 

@@ -15,7 +15,7 @@ def test_each_value_has_the_statistics_of_what_a_run_computes() -> None:
     capture = bp.capture(lambda w: (w * 3).relu().sum(), w)
     found = observed_values(capture)
     assert (found[0, 0, "mul"].min, found[0, 0, "mul"].max, found[0, 0, "mul"].zeros) == (-6.0, 3.0, 1)
-    gradient = capture.pairs[0].backward.results[0].name  # type: ignore[union-attr]
+    gradient = capture.pairs[0].backward.results[0].name  # type: ignore[union-attr]  # there is a backward
     assert found[0, 1, gradient].norm == pytest.approx(3.0)
     assert w.grad is None
 

@@ -50,6 +50,8 @@ def command(
         found = diff(before, after, allow)
     except BackprintError as error:
         raise UsageError(f"{type(error).__name__}: {error}") from error
+    if output is not None:  # before what is printed, which a pipe may cut off
+        echo(f"page: {found.view(output).title}, {output}", err=True)
     if as_json:
         echo(json.dumps(diff_json(found)))
     else:
@@ -59,7 +61,5 @@ def command(
                 echo_styled("", line, fg=COLOURS[mark])
             else:
                 echo(line)
-    if output is not None:
-        echo(f"page: {found.view(output).title}, {output}", err=True)
     if not found.same:
         raise SystemExit(1)
