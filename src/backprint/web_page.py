@@ -6,11 +6,11 @@ import html
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backprint.errors import PlaceError, UsageError
+from backprint.errors import UsageError
+from backprint.whole_file import write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,3 @@ def in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None else None
     return running is not None and type(running).__name__ == "ZMQInteractiveShell"
-
-
-def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
-    """Write a file to its place by one rename, with its folders; return the place."""
-    if "\0" in str(place):
-        raise UsageError(f"{str(place)!r} is not the name of a file: it has a NUL character")
-    part = None
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{place.name[:80]}.", suffix=".part", dir=place.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(pieces)
-        os.chmod(part, 0o644)
-        os.replace(part, place)
-        part = None
-    except OSError as error:
-        raise PlaceError(f"{place} could not be written: {error.strerror or error}") from error
-    finally:
-        if part is not None:
-            os.unlink(part)
-    return place

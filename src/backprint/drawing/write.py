@@ -13,7 +13,7 @@ from backprint.drawing.picture import picture_of
 from backprint.drawing.svg import svg_of
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
-from backprint.web_page import write_file
+from backprint.whole_file import write_file
 
 MOST_SCALE = 10
 """The most pixels of a PNG for each point."""

@@ -15,7 +15,7 @@ from backprint.drawing.picture import picture_of
 from backprint.drawing.svg import svg_of
 from backprint.regions.drawn import drawn_forward, drawn_pass, page_data_of_pass, page_of_scene
 from backprint.regions.read import folders_of, parse_forward, parse_pass, read_graph_json
-from backprint.web_page import write_file
+from backprint.whole_file import write_file
 
 PICTURE, PAGE = "graph.svg", "page.html"
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from backprint.errors import SampleError, UsageError
+from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.report import html, markdown
 from backprint.report.files import render_csv, write_parquet
 from backprint.report.nouns import Report
+from backprint.whole_file import whole_file
 
 
 def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, BinaryIO], None]:
@@ -56,17 +55,8 @@ def format_of(name: str | None, path: Path | None) -> str:
 
 def write_report(report: Report, format: str, path: Path) -> None:
     """Write a file beside its place, then rename it."""
-    partial = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with whole_file(path) as file:
             FORMATS[format].write(report, file)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-        partial = None
-    except OSError as error:
-        raise SampleError(f"{path}: the report could not be written: {error}") from error
-    finally:
-        if partial is not None:
-            os.unlink(partial)
+    except PlaceError as error:
+        raise SampleError(f"the report could not be written: {error}") from error
