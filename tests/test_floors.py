@@ -34,6 +34,8 @@ GROUND = (
     "closeness",
     "web_page",
     "whole_file",
+    "databases",
+    "typed",
     "tensor_stats",
     "amounts",
 )
@@ -58,6 +60,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "examples": (),
     "web_page": ("errors", "whole_file"),
     "whole_file": ("errors",),
+    "databases": ("errors",),
+    "typed": (),
     "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),

@@ -17,6 +17,11 @@ A measured difference is not an error: it is a Verdict.
 
 from __future__ import annotations
 
+import errno
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""What the system says of a place that takes no more files."""
+
 
 class BackprintError(Exception):
     """The root of the tree: catch this to catch all of ours."""

@@ -96,8 +96,27 @@ def test_a_cut_off_last_line_is_left_out_and_a_damaged_one_named(tmp_path: Path)
     file.write_text(json.dumps({"begun": "pair_0 forward"}) + '\n{"sample": "vis')
     assert [each.outcome for each in read_run(folder).cells] == ["timeout"]
     file.write_text('{"sample"\n' + json.dumps({"begun": "pair_0 forward"}) + "\n")
-    with pytest.raises(SampleError, match=r"cells\.jsonl:1: is not a cell"):
-        read_run(folder)
+    damaged = next(each for each in read_run(folder).cells if each.outcome == "unjudged")
+    assert "cells.jsonl:1: is not a cell" in damaged.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"outputs": None}, "outputs is of type NoneType"),
+        ({"outcome": "splendid"}, "'splendid' is not one of"),
+        ({"steps": "many"}, "steps is of type str, and must be int"),
+        ({"timing": {"answer": "faster"}}, "timing has no 'eager'"),
+        ({"nonsense": 1}, "has 'nonsense', which is not one of"),
+    ],
+)
+def test_a_damaged_cell_costs_that_cell_and_not_the_run(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    forged = json.dumps({**cell().to_json(), **change})
+    folder = write_run(tmp_path / "run", [cell()], {}, {("inductor", "z"): [forged]})
+    first, last = read_run(folder).cells
+    assert first == cell()
+    assert (last.sample, last.outcome) == ("z", "unjudged")
+    assert reason in last.reason
 
 
 def test_the_later_of_two_cells_of_a_graph_counts(tmp_path: Path) -> None:

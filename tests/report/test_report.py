@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from subjects.ledgers import ledger, many
 
 from backprint.cli.corpus_report import command
-from backprint.errors import SampleError, UsageError
+from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.report.nouns import Column, Report, spell
 from backprint.report.rows import RunView
 from backprint.report.tables import ReportPlan, report
@@ -341,7 +341,7 @@ def test_a_report_that_fails_leaves_the_old_one(out: Path, tmp_path: Path) -> No
     called(out, "-o", place)
     before = place.read_bytes()
     (tmp_path / "file").write_text("")
-    with pytest.raises(SampleError, match="could not be written"):
+    with pytest.raises(PlaceError, match="could not be written"):
         called(out, "-o", tmp_path / "file" / "r.md")
     with sqlite3.connect(out / "ledger.sqlite") as base:
         base.execute("update samples set notes = '{broken' where id = 'vision/a'")

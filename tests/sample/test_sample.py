@@ -327,7 +327,7 @@ def test_the_old_sample_comes_back_when_the_new_one_cannot_take_its_place(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(bp.SampleError, match=r"sample: the sample could not be written: .*No space left"):
+    with pytest.raises(bp.PlaceError, match=r"sample: the sample could not be written: .*No space left"):
         one.capture.save(path, overwrite=True)
     assert snapshot(tmp_path) == before
     assert os.listdir(tmp_path) == ["sample"]
@@ -335,7 +335,7 @@ def test_the_old_sample_comes_back_when_the_new_one_cannot_take_its_place(
 
 def test_a_place_that_cannot_be_written_is_named(one: Made, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(bp.SampleError, match=r"file/sample: the sample could not be written"):
+    with pytest.raises(bp.PlaceError, match=r"file/sample: the sample could not be written"):
         one.capture.save(tmp_path / "file" / "sample")
 
 

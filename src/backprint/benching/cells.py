@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from backprint.typed import from_plain
 
 ANSWERS = ("faster", "same", "slower", "unsure")
 """Outcomes of a graph whose every output is right, by its time beside eager's."""
@@ -22,6 +25,9 @@ NOT_JUDGED = ("nondeterministic", "eager failed", "skipped", "unjudged")
 error of ours."""
 
 OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
+
+LARGEST = 1e100
+"""More than any measured number."""
 
 DIRECTIONS = ("forward", "backward", "step")
 """A step is the forward and then the backward of one Pair."""
@@ -118,14 +124,19 @@ class BenchCell:
 
 
 def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
-    """Return the cell of plain values."""
-    outputs = tuple(output_from_json(output) for output in row["outputs"])
-    timing = None if row["timing"] is None else BenchTiming(**row["timing"])
-    dtypes = tuple((str(dtype), int(count)) for dtype, count in row.get("flops_by_dtype", ()))
-    kept = {"outputs": outputs, "timing": timing, "notes": tuple(row["notes"]), "flops_by_dtype": dtypes}
-    return BenchCell(**{**row, **kept})
+    """Return the cell of plain values; raise ValueError for values that no cell has."""
+    cell = from_plain(BenchCell, row, "the cell")
+    if cell.outcome not in OUTCOMES:
+        raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
+    check_numbers(cell, "the cell", 0)
+    if cell.timing is not None:
+        check_numbers(cell.timing, "the cell's timing", sys.float_info.min)
+    return cell
 
 
-def output_from_json(row: Mapping[str, Any]) -> BenchOutput:
-    lists = ("shape", "compiled_shape", "within")
-    return BenchOutput(**{**row, **{name: tuple(row[name]) for name in lists}})
+def check_numbers(value: BenchCell | BenchTiming, name: str, least: float) -> None:
+    """Raise ValueError for a number of a cell that no measurement gives."""
+    for field in fields(value):
+        number = getattr(value, field.name)
+        if isinstance(number, (int, float)) and not isinstance(number, bool) and not least <= number <= LARGEST:
+            raise ValueError(f"{name} has {field.name} {str(number)[:40]}, which is not from {least:g} to {LARGEST:g}")

@@ -25,6 +25,7 @@ from backprint.benching.compilers.table import Compiler, absolute_compiler, chec
 from backprint.benching.runs import FORMAT, META, BenchRun, read_meta, read_run
 from backprint.choices import check_choice, check_sequence
 from backprint.corpora import workplace
+from backprint.corpus.folder import writable
 from backprint.corpus.limits import cores
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, RunPlan, Written, run_plan
@@ -94,10 +95,11 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
     check_bench(plan, compilers, retry)
     source, ids = common_source(plan.sources, "bench")
-    begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
     names = plan.out / LISTED if ids else None
-    if names is not None:
-        names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    with writable(plan.out):
+        begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
+        if names is not None:
+            names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     tell, gpus = across(watch, len(compilers)), gpus_here()
     for compiler in compilers:
         names_of_it = {"compiler": compiler.name, "asked": absolute_compiler(compiler.name)}

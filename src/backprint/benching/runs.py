@@ -29,6 +29,9 @@ CELLS = "cells.jsonl"
 ENDED = {"timeout": "timeout", "out of memory": "out of memory"}
 """Causes of a ledger's row that are outcomes of a cell too."""
 
+NAME_MAX = 255
+"""The longest name of a folder that file systems take."""
+
 DIED = ("killed by ", "exit ")
 """How the cause of a process begins that ended by itself: a crash."""
 
@@ -81,8 +84,8 @@ def read_run(path: Path | str) -> BenchRun:
             place,
             str(meta.get("backprint", "")),
             str(meta.get("torch", "")),
-            meta.get("started"),
-            meta.get("finished"),
+            moment(meta, "started"),
+            moment(meta, "finished"),
             tuple(map(str, meta.get("sources", ()))),
             dict(meta.get("options") or {}),
             dict(meta.get("machine") or {}),
@@ -91,10 +94,18 @@ def read_run(path: Path | str) -> BenchRun:
             with_sizes([cell for cells, _ in parts for cell in cells]),
             sum(left for _, left in parts),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
         raise SampleError(f"{place / META}: is damaged: {type(error).__name__}: {error}; bench again") from error
+
+
+def moment(meta: Mapping[str, Any], name: str) -> float | None:
+    """Return a time of `bench.json`, which a date can have."""
+    seconds = meta.get(name)
+    if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < 1e11):
+        raise ValueError(f"{name} is {str(seconds)[:40]}, which is no time")
+    return seconds
 
 
 def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
@@ -109,7 +120,7 @@ def read_meta(place: Path) -> dict[str, Any]:
         found = json.loads((place / META).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench -o RUN` wrote") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{place / META}: cannot be read: {error}; bench again into another RUN") from error
     version = found.get("format") if isinstance(found, dict) else None
     if version != FORMAT:
@@ -131,8 +142,8 @@ def peaks_of(row: Mapping[str, Any]) -> Peaks | None:
 
 def compiler_of(row: Mapping[str, Any]) -> BenchCompiler:
     folder = str(row["folder"])
-    if Path(folder).name != folder or folder == "..":
-        raise UsageError(f"{META}: compiler {row['name']!r} has folder {folder!r}, which is not one in the run")
+    if Path(folder).name != folder or folder == ".." or len(folder) > NAME_MAX:
+        raise UsageError(f"{META}: compiler {row['name']!r} has folder {folder[:80]!r}, which is not one in the run")
     versions = tuple((str(name), str(version)) for name, version in (row.get("versions") or {}).items())
     return BenchCompiler(str(row["name"]), folder, versions)
 
@@ -153,21 +164,30 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
     failed = row["verdict"] == FAILED
     cells: dict[str, BenchCell] = {}
     begun: Mapping[str, Any] = {}
+    damage: list[str] = []
     for line in read_lines(place_of(out, row) / CELLS, failed):
-        if "begun" in line:
-            begun = line
-        else:
-            cell = cell_from_json(line)
-            cells[cell.graph] = replace(cell, sample=row["id"], family=cell.family or str(row["family"] or ""))
+        match line:
+            case str():
+                damage.append(line)
+            case BenchCell():
+                cells[line.graph] = replace(line, sample=row["id"], family=line.family or str(row["family"] or ""))
+            case _:
+                begun = line
     yield from cells.values()
+    if damage:
+        yield replace(ended_cell(row, compiler, "", "a damaged file"), outcome="unjudged", reason=damage[0])
+        return
     if not cells or (failed and begun and begun["begun"] not in cells):
         yield ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))
     elif failed and outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
         yield replace(ended_cell(row, compiler, "", "after the last cell"), outcome="skipped")
 
 
-def read_lines(file: Path, failed: bool) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a file of JSON lines; the last may be cut off where the process was ended."""
+def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, Any] | str]:
+    """Yield the cells of a file of JSON lines, the objects that name a graph, and of a damaged line what is wrong.
+
+    The last line may be cut off where the process was ended.
+    """
     if not file.is_file():
         return
     lines: Sequence[str] = file.read_text(encoding="utf-8", errors="backslashreplace").split("\n")
@@ -175,11 +195,13 @@ def read_lines(file: Path, failed: bool) -> Iterator[Mapping[str, Any]]:
         if not line.strip():
             continue
         try:
-            yield dict(json.loads(line))
-        except (ValueError, TypeError) as error:
+            row = json.loads(line)
+            begun = isinstance(row, dict) and isinstance(row.get("begun"), str)
+            yield row if begun else cell_from_json(row)
+        except (ValueError, RecursionError) as error:
             if failed and number == len(lines):
                 return
-            raise SampleError(f"{file}:{number}: is not a cell: {error}; bench the sample again") from error
+            yield f"{file}:{number}: is not a cell: {error}; bench the sample again"
 
 
 def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:

@@ -74,7 +74,7 @@ class Verbs(click.Group):
             return self.invoked(ctx)
 
     def invoked(self, ctx: click.Context) -> Any:
-        from backprint.errors import BackprintError, PlaceError, UsageError
+        from backprint.errors import FULL, BackprintError, PlaceError, UsageError
 
         try:
             return super().invoke(ctx)
@@ -91,6 +91,12 @@ class Verbs(click.Group):
         except BackprintError as error:
             echo(f"backprint: {type(error).__name__}: {str(error).replace(NEWLINE, INDENTED)}", err=True, lines=True)
             ctx.exit(1)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            echo(f"backprint: {where}{error.strerror}; free space or choose another place, and run it again", err=True)
+            ctx.exit(2)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from backprint.cli.say import echo
 from backprint.cli.short import RUN, ShortGroup
 
 if TYPE_CHECKING:
+    from backprint.benching.cells import BenchCell
     from backprint.benching.runs import BenchRun
 
 
@@ -67,7 +68,8 @@ def run_command(
 
     Each output is compared with eager's and with a float64 run's. Eager and the compiler are timed in turns. RUN keeps
     a cell for each graph and compiler, and report.html; if the command is ended at any moment, the same command
-    continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs.
+    continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs, and if nothing of a sample was
+    compared.
     """
     from backprint.benches import bench
     from backprint.benching.cells import DIRECTIONS, STOPPED
@@ -88,8 +90,33 @@ def run_command(
     page = write_page(done)
     echo(f"report: {page}; compare two runs with: backprint bench compare OLD NEW", err=True)
     bad = {"wrong", "unjudged", *STOPPED} - ({"refused"} if allow_refused else set())
-    if any(cell.outcome in bad for cell in done.cells):
+    nothing = not_compared(done, ("refused",) if allow_refused else ())
+    for name, why in nothing[:SHOWN]:
+        echo(f"nothing was compared of {name}: {why}", err=True)
+    if len(nothing) > SHOWN:
+        echo(f"nor of {len(nothing) - SHOWN:,} more", err=True)
+    if nothing or any(cell.outcome in bad for cell in done.cells):
         raise SystemExit(1)
+
+
+SHOWN = 10
+"""How many samples of which nothing was compared are named."""
+
+
+def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the samples, each with its compiler, of which no graph was judged, and why; without those of which a graph
+    has an outcome that is allowed."""
+    from backprint.benching.cells import NOT_JUDGED
+
+    cells: dict[tuple[str, str], list[BenchCell]] = {}
+    for cell in run.cells:
+        cells.setdefault((cell.sample, cell.compiler), []).append(cell)
+    return [
+        (f"{sample} by {compiler}", f"{those[0].outcome}: {those[0].reason}")
+        for (sample, compiler), those in cells.items()
+        if all(cell.outcome in (*NOT_JUDGED, "refused") for cell in those)
+        and not any(cell.outcome in allowed for cell in those)
+    ]
 
 
 def split_names(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.clock import stage
 from backprint.corpus.task import TREE_NAMES, Task
 from backprint.corpus.verbs import loaded
-from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
+from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
 from backprint.sample.place import check_place, settle
 
@@ -126,13 +126,14 @@ def of_sample(
         with contextlib.closing(answers) as found:  # type: ignore[type-var]  # a generator, which closes its workers
             answer = next(found)
             if answer.content is None or answer.folder is None:
-                raise CaptureError(f"{target}: {answer.ended}; nothing was written")
+                full = answer.ended.startswith("disk full")
+                raise (PlaceError if full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
             if "error" in answer.content:
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
             report = CaptureReport(**answer.content)
             put_in_place(report, answer.folder, output, asked["overwrite"])
     except OSError as error:
-        raise SampleError(f"{output}: the sample could not be written: {error}") from error
+        raise PlaceError(f"{output}: the sample could not be written: {error}") from error
     return report
 
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backprint.corpus.limits import limits_of
+from backprint.corpus.limits import cores, limits_of
 from backprint.corpus.pool import Pool, TaskOutcome
-from backprint.corpus.task import Task
+from backprint.corpus.rows import row_to_keep
+from backprint.corpus.task import Task, failed, failure
 
 ANSWER = "answer.json"
 """The file with the answer, in a sample's staging folder."""
@@ -55,16 +59,16 @@ def apart(
     if not places:
         return
     if sys.platform != "linux":
-        yield from here(function, places, options, at)
+        yield from in_own_interpreters(function, places, options, allowed[0], at)
         return
     with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
-        limits = limits_of(1, Path(work), *allowed)
+        limits = replace(limits_of(1, Path(work), *allowed), threads=cores())
         pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
         try:
             for index, place in enumerate(places):
                 at(place)
                 outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), entered)
-                yield answer_of(place, outcome)
+                yield answer_of(place, outcome.row, outcome.place)
                 pool.done(outcome)
         finally:
             pool.close()
@@ -90,15 +94,14 @@ def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOu
         time.sleep(0.1)
 
 
-def answer_of(place: Path, outcome: TaskOutcome) -> Answer:
-    """Return the answer that the sample's process wrote, or why it wrote none."""
-    file = outcome.place / ANSWER if outcome.place is not None else None
-    if outcome.row.get("cause") or file is None or not file.is_file():
-        row = outcome.row
+def answer_of(place: Path, row: Mapping[str, Any], folder: Path | None) -> Answer:
+    """Return the answer that the sample's process wrote into a folder, or why it wrote none."""
+    file = folder / ANSWER if folder is not None else None
+    if row.get("cause") or file is None or not file.is_file():
         return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
     if file.stat().st_size > MOST:
         return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
-    return Answer(place, json.loads(file.read_text("utf-8")), folder=outcome.place)
+    return Answer(place, json.loads(file.read_text("utf-8")), folder=folder)
 
 
 def write_answer(staging: Path, content: Any) -> dict[str, Any]:
@@ -108,15 +111,63 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
     return {"verdict": "unproven"}
 
 
-def here(
-    function: str, places: Sequence[Path], options: Mapping[str, Any], at: Callable[[Path], None]
-) -> Iterator[Answer]:
-    """Do the same in this process, on platforms where processes cannot be forked."""
-    from backprint.corpus.verbs import verb_of
+# ------------------------------------------------------------------ platforms without Linux's /proc and fork
 
-    verb = verb_of(function)
+
+def in_own_interpreters(
+    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+) -> Iterator[Answer]:
+    """Do the same with a new interpreter for each sample: nothing watches its memory, and time is limited.
+
+    Starting PyTorch anew takes seconds, so on Linux processes are forked instead.
+    """
     for index, place in enumerate(places):
         at(place)
         with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
-            verb.run(Task(str(index), os.fspath(place.absolute())), options, Path(folder))
-            yield Answer(place, json.loads((Path(folder) / ANSWER).read_text("utf-8")), folder=Path(folder))
+            task = Task(str(index), os.fspath(place.absolute()))
+            row = row_of_interpreter(function, task, options, Path(folder), timeout)
+            yield answer_of(place, row, Path(folder) / STAGED)
+
+
+STAGED = "sample"
+"""The folder that a function writes to, below the one of its process."""
+
+ROW = "row.json"
+"""The file with the function's row, in the folder of its process."""
+
+
+def row_of_interpreter(
+    function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
+) -> Mapping[str, Any]:
+    """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
+    given = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
+    command = [sys.executable, "-P", "-m", "backprint.corpus.apart"]
+    try:
+        done = subprocess.run(command, input=json.dumps(given), stdout=2, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return failure("timeout", f"still at work after {timeout:g} s (--timeout)", "work")
+    if done.returncode < 0:
+        return failure(f"killed by {signal.Signals(-done.returncode).name}", "", "work")
+    if done.returncode or not (folder / ROW).is_file():
+        return failure(f"exit {done.returncode}", "", "work")
+    return row_to_keep(json.loads((folder / ROW).read_text("utf-8")))
+
+
+def work_alone() -> None:
+    """Do what standard input describes, and write the row: the process of one sample."""
+    from backprint.corpus.verbs import verb_of
+    from backprint.graph import isolation
+
+    given = json.load(sys.stdin)
+    folder = Path(given["folder"])
+    isolation.begin()
+    try:
+        row = verb_of(given["function"]).run(Task(**given["task"]), given["options"], folder / STAGED)
+    except Exception as error:
+        traceback.print_exc()
+        row = failed(error, "work")
+    (folder / ROW).write_text(json.dumps(row), "utf-8")
+
+
+if __name__ == "__main__":
+    work_alone()

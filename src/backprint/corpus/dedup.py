@@ -25,7 +25,7 @@ from backprint.choices import check_choice
 from backprint.corpus.files import own_files
 from backprint.corpus.find import MAIN, Job, find, unescape
 from backprint.corpus.find import file_digest as sha256
-from backprint.corpus.folder import locked
+from backprint.corpus.folder import locked, writable
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.parts import all_parts
@@ -33,7 +33,7 @@ from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.pool import remove
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import joined_hash, nbytes
-from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.errors import FULL, BackprintError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
@@ -94,8 +94,7 @@ class Dedup:
 def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
     """Group the samples of a run or of a folder, and write one of each group, or only the lists, to `out`."""
     check(source, out, by, files)
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with writable(out), locked(out):
         plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
         agree(out, plan)
         for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
@@ -337,6 +336,8 @@ def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
         os.rename(staging, new)
     except OSError as error:
         remove(staging)
+        if error.errno in FULL:
+            raise  # of OUT, and not of a sample
         raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
 
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -70,10 +71,26 @@ def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Say what is wrong with OUT, and the next step."""
     if not out.is_dir():
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    if isinstance(error, FileNotFoundError) and (out / NAME).exists():
-        return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
-    if not (out / NAME).exists():
-        return PlaceError(f"{out / NAME} was removed while the run went on: begin anew in another OUT")
-    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    if (refused := refusal(out)) is None:
+        if isinstance(error, FileNotFoundError) and (out / NAME).exists():
+            return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
+        if not isinstance(error, OSError) and not (out / NAME).exists():
+            return PlaceError(f"{out / NAME} was removed while the run went on: begin anew in another OUT")
+    cause = error if isinstance(error, OSError) or refused is None else refused
+    said = (cause.strerror or str(cause)) if isinstance(cause, OSError) else str(cause)
+    where = f" ({cause.filename})" if isinstance(cause, OSError) and cause.filename else ""
     return PlaceError(f"{out} cannot be written to: {said}{where}; once it can be, the same command goes on from here")
+
+
+PROBE = 1 << 16
+"""How many bytes are written to see whether a folder takes more: less may fit into what a full disk has left."""
+
+
+def refusal(out: Path) -> OSError | None:
+    """Return why a folder does not take a new file now; None if it does."""
+    try:
+        with tempfile.TemporaryFile(dir=out) as file:
+            file.write(bytes(PROBE))
+    except OSError as error:
+        return error
+    return None

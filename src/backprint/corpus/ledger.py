@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.find import Job, unescape
-from backprint.corpus.rows import ADDED, GIVEN, checked_row
+from backprint.corpus.rows import ADDED, GIVEN, checked_row, column
 from backprint.corpus.rows import COLUMNS as COLUMNS
+from backprint.databases import check_schema, check_types, distrust
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import Proofs, proofs
@@ -26,10 +27,19 @@ from backprint.graph.verdicts import Proofs, proofs
 NAME = "ledger.sqlite"
 FORMAT = 1
 
-STATES = ("todo", "running", "done")
+RULES = {
+    **{f"samples.{name}": f"{name} between 0 and 1e11" for name in ("started", "finished")},
+    **{f"samples.{name}": f"{name} is not null" for name in GIVEN},
+    "samples.state": "state is not null and state in ('todo', 'running', 'done')",
+}
+"""Conditions on values: times are seconds since 1970, which a date can have."""
 
 SAME = ("format", "verb", "source", "options")
 """Facts of a run that a resumed run must share."""
+
+
+FACTS = {"format": int, "verb": str, "source": str, "options": dict}
+"""The types of the facts that are used."""
 
 
 class Ledger:
@@ -47,13 +57,15 @@ class Ledger:
             connection = sqlite3.connect(path, isolation_level=None, timeout=30)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
-            columns = ", ".join(f"{name} {kind.replace('json', 'text')}" for name, kind in COLUMNS.items())
+            distrust(connection)
+            check_ledger(connection, path)
             connection.execute("begin immediate")  # a reader sees all of it or nothing
-            connection.execute("create table if not exists run (key text primary key, value)")
-            connection.execute(f"create table if not exists samples ({columns})")
-            for name in (name for name in ADDED if name not in columns_there(connection)):
-                connection.execute(f"alter table samples add column {name} text")
-            connection.execute("create index if not exists states on samples (state)")
+            table, samples, index = schema(COLUMNS)
+            connection.execute(table)
+            connection.execute(samples)
+            for statement in additions(columns_there(connection)):
+                connection.execute(statement)
+            connection.execute(index)
             connection.execute("commit")
         return cls(path, connection)
 
@@ -66,11 +78,14 @@ class Ledger:
         with naming_ledger(path):
             place = f"{path.resolve().as_uri()}?mode=ro"
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
+            distrust(connection)
             columns = columns_there(connection)
         if missing := set(COLUMNS) - columns - set(ADDED):
             connection.close()
             said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
             raise SampleError(f"{path}: is not a ledger of this version: {said}")
+        with naming_ledger(path):
+            check_ledger(connection, path)
         if empty := [name for name in ADDED if name not in columns]:  # a view of this connection alone
             nulls = ", ".join(f"null as {name}" for name in empty)
             with naming_ledger(path):
@@ -89,7 +104,15 @@ class Ledger:
     def facts(self) -> dict[str, Any]:
         """Return the facts of the run as a whole."""
         with naming_ledger(self.path):
-            return {key: json.loads(value) for key, value in self.connection.execute("select key, value from run")}
+            rows = self.connection.execute("select key, value from run").fetchall()
+        try:
+            facts = {key: json.loads(value) for key, value in rows}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise SampleError(f"{self.path}: the facts of its run are damaged: {error}") from error
+        for key, kind in FACTS.items():
+            if not isinstance(facts.get(key), (kind, type(None))):
+                raise SampleError(f"{self.path}: the fact {key!r} of its run is {facts[key]!r}, not {kind.__name__}")
+        return facts
 
     def note(self, **facts: Any) -> None:
         """Write facts of the run."""
@@ -172,7 +195,7 @@ class Ledger:
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
         with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
-        return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
+        return proofs((id, verdict, power, parsed("vacuous", still) or []) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """Return how many samples have each value of a column, the most frequent first."""
@@ -193,6 +216,31 @@ class Ledger:
                 self.connection.execute("rollback")
                 raise
             self.connection.execute("commit")
+
+
+def schema(columns: Iterable[str]) -> tuple[str, str, str]:
+    """Return the statements that make a ledger whose samples have these columns."""
+    typed = ", ".join(f"{name} {COLUMNS[name].replace('json', 'text')}" for name in columns)
+    return (
+        "create table if not exists run (key text primary key, value)",
+        f"create table if not exists samples ({typed})",
+        "create index if not exists states on samples (state)",
+    )
+
+
+def additions(columns: Collection[str]) -> list[str]:
+    """Return the statements that add the columns which a ledger of an earlier version does not have."""
+    return [f"alter table samples add column {name} text" for name in ADDED if name not in columns]
+
+
+def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SampleError if a file has something else than a ledger has: it may come from a stranger."""
+    first = [name for name in COLUMNS if name not in ADDED]
+    table, samples, index = schema(first)
+    check_schema(
+        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *additions(first), index)]
+    )
+    check_types(connection, path, RULES)
 
 
 def columns_there(connection: sqlite3.Connection) -> set[str]:
@@ -220,7 +268,7 @@ def naming_ledger(path: Path) -> Iterator[None]:
     """Add the file's name to SQLite's errors."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second of a damaged name of a table
         raise SampleError(f"{path}: {error}") from error
 
 
@@ -243,10 +291,15 @@ def without_infinities(value: Any) -> Any:
 
 def decoded(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as plain data, its JSON parsed."""
-    return {
-        key: json.loads(row[key]) if kind == "json" and row[key] is not None else row[key]
-        for key, kind in COLUMNS.items()
-    }
+    return {key: parsed(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
+
+
+def parsed(key: str, text: str | None) -> Any:
+    """Return the content of a column of JSON; raise SampleError if it is not what the column keeps."""
+    try:
+        return None if text is None else column(key, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"a ledger's row is damaged: {error}") from error
 
 
 # ------------------------------------------------------------------ taking up a run

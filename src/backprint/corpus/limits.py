@@ -21,7 +21,8 @@ ROOM = 2 * GIB
 class Limits:
     """What one sample may use: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
 
-    Memory and threads are one of `shares` equal parts of the machine's; a sample that runs alone has all of them.
+    Memory is one of `shares` equal parts of the machine's; a sample that runs alone has all of them. In a run a sample
+    has one thread, with any number of workers: what its environment and its rounding are does not depend on `--jobs`.
     """
 
     timeout: float = 600.0
@@ -38,7 +39,7 @@ class Limits:
 
     def undivided(self) -> Limits:
         """Return the limits of a sample that runs alone."""
-        return replace(self, memory=self.memory * self.shares, threads=self.threads * self.shares, shares=1)
+        return replace(self, memory=self.memory * self.shares, shares=1)
 
 
 FREE = GIB // 2
@@ -53,7 +54,7 @@ def limits_of(
     share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
     room = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
-    return Limits(timeout, share, room, threads=max(1, cores() // jobs), shares=jobs if memory is None else 1)
+    return Limits(timeout, share, room, shares=jobs if memory is None else 1)
 
 
 def default_jobs() -> int:

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from backprint.errors import SampleError, UsageError
+from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
 from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph
@@ -61,7 +61,7 @@ def write_trees(
             (staging / tree).chmod(0o755)
             os.replace(staging / tree, finals[tree])
     except OSError as error:
-        raise SampleError(f"{root}: the trees could not be written: {error}") from error
+        raise PlaceError(f"{root}: the trees could not be written: {error}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return {tree: finals[tree] for tree in written}

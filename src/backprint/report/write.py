@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from backprint.errors import PlaceError, SampleError, UsageError
+from backprint.errors import UsageError
 from backprint.report import html, markdown
 from backprint.report.files import render_csv, write_parquet
 from backprint.report.nouns import Report
@@ -55,8 +55,5 @@ def format_of(name: str | None, path: Path | None) -> str:
 
 def write_report(report: Report, format: str, path: Path) -> None:
     """Write a file beside its place, then rename it."""
-    try:
-        with whole_file(path) as file:
-            FORMATS[format].write(report, file)
-    except PlaceError as error:
-        raise SampleError(f"the report could not be written: {error}") from error
+    with whole_file(path) as file:
+        FORMATS[format].write(report, file)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.errors import PlaceError, RefusedError, UsageError
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
 from backprint.graph.nouns import Capture, Graph, TensorSpec
@@ -81,7 +81,7 @@ def write_export(
             write_tensors(beside, exact)
         put_text(place, text)
     except OSError as error:
-        raise SampleError(f"{place}: the file could not be written: {error}") from error
+        raise PlaceError(f"{place}: the file could not be written: {error}") from error
     return place
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.claims import claims_of
 from backprint.graph.folding.expand import is_folded
@@ -51,7 +51,7 @@ def write_staged(
         staging.chmod(0o755)
         settle(staging, place)
     except OSError as error:
-        raise SampleError(f"{place}: the sample could not be written: {error}") from error
+        raise PlaceError(f"{place}: the sample could not be written: {error}") from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
@@ -135,5 +135,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         content = save({name: tensor.clone() for name, tensor in tensors.items()})
         path.write_bytes(content)  # save_file would make a file that only its owner can read
-    except (OSError, ValueError, RuntimeError) as error:
+    except OSError as error:
+        raise PlaceError(f"{path}: the exact data could not be written: {error}") from error
+    except (ValueError, RuntimeError) as error:
         raise SampleError(f"{path}: the exact data could not be written: {error}") from error

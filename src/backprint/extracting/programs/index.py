@@ -18,7 +18,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.databases import check_schema, check_types, distrust
+from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
 from backprint.extracting.call_bytes import kernel_bytes
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.normal import normal_form
@@ -72,6 +73,17 @@ TABLES = {
 }
 """`run` is the first run that had a row, `seen` the last one that read it. A stream has samples without a folder."""
 
+RULES = {
+    "runs.run": "run > 0",
+    "runs.started": "started between 0 and 1e11",
+    "runs.finished": "finished between 0 and 1e11",
+    "kernels.language": "language in ('triton', 'cpp')",
+    "uses.operators": "json_valid(operators) and json_type(operators) = 'array'",
+    "uses.calls": "calls >= 0",
+    "externs.calls": "calls >= 0",
+}
+"""Conditions on values: times are seconds since 1970, which a date can have."""
+
 INDICES = {
     "uses_hash": "uses (hash, direction)",
     "uses_sample": "uses (sample)",
@@ -80,6 +92,12 @@ INDICES = {
     "kernels_run": "kernels (run)",
     "kernels_sample": "kernels (sample)",
 }
+
+
+def schema() -> list[str]:
+    """Return the statements that make an index."""
+    tables = [f"create table if not exists {name} ({columns})" for name, columns in TABLES.items()]
+    return [*tables, *(f"create index if not exists {name} on {columns}" for name, columns in INDICES.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +123,7 @@ class KernelIndex:
         self.path = path
         self.connection = connection
         self.run = 0
+        distrust(connection)
         connection.execute(f"pragma cache_size = -{CACHE}")
 
     @classmethod
@@ -126,13 +145,12 @@ class KernelIndex:
         connection = self.connection
         if self.table_names():
             self.check_format()  # before anything is written to a file of something else
+            self.check_content()
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = normal")
         connection.execute("begin immediate")
-        for name, columns in TABLES.items():
-            connection.execute(f"create table if not exists {name} ({columns})")
-        for name, columns in INDICES.items():
-            connection.execute(f"create index if not exists {name} on {columns}")
+        for statement in schema():
+            connection.execute(statement)
         connection.execute("insert or ignore into facts values ('format', ?)", (FORMAT,))
         begun = connection.execute("insert into runs (started) values (?)", (time.time(),))
         connection.execute("commit")
@@ -150,6 +168,7 @@ class KernelIndex:
             try:
                 index = cls(path, connection)
                 index.check_format()
+                index.check_content()
             except BaseException:
                 connection.close()
                 raise
@@ -162,6 +181,11 @@ class KernelIndex:
         found = self.number("select value from facts where key = 'format'")
         if found != FORMAT:
             raise SampleError(f"{self.path}: an index of format {found}; this version reads {FORMAT}")
+
+    def check_content(self) -> None:
+        """Raise SampleError if the file has something else than an index has: it may come from a stranger."""
+        check_schema(self.connection, self.path, [schema()])
+        check_types(self.connection, self.path, RULES)
 
     def table_names(self) -> set[str]:
         """Return the names of the tables that the file has."""
@@ -408,6 +432,8 @@ class KernelIndex:
     def number(self, query: str, values: tuple[Any, ...] = ()) -> int:
         """Return the one number that a query asks for."""
         for row in self.rows(query, values):
+            if not isinstance(row[0], (int, type(None))):
+                raise SampleError(f"{self.path}: a number is wanted, and it has {str(row[0])[:40]!r}")
             return int(row[0] or 0)
         return 0
 
@@ -440,5 +466,6 @@ def naming_index(path: Path | str) -> Iterator[None]:
     """Add the file's name to SQLite's errors."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise SampleError(f"{path or 'an index of kernels'}: {error}") from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        full = getattr(error, "sqlite_errorname", "") in ("SQLITE_FULL", "SQLITE_READONLY")
+        raise (PlaceError if full else SampleError)(f"{path or 'an index of kernels'}: {error}") from error
