@@ -281,7 +281,7 @@ def eager(
             if case is None:  # what is global to the programs is not fresh: it is put back
                 for path, tensor in kept.items():
                     if different(before[path], values(tensor), exact=True):
-                        if tensor.shape == before[path].shape:
+                        if tensor.shape == before[path].shape and 0 not in tensor.stride():
                             tensor.data.copy_(before[path])
                         else:
                             tensor.data = before[path]
