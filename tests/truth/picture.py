@@ -158,6 +158,8 @@ def is_iterator(value: Any) -> bool:
 
 def left_of(value: Any) -> tuple[Any, ...]:
     """What one of Python's own iterators still has, and where it stands, without a step of it."""
+    if getattr(value, "__length_hint__", lambda: None)() == 0:
+        return ()
     try:
         reduced = value.__reduce__()
     except TypeError:
@@ -274,7 +276,7 @@ def digest(value: Any) -> str:
         return f"ndarray {value.shape} {value.dtype} {hashlib.sha1(value.tobytes()).hexdigest()[:12]}"
     if isinstance(value, types.GeneratorType):
         return f"generator at {value.gi_frame.f_lasti if value.gi_frame else 'end'}"
-    if isinstance(value, (itertools.count, itertools.repeat)):
+    if isinstance(value, (itertools.count, itertools.repeat, range)):
         return repr(value)
     if is_iterator(value):
         return f"{type(value).__name__} {getattr(value, '__length_hint__', int)()}"
@@ -407,7 +409,7 @@ def surroundings() -> dict[str, str]:
         anomaly=torch.is_anomaly_enabled(),
         precision=torch.get_float32_matmul_precision(),
         mkldnn=torch.backends.mkldnn.enabled,
-        flush_denormal=bool(torch.tensor([1e-40]).mul(1.0).item() == 0.0),
+        flush_denormal=bool(torch.tensor([1e-40], dtype=torch.float32, device="cpu").mul(1.0).item() == 0.0),
         fill_uninitialised=torch.utils.deterministic.fill_uninitialized_memory,
         print_options=str(dataclasses.asdict(torch._tensor_str.PRINT_OPTS)),
         function_modes=torch._C._len_torch_function_stack(),
@@ -433,7 +435,7 @@ def surroundings() -> dict[str, str]:
         display=id(sys.displayhook),
         integer_digits=sys.get_int_max_str_digits(),
         switch_interval=sys.getswitchinterval(),
-        warned=sum(len(getattr(m, "__warningregistry__", ())) for n, m in _own_modules()),
+        warned=sum(len({*getattr(m, "__warningregistry__", ())} - {"version"}) for n, m in _own_modules()),
         warns_always=torch.is_warn_always_enabled(),
         logging=(logging.root.level, len(logging.root.handlers), logging.root.manager.disable),
         module_hooks=[[*map(_named, getattr(nn.modules.module, name).values())] for name in MODULE_HOOKS],

@@ -22,7 +22,7 @@ list(PAST)
 
 def _streams() -> None:
     global STREAM, PAST
-    STREAM, PAST = iter([2, 3, 5]), iter(())
+    STREAM, PAST = iter([2, 3, 5]), done(iter([2]))
 
 
 def past(iterator: Any, steps: int = 1) -> Any:

@@ -281,10 +281,11 @@ many(
     result_dataclass_branch=lambda: of(lambda x: Output(x.sum()) if x.sum() > 0 else Frozen(x.sum(), x * 2)),
     result_dataclass_classifier=lambda: Case(_classifier(), (randn(3, 4), torch.tensor([0, 1, 1]))),
     result_dataclass_dropout=lambda: of(lambda x: Output(F.dropout(x, 0.5).sum(), F.dropout(x, 0.3))),
-    result_dataclass_second_order=lambda: of(lambda x: Frozen((x**3).sum(), x.sin()), options=dict(order=2)),
+    result_dataclass_second_order=lambda: of(
+        lambda x: Frozen(torch.autograd.grad((x**3).sum(), x, create_graph=True)[0], x.sin())
+    ),
     result_dataclass_by_aot=lambda: of(lambda x: Output(x.sum(), x * 2), options=dict(engine="aot")),
     result_dataclass_by_dynamo=lambda: of(lambda x: Output(x.sum(), x * 2), options=dict(engine="dynamo")),
-    result_dataclass_with_loss=lambda: of(lambda x: Output(x.sum(), x * 2), options=dict(loss=lambda out: out.loss)),
     result_namespace=lambda: of(lambda x: SimpleNamespace(loss=x.sum(), logits=x * 2)),
     result_namespace_nested=lambda: of(lambda x: SimpleNamespace(a=SimpleNamespace(b=x * 2), c=[x.sin()])),
     result_namespace_with_number=lambda: of(lambda x: SimpleNamespace(y=x * 2, top=float(x.max()))),

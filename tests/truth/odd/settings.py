@@ -238,7 +238,11 @@ many(
     **three("double_branch", of(lambda x: x * 2 if torch.tensor(0.1).dtype is torch.float32 else x * 3), DOUBLE),
     **three("double_list", of(lambda x: torch.tensor([1.0, 0.1, 3, 4]) * x.double()), DOUBLE),
     **three("double_complex", of(lambda x: torch.view_as_real(torch.polar(x.abs(), x) * 1j)), DOUBLE),
-    **three("double_second_order", of(lambda x: (x**3 * torch.ones(4)).sum(), options=dict(order=2)), DOUBLE),
+    **three(
+        "double_second_order",
+        of(lambda x: torch.autograd.grad((x.double() ** 3 * torch.ones(4)).sum(), x, create_graph=True)[0]),
+        DOUBLE,
+    ),
     **three("double_by_aot", of(lambda x: x * torch.ones(4), options=dict(engine="aot")), DOUBLE),
     **three("double_by_dynamo", of(lambda x: x * torch.ones(4), options=dict(engine="dynamo")), DOUBLE),
     **three("double_range_norm", lambda: _norm_of_positions(), DOUBLE),
