@@ -625,65 +625,67 @@ many(
     callee_graded=lambda: called(
         lambda: torch.func.grad(lambda x: closing(2)(x).sum()), lambda: torch.func.grad(lambda x: closing(3)(x).sum())
     ),
-    class_of_closure=lambda: made(*(lambda n=n: class_of(n) for n in (5, 7, 5))),
-    class_attribute=lambda: swapped(
+    callee_class_of_closure=lambda: made(*(lambda n=n: class_of(n) for n in (5, 7, 5))),
+    callee_class_attribute=lambda: swapped(
         lambda x, k: x * k.by, lambda: class_of(1, by=2), lambda: class_of(1, by=3), lambda: class_of(1, by=2)
     ),
-    class_attribute_of_object=lambda: swapped(
+    callee_class_attribute_of_object=lambda: swapped(
         lambda x, k: x * k.by, lambda: class_of(1, by=2)(0), lambda: class_of(1, by=3)(0)
     ),
-    class_attribute_tensor=lambda: swapped(
+    callee_class_attribute_tensor=lambda: swapped(
         lambda x, k: x * k.by, lambda: class_of(1, by=torch.ones(3)), lambda: class_of(1, by=torch.zeros(3))
     ),
-    class_base=lambda: made(*(lambda n=n: with_base(n) for n in (5, 7, 5))),
-    class_bases_in_order=lambda: made(lambda: with_bases(True), lambda: with_bases(False)),
-    class_meta=lambda: made(*(lambda n=n: with_meta(n) for n in (5, 7, 5))),
-    class_property=lambda: made(*(lambda n=n: with_property(n) for n in (5, 7, 5))),
-    class_getattr=lambda: made(*(lambda n=n: with_getattr(n) for n in (5, 7, 5))),
-    class_descriptor=lambda: made(*(lambda n=n: with_descriptor(n) for n in (5, 7, 5))),
-    class_static=lambda: made(*(lambda n=n: with_static(n) for n in (5, 7, 5))),
-    class_operator=lambda: made(*(lambda n=n: with_operator(n) for n in (5, 7, 5))),
-    class_dynamic=lambda: swapped(
+    callee_class_base=lambda: made(*(lambda n=n: with_base(n) for n in (5, 7, 5))),
+    callee_class_bases_in_order=lambda: made(lambda: with_bases(True), lambda: with_bases(False)),
+    callee_class_meta=lambda: made(*(lambda n=n: with_meta(n) for n in (5, 7, 5))),
+    callee_class_property=lambda: made(*(lambda n=n: with_property(n) for n in (5, 7, 5))),
+    callee_class_getattr=lambda: made(*(lambda n=n: with_getattr(n) for n in (5, 7, 5))),
+    callee_class_descriptor=lambda: made(*(lambda n=n: with_descriptor(n) for n in (5, 7, 5))),
+    callee_class_static=lambda: made(*(lambda n=n: with_static(n) for n in (5, 7, 5))),
+    callee_class_operator=lambda: made(*(lambda n=n: with_operator(n) for n in (5, 7, 5))),
+    callee_class_dynamic=lambda: swapped(
         lambda x, k: x * k().n, lambda: type("Made", (), {"n": 2}), lambda: type("Made", (), {"n": 3})
     ),
-    class_dynamic_method=lambda: swapped(
+    callee_class_dynamic_method=lambda: swapped(
         lambda x, k: k().run(x),
         lambda: type("Made", (), {"run": lambda s, x: x * 2}),
         lambda: type("Made", (), {"run": lambda s, x: x * 3}),
     ),
-    class_executed=lambda: swapped(
+    callee_class_executed=lambda: swapped(
         lambda x, k: k().run(x),
         lambda: executed("class f:\n    def run(self, x):\n        return x * K", K=2),
         lambda: executed("class f:\n    def run(self, x):\n        return x * K", K=3),
     ),
-    class_named=lambda: swapped(
+    callee_class_named=lambda: swapped(
         lambda x, k: x * len(k.__name__),
         lambda: type("Ab", (), {}),
         lambda: type("Abc", (), {}),
         lambda: type("Cd", (), {}),
     ),
-    class_checked=lambda: swapped(
+    callee_class_checked=lambda: swapped(
         lambda x, k: x * (2 if isinstance(METHOD, k) else 3), lambda: Scaler, lambda: EqualScaler, lambda: object
     ),
-    class_subclasses=lambda: swapped(
+    callee_class_subclasses=lambda: swapped(
         lambda x, k: x * (1 + len(k.__mro__)), lambda: Scaler, lambda: EqualScaler, lambda: SlottedScaler
     ),
-    class_object_of_dynamic=lambda: swapped(
+    callee_class_object_of_dynamic=lambda: swapped(
         lambda x, k: k.run(x),
         lambda: type("Made", (), {"run": lambda s, x: x * 2})(),
         lambda: type("Made", (), {"run": lambda s, x: x * 3})(),
     ),
-    class_equal_objects=lambda: swapped(
+    callee_class_equal_objects=lambda: swapped(
         lambda x, k: k.scale(x), lambda: EqualScaler(2), lambda: EqualScaler(3), lambda: EqualScaler(2)
     ),
-    class_enum_made=lambda: swapped(lambda x, k: x * k.A.value, lambda: _enum(2), lambda: _enum(3)),
-    class_enum_member=lambda: swapped(lambda x, k: x * k.value, lambda: _enum(2).A, lambda: _enum(3).A),
-    class_named_tuple=lambda: swapped(
+    callee_class_enum_made=lambda: swapped(lambda x, k: x * k.A.value, lambda: _enum(2), lambda: _enum(3)),
+    callee_class_enum_member=lambda: swapped(lambda x, k: x * k.value, lambda: _enum(2).A, lambda: _enum(3).A),
+    callee_class_named_tuple=lambda: swapped(
         lambda x, k: x * k(2, 3).a, lambda: _named_tuple("a b"), lambda: _named_tuple("b a")
     ),
-    class_dataclass=lambda: swapped(lambda x, k: x * k().n, lambda: _dataclass(2), lambda: _dataclass(3)),
-    class_dataclass_object=lambda: swapped(lambda x, k: x * k.n, lambda: _dataclass(2)(), lambda: _dataclass(3)()),
-    class_exception=lambda: swapped(_by_exception, lambda: KeyError, lambda: ValueError, lambda: LookupError),
+    callee_class_dataclass=lambda: swapped(lambda x, k: x * k().n, lambda: _dataclass(2), lambda: _dataclass(3)),
+    callee_class_dataclass_object=lambda: swapped(
+        lambda x, k: x * k.n, lambda: _dataclass(2)(), lambda: _dataclass(3)()
+    ),
+    callee_class_exception=lambda: swapped(_by_exception, lambda: KeyError, lambda: ValueError, lambda: LookupError),
     owner_function_exchanged=lambda: Case(
         bare(lambda s: attributes(s, f=closing(2)), lambda s, x: s.f(x)), randn(3), others=[randn(3, seed=4)]
     ),

@@ -227,7 +227,7 @@ many(
         lambda s: s.register_buffer("o", torch.zeros(3, 4)), lambda s, x: torch.mul(x.detach(), 2, out=s.o) @ s.w
     ),
     out_resized=lambda: Case(lambda x: torch.cat([x.detach(), x.detach()], out=torch.empty(0)) * 2 + x.sum(), randn(4)),
-    out_of_two=lambda: Case(_out_of_two, randn(3, 4), others=[randn(3, 4, seed=5)], gradients=False),
+    out_into_two_empty=lambda: Case(_out_of_two, randn(3, 4), others=[randn(3, 4, seed=5)], gradients=False),
     strided_over_input=lambda: Case(lambda x: x.as_strided((3, 2), (1, 1)) * 2, randn(4), others=[randn(8)[::2]]),
     strided_beyond_view=lambda: Case(
         lambda x: x.as_strided((4,), (1,), 0) * 2, (randn(8)[4:],), others=[(randn(8, seed=3)[4:],)], variants=False
