@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from case import Call, Case, Program
 from picture import Picture, Roots, roots_of, signature_names, tensors, walk
-from results import Part, in_order, mapped, tensors_in, tree
+from results import Callers, Part, has_modules, in_order, mapped, tensors_in, tree, without
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -41,7 +41,7 @@ class Issue:
     """One thing that was found: where, what sort of thing, and a line about it."""
 
     phase: str
-    sort: str  # wrong, crash, changed, flagged, refused, unreplayable, guarded, missing-api, note
+    sort: str  # wrong, crash, changed, told, flagged, refused, unreplayable, guarded, missing-api, note
     text: str
 
 
@@ -127,6 +127,10 @@ def same(truth: Any, other: Any, path: str = "output", exact: bool = False) -> s
     if isinstance(truth, Tensor):
         found = different(truth, other, exact)
         return f"{path}: {found}" if found else None
+    if isinstance(truth, Callers):
+        return (
+            None if isinstance(other, (Callers, Tensor)) else f"{path}: {_kind(other)}, true a tensor of the caller's"
+        )
     if _kind(truth) != _kind(other):
         return Types(f"{path}: {_kind(other)}, true {_kind(truth)}")
     if isinstance(truth, Part):
@@ -327,8 +331,9 @@ def _eager(
         return truth
     later = tensors(roots)
     truth.forward = {path: values(t) for path, t in later.items()}
-    truth.outputs = mapped(outputs, values)
-    outs, truth.tangents = tangents_for(outputs, scale)
+    truth.outputs = mapped(without(outputs, {id(t) for t in later.values()}), values)
+    outs, truth.tangents = ([], []) if has_modules(outputs) else tangents_for(outputs, scale)
+    truth.differentiated &= not has_modules(outputs)
     truth.ones = scale is None
     if outs and truth.differentiated and leaves:
         try:
@@ -471,6 +476,7 @@ class Trial:
         self.issues: list[Issue] = []
         self.verdicts: dict[str, list[str]] = {}
         self.engine = ""
+        self.said: list[warnings.WarningMessage] = []  # what the capture has warned of
 
     def add(self, phase: str, sort: str, text: Any) -> None:
         """Notes something."""
@@ -503,15 +509,28 @@ class Trial:
         now = Picture(roots_of(self.case.fn, self.case.args, self.case.kwargs))
         if before is not None and "picture" in self.phases:
             for line in before.changes(now):
-                self.add(phase, "changed", line)
+                self.add(phase, "told" if self._told(line) else "changed", line)
             for line in before.version_changes(now):
                 self.add(phase, "version", line)
         return now
 
+    def _told(self, line: str) -> bool:
+        """Whether a warning says by name that this was changed."""
+        names = set(re.findall(r"[A-Za-z_]\w+", line.partition(":")[0])) - {"process"}
+        said = [str(warning.message) for warning in self.said]
+        return any("change" in text and names & set(re.findall(r"\w+", text)) for text in said)
+
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        """Keeps the warnings of a stretch."""
+        with warnings.catch_warnings(record=True) as self.said:
+            warnings.simplefilter("always")
+            yield
+
     def _tried(self, own: Callable[[Case], Call]) -> None:
         case = self.case
         capture = None
-        with case.under():
+        with self._heard(), case.under():
             seed_all(SEED)
             picture = self._picture(None, "")
             try:
@@ -867,6 +886,7 @@ class Trial:
             ("flagged-right", "flagged" in sorts and not wrong),
             ("unreplayable", "unreplayable" in sorts),
             ("degraded", "degraded" in sorts),
+            ("told", "told" in sorts),
             ("guarded", bool(explicit)),
             ("right", True),
         ]

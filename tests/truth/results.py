@@ -12,7 +12,7 @@ import random
 import types
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Part:
     parts: list[tuple[str, Any]]
     ordered: bool
     alike: bool = False  # no order at all: a set
+    module: bool = False  # whether its parameters are outputs of the call is nobody's to say
 
 
 @dataclass
@@ -42,6 +43,21 @@ class Again:
     """An object that stands higher up in the same result."""
 
     levels: int
+
+
+@dataclass
+class Callers:
+    """A tensor of the caller's, in a module of the caller's, that a result leads back to."""
+
+
+def without(part: Any, callers: set[int], inside: bool = False) -> Any:
+    """The tree without the caller's own tensors in modules; whoever has the module sees these anyway."""
+    if isinstance(part, Tensor) and inside and id(part) in callers:
+        return Callers()
+    if isinstance(part, Part):
+        inside = inside or part.module
+        return replace(part, parts=[(key, without(below, callers, inside)) for key, below in part.parts])
+    return part
 
 
 def tree(value: Any, above: tuple[int, ...] = ()) -> Any:
@@ -63,7 +79,7 @@ def tree(value: Any, above: tuple[int, ...] = ()) -> Any:
     branches = [(key, tree(part, below)) for key, part in parts]
     if alike:
         branches = [(str(i), part) for i, (_, part) in enumerate(sorted(branches, key=lambda b: text(b[1])))]
-    return Part(kind, branches, ordered, alike)
+    return Part(kind, branches, ordered, alike, isinstance(value, nn.Module))
 
 
 def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
@@ -143,8 +159,13 @@ def mapped(part: Any, change: Any) -> Any:
     if isinstance(part, Tensor):
         return change(part)
     if isinstance(part, Part):
-        return Part(part.kind, [(k, mapped(p, change)) for k, p in part.parts], part.ordered, part.alike)
+        return replace(part, parts=[(key, mapped(below, change)) for key, below in part.parts])
     return part
+
+
+def has_modules(part: Any) -> bool:
+    """Whether a module stands in a tree."""
+    return isinstance(part, Part) and (part.module or any(has_modules(below) for _, below in part.parts))
 
 
 def in_order(part: Any) -> bool:
