@@ -144,11 +144,15 @@ def add(seen: Any, value: Any = 1) -> None:
 
 many(
     __name__,
-    **both("queue", lambda: filled(queue.Queue), lambda x, q: x * q.get()),
+    **both("queue", lambda: filled(queue.Queue), lambda x, q: x * q.get_nowait()),
     **both("queue_put", lambda: filled(queue.Queue), lambda x, q: run(q.put(1), x * q.qsize())),
     **both("queue_simple", lambda: filled(queue.SimpleQueue), lambda x, q: x * q.get_nowait()),
-    **both("queue_priority", lambda: filled(queue.PriorityQueue), lambda x, q: run(q.put(1), x * q.get() + q.get())),
-    **both("queue_last", lambda: filled(queue.LifoQueue), lambda x, q: x * q.get()),
+    **both(
+        "queue_priority",
+        lambda: filled(queue.PriorityQueue),
+        lambda x, q: run(q.put(1), x * q.get_nowait() + q.get_nowait()),
+    ),
+    **both("queue_last", lambda: filled(queue.LifoQueue), lambda x, q: x * q.get_nowait()),
     **both("queue_of_tensors", lambda: run(q := queue.Queue(), q.put(randn(4)), q), lambda x, q: x * _again(q)),
     **both("deque_rotated", lambda: collections.deque([2, 3, 5]), lambda x, d: run(d.rotate(1), x * d[0])),
     **both("deque_bounded", lambda: collections.deque([2, 3], maxlen=2), lambda x, d: run(d.append(5), x * sum(d))),
@@ -449,7 +453,7 @@ many(
 
 
 def _again(q: Any) -> Any:
-    value = q.get()
+    value = q.get_nowait()
     q.put(value)
     return value
 
