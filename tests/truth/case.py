@@ -4,6 +4,7 @@ A program is a function without arguments that builds a fresh `Case`: something 
 other calls that the same capture may be replayed with. Building it twice gives the same twice.
 """
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 from picture import roots_of, tensors
 from torch import Tensor, nn
+
+Settings = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Case:
     exact       whether values are compared to the bit, signs of zeros included
     reset       puts back what is global to the program, which building it anew does not make fresh
     variants    whether every call is also tried with values negated, redrawn, strided, in float64 and cut shorter
+    under       the settings of the process that the program runs under and is captured under, as a context
+    later       those that its capture is proved, saved, read and replayed under; by default the same
     """
 
     fn: Callable[..., Any]
@@ -45,6 +50,8 @@ class Case:
     exact: bool = False
     reset: Callable[[], Any] = lambda: None
     variants: bool = True
+    under: Settings = contextlib.nullcontext
+    later: Settings | None = None
 
     def __post_init__(self) -> None:
         self.args = _tuple(self.args)

@@ -4,12 +4,14 @@ Nothing here knows how Backprint works. Each truth is computed on a fresh copy o
 gives (live, saved, loaded, on other inputs, under other parameters) is compared with one.
 """
 
+import contextlib
 import copy
-import dataclasses
+import enum
 import re
 import subprocess
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 from case import Call, Case, Program
 from picture import Picture, Roots, roots_of, signature_names, tensors, walk
+from results import Callers, Part, has_modules, in_order, mapped, tensors_in, tree, without
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -38,7 +41,7 @@ class Issue:
     """One thing that was found: where, what sort of thing, and a line about it."""
 
     phase: str
-    sort: str  # wrong, crash, changed, flagged, refused, unreplayable, guarded, missing-api, note
+    sort: str  # wrong, crash, changed, told, flagged, refused, unreplayable, guarded, missing-api, note
     text: str
 
 
@@ -46,7 +49,7 @@ class Issue:
 class Truth:
     """What one call of a program gave in eager mode."""
 
-    outputs: Any = None
+    outputs: Any = None  # a tree of `results`
     error: BaseException | None = None
     tangents: list[Tensor] = field(default_factory=list)
     ones: bool = False  # the tangents are what a replay takes where none are given
@@ -120,60 +123,41 @@ class Types(str):
 
 
 def same(truth: Any, other: Any, path: str = "output", exact: bool = False) -> str | None:
-    """Where a result first differs from the true one, in structure, types or values; None if nowhere."""
+    """Where a result's tree first differs from the true one, in structure, types or values; None if nowhere."""
     if isinstance(truth, Tensor):
         found = different(truth, other, exact)
         return f"{path}: {found}" if found else None
-    if type(truth).__qualname__ != type(other).__qualname__:
-        return Types(f"{path}: {type(other).__qualname__}, true {type(truth).__qualname__}")
-    if isinstance(truth, dict):
-        if list(truth) != list(other) and [str(k) for k in truth] != [str(k) for k in other]:
-            return f"{path}: keys {list(other)}, true {list(truth)}"
-        pairs = [(f"{path}.{k}", a, b) for (k, a), b in zip(truth.items(), other.values(), strict=True)]
-    elif isinstance(truth, (list, tuple)) or type(truth).__name__ == "deque":
-        if len(truth) != len(other):
-            return f"{path}: {len(other)} parts, true {len(truth)}"
-        pairs = [(f"{path}.{i}", a, b) for i, (a, b) in enumerate(zip(truth, other, strict=True))]
-        if type(truth).__name__ == "PackedSequence":
-            pairs = [p for p in pairs if p[1] is not None or p[2] is not None]
-    elif isinstance(truth, np.ndarray):
-        fine = truth.dtype == other.dtype and truth.shape == other.shape and np.array_equal(truth, other)
+    if isinstance(truth, Callers):
+        return (
+            None if isinstance(other, (Callers, Tensor)) else f"{path}: {_kind(other)}, true a tensor of the caller's"
+        )
+    if _kind(truth) != _kind(other):
+        return Types(f"{path}: {_kind(other)}, true {_kind(truth)}")
+    if isinstance(truth, Part):
+        keys, others = [k for k, _ in truth.parts], [k for k, _ in other.parts]
+        if keys != others:
+            return f"{path}: parts {others}, true {keys}"
+        for (key, a), (_, b) in zip(truth.parts, other.parts, strict=True):
+            unset = truth.kind == "PackedSequence" and a is None and b is None
+            if not unset and (found := same(a, b, f"{path}.{key}", exact)):
+                return found
+        return None
+    if isinstance(truth, np.ndarray):
+        fine = truth.dtype == other.dtype and truth.shape == other.shape
+        fine = fine and np.array_equal(truth, other, equal_nan=truth.dtype.kind in "fc")
         return None if fine else f"{path}: array {other!r}, true {truth!r}"
-    elif isinstance(truth, float):
+    if isinstance(truth, float):
         fine = truth == other or (truth != truth and other != other) or abs(truth - other) <= 1e-5 * abs(truth)
         return None if fine else f"{path}: {other!r}, true {truth!r}"
-    elif isinstance(truth, (int, str, bytes, bool, complex, type(None), torch.Size, torch.dtype, torch.device, slice)):
-        return None if truth == other else f"{path}: {other!r}, true {truth!r}"
-    elif isinstance(truth, (nn.Module, type)) or callable(truth):
-        return None
-    elif dataclasses.is_dataclass(truth):
-        pairs = [
-            (f"{path}.{f.name}", getattr(truth, f.name), getattr(other, f.name)) for f in dataclasses.fields(truth)
-        ]
-    elif isinstance(truth, (set, frozenset)):
-        return None if sorted(map(str, truth)) == sorted(map(str, other)) else f"{path}: {other!r}, true {truth!r}"
-    else:
-        ours, theirs = getattr(truth, "__dict__", {}), getattr(other, "__dict__", {})
-        pairs = [(f"{path}.{k}", v, theirs.get(k)) for k, v in ours.items()]
-    for name, a, b in pairs:
-        if found := same(a, b, name, exact):
-            return found
-    return None
+    if isinstance(truth, enum.Enum):
+        return None if truth.name == other.name else f"{path}: {other!r}, true {truth!r}"
+    if isinstance(truth, (types.ModuleType, types.BuiltinFunctionType)):
+        return None if truth.__name__ == other.__name__ else f"{path}: {other!r}, true {truth!r}"
+    return None if truth == other else f"{path}: {other!r}, true {truth!r}"
 
 
-def flat_tensors(value: Any) -> list[Tensor]:
-    """Every tensor of a result, in order; those of dataclasses and plain objects too."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in flat_tensors(v)]
-    if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return [t for v in value for t in flat_tensors(v)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [t for f in dataclasses.fields(value) for t in flat_tensors(getattr(value, f.name))]
-    if type(value).__module__.startswith("odd"):
-        return [t for v in getattr(value, "__dict__", {}).values() for t in flat_tensors(v)]
-    return []
+def _kind(value: Any) -> str:
+    return value.kind if isinstance(value, Part) else type(value).__qualname__
 
 
 # -------------------------------------------------------------------------------------------------- the plain truth
@@ -259,8 +243,11 @@ def set_state(case: Case, call: Call, state: dict[str, Tensor]) -> list[str]:
 
 
 def tangents_for(outputs: Any, scale: float | None) -> tuple[list[Tensor], list[Tensor]]:
-    """The differentiable outputs and random gradients for them, the same every time; ones without a scale."""
-    outs = [t for t in flat_tensors(outputs) if t.requires_grad]
+    """The differentiable outputs and random gradients for them, the same every time; ones without a scale.
+
+    Where the order of the outputs is nobody's, as in a set, each gradient is filled with the scale.
+    """
+    outs = [t for t in tensors_in(outputs) if t.requires_grad]
     generator = torch.Generator("cpu").manual_seed(7)
     made = []
     for out in outs:
@@ -268,6 +255,8 @@ def tangents_for(outputs: Any, scale: float | None) -> tuple[list[Tensor], list[
         if out.is_complex():
             more = torch.randn(out.shape, generator=generator, dtype=torch.float64, device="cpu")
             base = torch.complex(base, more)
+        if scale is not None and not in_order(outputs):
+            base = torch.ones_like(base)
         made.append(torch.ones_like(out.detach()) if scale is None else (base * scale).to(out.device, out.dtype))
     return outs, made
 
@@ -296,7 +285,7 @@ def eager(
             if case is None:  # what is global to the programs is not fresh: it is put back
                 for path, tensor in kept.items():
                     if different(before[path], values(tensor), exact=True):
-                        if tensor.shape == before[path].shape:
+                        if tensor.shape == before[path].shape and 0 not in tensor.stride():
                             tensor.data.copy_(before[path])
                         else:
                             tensor.data = before[path]
@@ -335,18 +324,21 @@ def _eager(
     owned = registered(roots)
     seed_all(seed)
     try:
-        outputs = case.fn(*call.args, **call.kwargs)
+        with case.under():
+            outputs = tree(case.fn(*call.args, **call.kwargs))
     except Exception as error:
         truth.error = error.with_traceback(None)  # its frames may hold hooks in force
         return truth
     later = tensors(roots)
     truth.forward = {path: values(t) for path, t in later.items()}
-    truth.outputs = pytree.tree_map(lambda v: values(v) if isinstance(v, Tensor) else v, outputs)
-    outs, truth.tangents = tangents_for(outputs, scale)
+    truth.outputs = mapped(without(outputs, {id(t) for t in later.values()}), values)
+    outs, truth.tangents = ([], []) if has_modules(outputs) else tangents_for(outputs, scale)
+    truth.differentiated &= not has_modules(outputs)
     truth.ones = scale is None
     if outs and truth.differentiated and leaves:
         try:
-            found = _gradients(outs, truth.tangents, leaves, how)
+            with case.under():
+                found = _gradients(outs, truth.tangents, leaves, how)
         except Exception as error:
             truth.error = error.with_traceback(None)
             return truth
@@ -406,10 +398,11 @@ def _required(
 def judge(truth: Truth, result: Any, exact: bool = False, strict: bool = True) -> list[str]:
     """Everything in a replay's result that is not as it truly is."""
     wrong: list[str] = []
-    if found := same(truth.outputs, result.outputs, exact=exact):
+    given = tree(result.outputs)
+    if found := same(truth.outputs, given, exact=exact):
         wrong.append(found)
-        tensors_true, tensors_given = flat_tensors(truth.outputs), flat_tensors(result.outputs)
-        if isinstance(found, Types) and same(tensors_true, tensors_given, exact=exact):
+        tensors_true, tensors_given = tensors_in(truth.outputs), tensors_in(given)
+        if isinstance(found, Types) and same(tree(tensors_true), tree(tensors_given), exact=exact):
             wrong.append(DIFFER)
     if truth.differentiated:
         wrong += judge_gradients(truth, result.gradients or {}, strict)
@@ -483,6 +476,7 @@ class Trial:
         self.issues: list[Issue] = []
         self.verdicts: dict[str, list[str]] = {}
         self.engine = ""
+        self.said: list[warnings.WarningMessage] = []  # what the capture has warned of
 
     def add(self, phase: str, sort: str, text: Any) -> None:
         """Notes something."""
@@ -515,27 +509,43 @@ class Trial:
         now = Picture(roots_of(self.case.fn, self.case.args, self.case.kwargs))
         if before is not None and "picture" in self.phases:
             for line in before.changes(now):
-                self.add(phase, "changed", line)
+                self.add(phase, "told" if self._told(line) else "changed", line)
             for line in before.version_changes(now):
                 self.add(phase, "version", line)
         return now
 
+    def _told(self, line: str) -> bool:
+        """Whether a warning says by name that this was changed."""
+        names = set(re.findall(r"[A-Za-z_]\w+", line.partition(":")[0])) - {"process"}
+        said = [str(warning.message) for warning in self.said]
+        return any("change" in text and names & set(re.findall(r"\w+", text)) for text in said)
+
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        """Keeps the warnings of a stretch."""
+        with warnings.catch_warnings(record=True) as self.said:
+            warnings.simplefilter("always")
+            yield
+
     def _tried(self, own: Callable[[Case], Call]) -> None:
         case = self.case
-        seed_all(SEED)
-        picture = self._picture(None, "")
         capture = None
-        try:
-            capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
-        except bp.BackprintError as error:
-            self.add("capture", "refused", f"{type(error).__name__}: {error}")
-        except Exception as error:
-            self.add("capture", "crash", f"{type(error).__name__}: {error}")
-        picture = self._picture(picture, "capture")
+        with self._heard(), case.under():
+            seed_all(SEED)
+            picture = self._picture(None, "")
+            try:
+                capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
+            except bp.BackprintError as error:
+                self.add("capture", "refused", f"{type(error).__name__}: {error}")
+            except Exception as error:
+                self.add("capture", "crash", f"{type(error).__name__}: {error}")
+            self._picture(picture, "capture")
         if capture is not None:
             self.engine = capture.engine
-            self.verdicts["live"] = self._verdicts("live", capture)
-            picture = self._picture(picture, "verify")
+            with self._later():
+                picture = self._picture(None, "")
+                self.verdicts["live"] = self._verdicts("live", capture)
+                self._picture(picture, "verify")
             try:
                 self._replays(capture, own)
             except Exception as error:
@@ -547,12 +557,14 @@ class Trial:
 
     def _replays(self, capture: Any, own: Callable[[Case], Call]) -> None:
         self._live(capture, own)
-        seed_all(SEED)
-        picture = self._picture(None, "")
         for data in ("seed", "exact"):
             if data in self.phases:
                 with tempfile.TemporaryDirectory() as folder:
-                    picture = self._saved(capture, data, Path(folder) / "sample", own, picture)
+                    self._saved(capture, data, Path(folder) / "sample", own)
+
+    def _later(self) -> contextlib.AbstractContextManager[Any]:
+        """The settings of the process under which a capture is proved, saved, read and replayed."""
+        return (self.case.later or self.case.under)()
 
     def _aftermath(self, own: Callable[[Case], Call]) -> None:
         """The program that was captured still has to do what it does."""
@@ -666,7 +678,8 @@ class Trial:
             options["tangents"] = truth.tangents
         own = phase.removesuffix(ONES) in ("live", "seed", "exact", "exact, own state")
         try:
-            result = bp.replay(capture, *call.args, **call.kwargs, **options)
+            with self._later():
+                result = bp.replay(capture, *call.args, **call.kwargs, **options)
         except bp.BackprintError as error:
             if own and re.search(r"\d+ tangents for \d+", str(error)):
                 self.add(phase, "wrong", f"{error}; true {len(truth.tangents)}")
@@ -728,24 +741,12 @@ class Trial:
                 return
         self.add(phase, "wrong", "; ".join(wrong[:3]) + (f"; {len(wrong) - 3} more" if len(wrong) > 3 else ""))
 
-    def _saved(self, capture: Any, data: str, folder: Path, own: Callable[[Case], Call], picture: Picture) -> Picture:
-        try:
-            capture.save(folder, data=data)
-        except bp.BackprintError as error:
-            self.add(data, "unsaved", f"{type(error).__name__}: {error}")
-            return self._picture(picture, f"save {data}")
-        except Exception as error:
-            self.add(data, "crash", f"save: {type(error).__name__}: {error}")
-            return self._picture(picture, f"save {data}")
-        picture = self._picture(picture, f"save {data}")
-        try:
-            sample = bp.load(folder)
-            ports = port_names(sample)
-        except Exception as error:
-            self.add(data, "crash", f"saved, but cannot be read again: {type(error).__name__}: {error}")
-            return picture
-        self.verdicts[data] = self._verdicts(data, sample)
-        picture = self._picture(picture, f"verify of the sample {data}")
+    def _saved(self, capture: Any, data: str, folder: Path, own: Callable[[Case], Call]) -> None:
+        with self._later():
+            sample = self._sample(capture, data, folder)
+        if sample is None:
+            return
+        ports = port_names(sample)
         seed_all(SEED)
         fresh = self.program.build()
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
@@ -771,8 +772,31 @@ class Trial:
         self._recipe(data, sample, not unknown)
         if self.alone:
             self._run_alone(data, folder)
+
+    def _sample(self, capture: Any, data: str, folder: Path) -> Any:
+        """The capture, written and read again; None where it cannot be."""
         seed_all(SEED)
-        return self._picture(None, "")
+        picture = self._picture(None, "")
+        try:
+            capture.save(folder, data=data)
+        except bp.BackprintError as error:
+            self.add(data, "unsaved", f"{type(error).__name__}: {error}")
+            self._picture(picture, f"save {data}")
+            return None
+        except Exception as error:
+            self.add(data, "crash", f"save: {type(error).__name__}: {error}")
+            self._picture(picture, f"save {data}")
+            return None
+        picture = self._picture(picture, f"save {data}")
+        try:
+            sample = bp.load(folder)
+            port_names(sample)
+        except Exception as error:
+            self.add(data, "crash", f"saved, but cannot be read again: {type(error).__name__}: {error}")
+            return None
+        self.verdicts[data] = self._verdicts(data, sample)
+        self._picture(picture, f"verify of the sample {data}")
+        return sample
 
     def _recipe(self, data: str, sample: Any, complete: bool) -> None:
         """The sample on its own inputs, against the program on these."""
@@ -781,9 +805,10 @@ class Trial:
             self.add(phase, "missing-api", "no inputs()")
             return
         try:
-            given = dict(sample.inputs())
-            seed_all(SEED)
-            result = bp.replay(sample)
+            with self._later():
+                given = dict(sample.inputs())
+                seed_all(SEED)
+                result = bp.replay(sample)
         except bp.BackprintError as error:
             missing = "is missing" in str(error)
             self.add(phase, "missing-api" if missing else "guarded", f"{type(error).__name__}: {error}")
@@ -861,6 +886,7 @@ class Trial:
             ("flagged-right", "flagged" in sorts and not wrong),
             ("unreplayable", "unreplayable" in sorts),
             ("degraded", "degraded" in sorts),
+            ("told", "told" in sorts),
             ("guarded", bool(explicit)),
             ("right", True),
         ]

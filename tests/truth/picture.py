@@ -1,20 +1,31 @@
 """A deep picture of everything a program can reach, and of the process around it: tensors by name, and what changed."""
 
+import array
+import atexit
 import collections
+import contextvars
 import dataclasses
+import decimal
 import enum
 import functools
 import gc
 import hashlib
 import inspect
+import io
 import itertools
+import locale
+import logging
 import os
+import queue
 import random
+import signal
 import sys
+import tempfile
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +35,11 @@ from torch import Tensor, nn
 LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
 OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
+SCRATCH = "odd_scratch"  # how the names of modules begin that programs write, and import when they run
+LAZY = (  # what `functools` keeps for itself, which no result depends on
+    "dispatch_cache",
+    "cache_token",
+)
 
 
 Roots = list[tuple[str, Any]]
@@ -59,6 +75,7 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         for key, part in value.__dict__.items():
             if key in ("_parameters", "_buffers", "_modules"):
+                yield join(path, f"<order of {key}>"), repr([k for k, _ in part.items()])
                 yield from ((join(path, k), v) for k, v in part.items())
             else:
                 yield join(path, key), part
@@ -68,16 +85,34 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield join(path, "grad"), value.grad
         own = getattr(value, "__dict__", {}).items()
         yield from ((join(path, k), v) for k, v in own if not k.startswith("_dynamo"))  # torch's own marks
-        if getattr(value, "_backward_hooks", None):
-            yield join(path, "_backward_hooks"), dict(value._backward_hooks)
+        for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            if getattr(value, hooks, None):
+                yield join(path, hooks), dict(getattr(value, hooks))
     elif isinstance(value, (dict, types.MappingProxyType)):
         for i, (key, part) in enumerate(list(value.items())):
             plain = isinstance(key, (str, int, bool, float, tuple, type(None)))
             yield join(path, key if plain else i), part
             if not plain:
                 yield join(path, f"<key {i}>"), key
+        yield from attribute_parts(path, value)
     elif isinstance(value, (list, tuple, collections.deque, set, frozenset)):
         yield from ((join(path, i), part) for i, part in enumerate(value))
+        yield from attribute_parts(path, value)
+    elif isinstance(value, types.GeneratorType):
+        if value.gi_frame is not None:
+            yield from ((join(path, k), v) for k, v in list(value.gi_frame.f_locals.items()))
+    elif is_iterator(value):
+        yield from ((join(path, f"<{i}>"), part) for i, part in enumerate(left_of(value)))
+    elif isinstance(value, contextvars.ContextVar):
+        yield join(path, "<value>"), value.get(None)
+    elif isinstance(value, functools._lru_cache_wrapper):
+        yield path, value.__wrapped__
+    elif isinstance(value, logging.Logger):
+        yield join(path, "handlers"), value.handlers
+        yield join(path, "filters"), value.filters
+        yield join(path, "level"), (value.level, value.disabled, value.propagate)
+    elif isinstance(value, types.ModuleType) and value.__name__.startswith(SCRATCH):
+        yield from ((join(path, k), v) for k, v in list(vars(value).items()) if not k.startswith("__"))
     elif isinstance(value, functools.partial):
         yield path, value.func
         yield from ((join(path, f"args.{i}"), part) for i, part in enumerate(value.args))
@@ -97,14 +132,39 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif type(value).__module__.startswith(("torch._dynamo", "torch.amp", "torch.autograd.grad_mode")):
         return
     elif not isinstance(value, (types.ModuleType, enum.Enum, torch.Generator, random.Random, np.random.Generator)):
-        for key in getattr(type(value), "__slots__", ()):
-            if isinstance(key, str) and hasattr(value, key):
-                yield join(path, key), getattr(value, key)
-        found = getattr(value, "__dict__", None)
-        if isinstance(found, dict):
-            yield from ((join(path, k), v) for k, v in list(found.items()))
+        yield from attribute_parts(path, value)
         if type(value).__module__.startswith(OWN):
             yield from class_parts(path, type(value))
+
+
+def attribute_parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object keeps in its slots and in its dictionary."""
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for key in (slots,) if isinstance(slots, str) else slots:
+            name = f"_{cls.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                yield join(path, name), getattr(value, name)
+    attributes = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict):
+        yield from ((join(path, k), v) for k, v in list(attributes.items()))
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether an object is one of Python's own iterators; generators and files are none of these."""
+    kind = type(value)
+    return kind.__module__ in ("builtins", "itertools", "collections", "_collections") and hasattr(kind, "__next__")
+
+
+def left_of(value: Any) -> tuple[Any, ...]:
+    """What one of Python's own iterators still has, and where it stands, without a step of it."""
+    if getattr(value, "__length_hint__", lambda: None)() == 0:
+        return ()
+    try:
+        reduced = value.__reduce__()
+    except TypeError:
+        return ()
+    return () if isinstance(reduced, str) else (reduced[1], *reduced[2:])
 
 
 def class_parts(path: str, cls: type) -> Iterator[tuple[str, Any]]:
@@ -121,6 +181,8 @@ def function_parts(path: str, fn: types.FunctionType) -> Iterator[tuple[str, Any
     if not fn.__module__ or not fn.__module__.startswith(OWN):
         return
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        if name in LAZY:
+            continue
         try:
             yield join(path, name), cell.cell_contents
         except ValueError:
@@ -214,13 +276,59 @@ def digest(value: Any) -> str:
         return f"ndarray {value.shape} {value.dtype} {hashlib.sha1(value.tobytes()).hexdigest()[:12]}"
     if isinstance(value, types.GeneratorType):
         return f"generator at {value.gi_frame.f_lasti if value.gi_frame else 'end'}"
-    if isinstance(value, (itertools.count, itertools.cycle)):
+    if isinstance(value, (itertools.count, itertools.repeat, range)):
         return repr(value)
-    if type(value).__name__.endswith("_iterator"):
+    if is_iterator(value):
         return f"{type(value).__name__} {getattr(value, '__length_hint__', int)()}"
-    if isinstance(value, (list, tuple, dict, collections.deque, set, frozenset)):
+    if isinstance(value, (dict, types.MappingProxyType)):
+        order = [key if isinstance(key, (str, int, float, type(None))) else type(key).__name__ for key in value]
+        return f"{type(value).__name__} of {len(value)} {hash(str(order))}"
+    if isinstance(value, collections.deque):
+        return f"deque of {len(value)}, at most {value.maxlen}"
+    if isinstance(value, (list, tuple, set, frozenset)):
         return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, (bytearray, memoryview, array.array)):
+        released = isinstance(value, memoryview) and not _alive(value)
+        return f"{type(value).__name__} {id(value)} {'released' if released else bytes(value)!r}"
+    if isinstance(value, queue.SimpleQueue):
+        return f"SimpleQueue {id(value)} of {value.qsize()}"
+    if isinstance(value, io.IOBase):
+        return f"{type(value).__name__} {id(value)} {_place(value)}"
+    if isinstance(value, functools._lru_cache_wrapper):
+        return f"lru_cache {id(value)} {value.cache_info()}"
+    if isinstance(value, types.FunctionType):
+        return f"function {id(value)} {hash(value.__code__)}"
+    if isinstance(value, Path) and value.is_absolute():
+        return f"Path {value} {_files(value)}"
+    if isinstance(value, decimal.Context):
+        return f"decimal {value!r}"
     return f"{type(value).__module__}.{type(value).__qualname__}" + ("" if _fleeting(value) else f" {id(value)}")
+
+
+def _alive(view: memoryview) -> bool:
+    try:
+        return view.nbytes >= 0
+    except ValueError:
+        return False
+
+
+def _place(file: Any) -> str:
+    """Where a file stands, and what one in memory has."""
+    if file.closed:
+        return "closed"
+    try:
+        return f"at {file.tell()} {file.getvalue() if isinstance(file, (io.StringIO, io.BytesIO)) else file.name!r}"
+    except (OSError, AttributeError) as error:
+        return type(error).__name__
+
+
+def _files(path: Path) -> str:
+    """What lies at a path of a program's own, below the folder for temporary files."""
+    if not path.is_relative_to(tempfile.gettempdir()) or path == Path(tempfile.gettempdir()):
+        return ""
+    if path.is_dir():
+        return str(sorted((str(p.relative_to(path)), p.stat().st_size) for p in path.rglob("*.*")))
+    return hashlib.sha1(path.read_bytes()).hexdigest()[:12] if path.is_file() else "nothing"
 
 
 def _fleeting(value: Any) -> bool:
@@ -232,7 +340,8 @@ class Picture:
     """Everything below some roots and in the process, as it is now."""
 
     def __init__(self, roots: Roots) -> None:
-        found = list(walk(roots))
+        self.imported = sorted(name for name in list(sys.modules) if name.startswith(SCRATCH))
+        found = list(walk([*roots, *((f"<{name}>", sys.modules[name]) for name in self.imported)]))
         self.keep = found
         self.lines: dict[str, str] = {}
         self.versions: dict[str, int] = {}
@@ -248,9 +357,10 @@ class Picture:
     def changes(self, later: "Picture") -> list[str]:
         """What is not as it was in a later picture, a line each."""
         lines = []
+        late = tuple(f"<{name}>" for name in later.imported if name not in self.imported)
         for path in sorted({*self.lines, *later.lines}):
             before, after = self.lines.get(path), later.lines.get(path)
-            if before != after:
+            if before != after and not path.startswith(late):  # what an import brings was nowhere before
                 lines.append(f"{path or 'the callable'}: {_short(before)} -> {_short(after)}")
         return lines
 
@@ -264,6 +374,20 @@ def _short(text: str | None) -> str:
     if text is None:
         return "nothing"
     return text if len(text) < 130 else text[:60] + "…" + text[-60:]
+
+
+MODULE_HOOKS = [name for name in vars(nn.modules.module) if name.startswith("_global_") and name.endswith("_hooks")]
+OPTIMIZERS = sys.modules[torch.optim.Optimizer.__module__]
+OPTIMIZER_HOOKS = [name for name in vars(OPTIMIZERS) if name.startswith("_global_optimizer_")]
+
+
+def _own_modules() -> list[tuple[str, Any]]:
+    return [(name, module) for name, module in list(sys.modules.items()) if name.startswith(OWN)]
+
+
+def _named(value: Any) -> str:
+    """A function by its name and identity, anything else by its text."""
+    return f"{getattr(value, '__qualname__', '')} {id(value)}" if callable(value) else repr(value)
 
 
 def surroundings() -> dict[str, str]:
@@ -285,7 +409,7 @@ def surroundings() -> dict[str, str]:
         anomaly=torch.is_anomaly_enabled(),
         precision=torch.get_float32_matmul_precision(),
         mkldnn=torch.backends.mkldnn.enabled,
-        flush_denormal=bool(torch.tensor([1e-40]).mul(1.0).item() == 0.0),
+        flush_denormal=bool(torch.tensor([1e-40], dtype=torch.float32, device="cpu").mul(1.0).item() == 0.0),
         fill_uninitialised=torch.utils.deterministic.fill_uninitialized_memory,
         print_options=str(dataclasses.asdict(torch._tensor_str.PRINT_OPTS)),
         function_modes=torch._C._len_torch_function_stack(),
@@ -299,5 +423,36 @@ def surroundings() -> dict[str, str]:
         output=(id(sys.stdout), id(sys.stderr)),
         excepthook=id(sys.excepthook),
         recursion=sys.getrecursionlimit(),
+        decimal=repr(decimal.getcontext()),
+        numpy_errors=np.geterr(),
+        numpy_print=hash(str(np.get_printoptions())),
+        locale=locale.setlocale(locale.LC_ALL),
+        path=hash(str(sys.path)),
+        signals=[(s, _named(signal.getsignal(s))) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)],
+        at_exit=atexit._ncallbacks(),
+        gc_callbacks=[_named(callback) for callback in gc.callbacks],
+        gc_thresholds=gc.get_threshold(),
+        display=id(sys.displayhook),
+        integer_digits=sys.get_int_max_str_digits(),
+        switch_interval=sys.getswitchinterval(),
+        warned=sum(len({*getattr(m, "__warningregistry__", ())} - {"version"}) for n, m in _own_modules()),
+        warns_always=torch.is_warn_always_enabled(),
+        logging=(logging.root.level, len(logging.root.handlers), logging.root.manager.disable),
+        module_hooks=[[*map(_named, getattr(nn.modules.module, name).values())] for name in MODULE_HOOKS],
+        optimizer_hooks=[len(getattr(OPTIMIZERS, name)) for name in OPTIMIZER_HOOKS],
+        parametrize=(torch.nn.utils.parametrize._cache_enabled, len(torch.nn.utils.parametrize._cache)),
+        validates=torch.distributions.Distribution._validate_args,
+        attention=(
+            torch.backends.cuda.flash_sdp_enabled(),
+            torch.backends.cuda.mem_efficient_sdp_enabled(),
+            torch.backends.cuda.math_sdp_enabled(),
+        ),
+        conversion=(
+            torch.__future__.get_overwrite_module_params_on_conversion(),
+            torch.__future__.get_swap_module_params_on_conversion(),
+        ),
+        multithreading=torch.autograd.is_multithreading_enabled(),
+        view_replay=torch._C._is_view_replay_enabled(),
+        context=sorted((v.name, _named(v.get(None))) for v in contextvars.copy_context() if v.name.startswith("odd")),
     )
     return {key: str(value) for key, value in state.items()}

@@ -34,7 +34,7 @@ from oracle import PHASES, Trial  # noqa: E402
 TIMEOUT = 120
 BAD = ("SILENT", "CHANGED", "CRASH")
 OUTCOMES = (
-    "right guarded refused degraded flagged-right flagged-wrong unreplayable "
+    "right guarded refused told degraded flagged-right flagged-wrong unreplayable "
     "SILENT CHANGED CRASH nondeterministic invalid"
 ).split()
 REASONS = {
@@ -45,6 +45,7 @@ REASONS = {
     "flagged-right": ("flagged",),
     "unreplayable": ("unreplayable",),
     "degraded": ("degraded",),
+    "told": ("told",),
     "refused": ("refused",),
     "nondeterministic": ("nondeterministic",),
     "invalid": ("invalid",),
@@ -219,6 +220,7 @@ def listed(found: list[dict[str, Any]], verbose: bool) -> Iterator[str]:
         "flagged-right",
         "unreplayable",
         "degraded",
+        "told",
         "invalid",
         "nondeterministic",
     )

@@ -14,11 +14,11 @@ from typing import Any
 
 RUN = Path(__file__).with_name("run.py")
 SILENT = """
-import run, oracle
+import dataclasses, oracle, run
 from case import Case, many, randn
 run.load_programs = lambda: None
 replay = oracle.bp.replay
-oracle.bp.replay = lambda *args, **kwargs: oracle.dataclasses.replace(
+oracle.bp.replay = lambda *args, **kwargs: dataclasses.replace(
     found := replay(*args, **kwargs), outputs=oracle.pytree.tree_map(lambda y: y + 1, found.outputs)
 )
 many("odd.planted", doubled=lambda: Case(lambda x: x * 2, randn(3, 4)))
@@ -38,7 +38,7 @@ def rows(place: Path, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def test_a_part_of_the_programs(tmp_path: Path) -> None:
-    code, found = rows(tmp_path / "rows.json", str(RUN), "--every", "40")
+    code, found = rows(tmp_path / "rows.json", str(RUN), "--every", "80")
     outcomes = Counter(row["outcome"] for row in found)
     bad = [row for row in found if row["outcome"] in ("SILENT", "CHANGED", "CRASH", "invalid")]
     assert not bad, "\n".join(f"{row['name']}: {row['outcome']} {row['issues'][:2]}" for row in bad)
