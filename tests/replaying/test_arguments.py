@@ -512,6 +512,55 @@ def test_memory_that_nothing_is_written_to_may_be_shared() -> None:
     assert torch.equal(bp.replay(capture, *overlapping()).outputs, torch.ones(3))
 
 
+READING: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "is_set_to": lambda a, b: a.is_set_to(b),
+    "data_ptr": lambda a, b: a.data_ptr() == b.data_ptr(),
+    "storage": lambda a, b: a.untyped_storage()._cdata == b.untyped_storage()._cdata,
+    "base": lambda a, b: b._base is a,
+    "view": lambda a, b: b._is_view(),
+    "overlaps": lambda a, b: torch._C._overlaps(a, b),
+    "numpy": lambda a, b: np.shares_memory(a.detach().numpy(), b.detach().numpy()),
+    "derived": lambda a, b: a.view(-1).data_ptr() == b[:2].data_ptr(),
+    "identity": lambda a, b: a is b,
+    "id": lambda a, b: id(a) == id(b),
+    "hash": lambda a, b: len({a, b}) == 1,
+}
+"""What a program can ask about the memory or the identity of two arguments."""
+
+
+@pytest.mark.parametrize("name", READING)
+def test_memory_that_is_read_is_shared_as_it_was(name: str) -> None:
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        return a * 2 if READING[name](a, b) else a + 3 * b
+
+    t, u = torch.ones(3), torch.ones(3)
+    calls = [(t, t.clone()), (t, t), (t, t.view(3))]
+    for captured in calls[:2]:
+        capture = bp.capture(program, *captured)
+        for call in calls:
+            found = replayed(capture, *call)
+            assert found is None or torch.equal(found, program(*call))
+        assert replayed(capture, *((u, u) if captured[0] is captured[1] else (u, u.clone()))) is not None
+
+
+def replayed(capture: bp.Capture, *call: Any) -> Any:
+    """The output; None if a guard does not hold."""
+    try:
+        return bp.replay(capture, *call).outputs
+    except bp.GuardError:
+        return None
+
+
+def test_the_line_that_reads_memory_is_named(kept: Callable[..., bp.Capture]) -> None:
+    t = torch.ones(3)
+    capture = kept(lambda a, b: a * 2 if a.is_set_to(b) else a + b, t, t.clone())
+    with pytest.raises(
+        bp.GuardError, match=r"'a' and 'b' shared no memory at .*reads where a is in memory at .*is_set_to"
+    ):
+        bp.replay(capture, t, t.view(3))
+    assert torch.equal(bp.replay(capture, t, torch.ones(3)).outputs, t + 1)
+
+
 def test_tensors_between_each_others_elements_share_nothing() -> None:
     assert list(overlapping_pairs(memory_spans(dict(zip("ab", interleaved(), strict=True))))) == []
     assert list(overlapping_pairs(memory_spans(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
