@@ -11,6 +11,7 @@ from torch import Tensor
 from backprint.graph.keys import tangent_name, without_tangents
 from backprint.graph.links import free_ports, specs
 from backprint.graph.nouns import Capture, TensorSpec
+from backprint.replaying.constants import GIVEN, SECOND, kept_values, second_values
 from backprint.replaying.power import other_values
 from backprint.replaying.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replaying.strides import laid_as, strides
@@ -43,8 +44,19 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, .
         return
     if "recipe" in draws:
         yield (drawn(capture, "recipe", None),)
+    if "recipe" in draws and not alive and (second := second_draw(capture, kept=True)) is not None:
+        yield (second,)
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
         yield otherwise(capture), drawn(capture, "fresh", FRESH)
+
+
+def second_draw(capture: Capture, kept: bool = False) -> Draw | None:
+    """Return a draw in which inputs with one value everywhere have many; if `kept`, that whose results are kept."""
+    if kept and GIVEN not in (capture.witness or {}):
+        return None
+    made = capture.recipes.make()
+    moved = kept_values(capture, made) if kept else second_values(capture, made)
+    return named_draw(capture, SECOND, {**made, **moved}) if moved else None
 
 
 def otherwise(capture: Capture) -> Draw:
