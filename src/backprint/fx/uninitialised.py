@@ -123,7 +123,7 @@ class MaskWalk:
         """Return the mask of a view; where the view of a mask would be another, whether every element is written."""
         given = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
         if step.target not in RETYPING and all(each is not None for each in given.values()):
-            return called(step, given)
+            return run_on_masks(step, given)
         mask = unwritten(step.spec)
         return torch.ones(()) if mask is None else mask.fill_(is_written(self.masks[used(step)[0]]))
 
@@ -138,7 +138,7 @@ class MaskWalk:
         source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
         if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialised itself
             written = self.masks[source.name].reshape(shape)
-        return called(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
+        return run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
 
 
 RETYPING = frozenset(
@@ -175,13 +175,13 @@ VIEWED = {
 
 def part_of(step: Step, mask: Tensor) -> Any:
     """Return the part of a mask that a step writes."""
-    return called(
+    return run_on_masks(
         replace(step, target=VIEWED[bare_operator(step)], args=(step.args[0], *step.args[2:])),
         {used(step)[0]: mask},
     )
 
 
-def called(step: Step, known: Mapping[str, Any]) -> Any:
+def run_on_masks(step: Step, known: Mapping[str, Any]) -> Any:
     """Run one step on masks."""
     make = maker(known, {})
     args, kwargs = tuple(map(make, step.args)), {key: make(value) for key, value in step.kwargs}
