@@ -125,6 +125,7 @@ DEFINED: dict[str, Callable[[int], Any]] = {
     "class of a subclass of dict": lambda k: kind({"k": k}, (dict,))(a=1),
     "class of a named tuple": lambda k: kind({"k": k}, (Pair,))(1, 2),
     "class of a field": lambda k: dataclass(kind({"__annotations__": {"k": {2: int, 3: str}[k]}})),
+    "class of an instance that lies about it": lambda k: kind({"__class__": int, "k": k})(),
     "value of a member": lambda k: enum.Enum("Mode", {"ADD": k}, module="users").ADD,
     "module of the user's": lambda k: module(K=k),
     "function in a method's closure": lambda k: functools.partial(function("lambda f, x: f(x)"), kind({"k": k})),

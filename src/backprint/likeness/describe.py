@@ -30,6 +30,7 @@ from torch.utils import _pytree as pytree
 from backprint.likeness.reach import Reach, plain_parts
 from backprint.likeness.texts import (
     LONGEST,
+    NUMBERS_AND_TEXTS,
     Like,
     attributes_of,
     class_name,
@@ -276,7 +277,9 @@ def describe_set(value: Any, state: Describing) -> Described:
 
 def describe_subclass(value: Any, state: Describing) -> Described:
     """Describe a number or a text of a user's class."""
-    base = next(kind for kind in (int, float, complex, str, bytes) if isinstance(value, kind))
+    base = next((kind for kind in NUMBERS_AND_TEXTS if issubclass(type(value), kind)), None)
+    if base is None:  # `isinstance` believes an object's `__class__`
+        return describe_object(value, state)
     like = {"object": type_name(value), "value": shorten_text(base.__repr__(value))}
     return with_attributes(Described(like), value, state)
 
@@ -395,6 +398,6 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
     (list, tuple): describe_sequence,
     (set, frozenset): describe_set,
     dict: describe_mapping,
-    (int, float, complex, str, bytes): describe_subclass,
+    NUMBERS_AND_TEXTS: describe_subclass,
 }
 """How values of a type are described: the first row that fits; any other value is described as an object."""

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.likeness.texts import (
+    NUMBERS_AND_TEXTS,
     Like,
     attributes_of,
     class_name,
@@ -161,9 +162,9 @@ class Reach:
                 head.append(self.all(value))
             case set() | frozenset():
                 head.append(self.all(sorted(value, key=lambda each: (type_name(each), json.dumps(plain_text(each))))))
-            case int() | float() | complex() | str() | bytes():
-                base = next(kind for kind in (int, float, complex, str, bytes) if isinstance(value, kind))
-                head.append(base.__repr__(value))
+        for kind in NUMBERS_AND_TEXTS:
+            if issubclass(type(value), kind):
+                head.append(kind.__repr__(value))
         if is_library(type(value)) and len(head) == 2:
             return self.of_library_object(head, value)
         own = attributes_of(value)

@@ -60,6 +60,9 @@ def is_installed(module: str | None) -> bool:
 EXACT = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 """Types whose `repr` determines the value: a float's bits, except that all NaN are one."""
 
+NUMBERS_AND_TEXTS = (int, float, complex, str, bytes)
+"""Types of which a user's class may be: its number or text is a part of the value."""
+
 TORCHES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 

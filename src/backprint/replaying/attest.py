@@ -8,7 +8,7 @@ from typing import Any
 
 from backprint import settings
 from backprint.errors import DeviceAssertError, ReplayError
-from backprint.graph.keys import PortKey, keyed
+from backprint.graph.keys import PortKey, keyed, with_tangents
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Verdict
@@ -65,7 +65,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         keep_worst(found, "", capture.origin.doubts)
         second: dict[str, Row] = {}
         if alive and wanted is not None:
-            second = second_witness(capture, found, said)
+            second = second_witness(capture, draw, found, said)
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
     seen = Power(())
@@ -81,13 +81,13 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     return Attested(rows, verdict, port_values(capture, got), seen, checked.notes)
 
 
-def second_witness(capture: Capture, found: dict[PortKey, PortVerdict], said: list[str]) -> dict[str, Row]:
+def second_witness(capture: Capture, first: Draw, found: dict[PortKey, PortVerdict], said: list[str]) -> dict[str, Row]:
     """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
-    draw = second_draw(capture)
+    draw = second_draw(capture, first)
     if draw is None or (tried := attempt(capture, replace(draw, name="fresh"), said)) is None or not tried.verdicts:
         return {}
     keep_worst(found, SECOND, tried.verdicts)
-    moved = second_values(capture, capture.recipes.make())
+    moved = second_values(capture, with_tangents(first.values, first.tangents or {}))
     return {GIVEN: given_row(moved)} | {
         f"{SECOND} {key}": numbers_of(value) for key, value in eager(capture, draw).items()
     }

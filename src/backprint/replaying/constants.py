@@ -35,8 +35,8 @@ GIVEN = f"{SECOND} inputs"
 """The row of a witness that has the second draw's inputs."""
 
 
-def flat_inputs(capture: Capture) -> dict[str, tuple[str, ...]]:
-    """Return the inputs with one value everywhere that could have others, each with its views."""
+def flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tuple[str, ...]]:
+    """Return the inputs with one value everywhere among `values` that could have others, each with its views."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     held = held_by_guards(capture)
@@ -45,8 +45,7 @@ def flat_inputs(capture: Capture) -> dict[str, tuple[str, ...]]:
         given = all(is_tangent(each) or roles.get(each, "constant") != "constant" for each in names)
         if given and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
             found[name] = names
-    made = capture.recipes.make(None, found)
-    return {name: names for name, names in found.items() if name in made and is_flat(made[name])}
+    return {name: names for name, names in found.items() if name in values and is_flat(values[name])}
 
 
 def is_flat(value: Tensor) -> bool:
@@ -62,7 +61,7 @@ def is_flat(value: Tensor) -> bool:
 def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return other values for the inputs and tangents that have one value everywhere; empty if there are none."""
     moved: dict[str, Tensor] = {}
-    for names in flat_inputs(capture).values():
+    for names in flat_inputs(capture, values).values():
         moved |= another(names, capture.recipes.recipes, values, SEED) or {}
     return moved
 
@@ -83,7 +82,7 @@ def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
 
 def unchecked_inputs(capture: Capture, values: Mapping[str, Tensor]) -> frozenset[str]:
     """Return the inputs that a proof does not see change: a sample has results for one value of them alone."""
-    if capture.origin.alive or capture.witness is None or not (flat := flat_inputs(capture)):
+    if capture.origin.alive or capture.witness is None or not (flat := flat_inputs(capture, values)):
         return frozenset()
     kept = kept_values(capture, values) or {}
     return frozenset(name for names in flat.values() for name in names if name not in kept)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backprint.graph.keys import tangent_name, without_tangents
+from backprint.graph.keys import tangent_name, with_tangents, without_tangents
 from backprint.graph.links import free_ports, specs
 from backprint.graph.nouns import Capture, TensorSpec
 from backprint.replaying.constants import GIVEN, SECOND, kept_values, second_values
@@ -43,18 +43,20 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, .
     if not capture.recipes.complete:
         return
     if "recipe" in draws:
-        yield (drawn(capture, "recipe", None),)
-    if "recipe" in draws and not alive and (second := second_draw(capture, kept=True)) is not None:
-        yield (second,)
+        first = drawn(capture, "recipe", None)
+        yield (first,)
+        if not alive and (second := second_draw(capture, first, kept=True)) is not None:
+            yield (second,)
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
         yield otherwise(capture), drawn(capture, "fresh", FRESH)
 
 
-def second_draw(capture: Capture, kept: bool = False) -> Draw | None:
-    """Return a draw in which inputs with one value everywhere have many; if `kept`, that whose results are kept."""
+def second_draw(capture: Capture, first: Draw, kept: bool = False) -> Draw | None:
+    """Return a draw in which inputs with one value everywhere in the first have many; if `kept`, that whose results
+    the sample has."""
     if kept and GIVEN not in (capture.witness or {}):
         return None
-    made = capture.recipes.make()
+    made = with_tangents(first.values, first.tangents or {})
     moved = kept_values(capture, made) if kept else second_values(capture, made)
     return named_draw(capture, SECOND, {**made, **moved}) if moved else None
 
