@@ -112,6 +112,21 @@ class GraphModule(torch.nn.Module):
     assert known.units == ((0, 1, 2), (3,))
 
 
+def test_memory_that_is_not_initialised_stays_with_the_step_that_fills_it() -> None:
+    from backprint.graph.text import HEADER, parse
+
+    text = """
+class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[3] input x") -> ("f32[3] output c",):
+        a: "f32[3]" = aten.empty_like.default(x)
+        b: "f32[3]" = aten.bernoulli.p(a, 0.5)
+        c: "f32[3]" = aten.mul.Tensor(b, x)
+        return (c,)
+"""
+    graph = parse(HEADER + text)
+    assert record_values(graph, eager_run(graph, [torch.ones(3)], 0)).units == ((0, 1), (2,))
+
+
 # ------------------------------------------------------------------ planted faults
 
 

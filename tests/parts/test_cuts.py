@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import GraphError, RefusedError, UsageError
+from backprint.fx.uninitialised import uninitialised_values
 from backprint.graph.fixed import at_capture, tensors_alone
 from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
 from backprint.graph.steps import live
-from backprint.graph.text import parse
+from backprint.graph.text import HEADER, parse
 from backprint.parts.borders import names_at_borders
 from backprint.parts.forwards import forwards, homes
 from backprint.parts.pieces import plan
@@ -179,6 +181,79 @@ def test_a_value_in_place_is_not_parted_from_its_update() -> None:
     assert len(forwards(graph, [2])) == 2
     with pytest.raises(RefusedError, match=r"a cut between 'a' and step 'b' \(aten.add_.Tensor\), which changes it"):
         forwards(graph, [1])
+
+
+ALLOCATED = """
+class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[2, 3] input x") -> ("f32[2, 3] output y",):
+        mask: "f32[2, 3]" = aten.empty_like.default(x)
+        sin: "f32[2, 3]" = aten.sin.default(x)
+        drawn: "f32[2, 3]" = aten.bernoulli.p(mask, 0.5)
+        rows: "f32[2, 3]" = aten.empty.memory_format([2, 3])
+        row: "f32[3]" = aten.select.int(sin, 0, 0)
+        first: "f32[2, 3]" = aten.select_scatter.default(rows, row, 0, 0)
+        cos: "f32[2, 3]" = aten.cos.default(sin)
+        other: "f32[3]" = aten.select.int(cos, 0, 1)
+        both: "f32[2, 3]" = aten.select_scatter.default(first, other, 0, 1)
+        wide: "f32[3, 3]" = aten.resize.default(both, [3, 3])
+        exp: "f32[2, 3]" = aten.exp.default(both)
+        part: "f32[2, 3]" = aten.slice.Tensor(wide, 0, 0, 2)
+        full: "f32[2, 3]" = aten.copy.default(part, exp)
+        added: "f32[2, 3]" = aten.add.Tensor(full, drawn)
+        return (added,)
+"""
+
+
+@pytest.fixture(scope="module")
+def allocated() -> Graph:
+    return parse(HEADER + ALLOCATED.replace("output y", "output added"))
+
+
+def test_values_that_no_step_has_written_are_found(allocated: Graph) -> None:
+    assert uninitialised_values(allocated).left == {"mask", "rows", "first", "wide"}
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_memory_that_is_not_initialised_crosses_no_border(allocated: Graph, cut: int) -> None:
+    left, right = forwards(allocated, [cut])
+    assert not {"mask", "rows", "first", "wide"} & {*left.gives, *right.takes}
+    steps = [step.name for step in (*left.steps, *right.steps)]
+    assert sorted(steps) == sorted(step.name for step in allocated.steps)
+
+
+def test_what_is_read_before_it_is_whole_is_refused(allocated: Graph) -> None:
+    early = Step("early", "aten.select.int", (Ref("first"), 0, 0), (), TensorSpec("float32", (3,)))
+    used = Step("used", "aten.tan.default", (Ref("early"),), (), TensorSpec("float32", (3,)))
+    steps = (*allocated.steps[:6], early, used, *allocated.steps[6:])
+    graph = replace(allocated, steps=steps, outputs=(*allocated.outputs, Port("used", "output", used.spec)),
+                    results=(*allocated.results, Ref("used")))  # fmt: skip
+    with pytest.raises(RefusedError, match="a cut between 'first', whose elements are not all written yet"):
+        forwards(graph, [8])
+
+
+IN_PLACE = """
+class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[2, 3] input x") -> ("f32[2, 3] output y",):
+        rows: "f32[2, 3]" = aten.empty_like.default(x)
+        sin: "f32[2, 3]" = aten.sin.default(x)
+        view: "f32[3]" = aten.select.int(rows, 0, 0)
+        row: "f32[3]" = aten.select.int(sin, 0, 0)
+        copy: "f32[3]" = aten.copy_.default(view, row)
+        view_1: "f32[3]" = aten.select.int(rows, 0, 1)
+        zero: "f32[3]" = aten.zero_.default(view_1)
+        cos: "f32[2, 3]" = aten.cos.default(rows)
+        return (cos,)
+"""
+
+
+def test_memory_that_is_filled_in_place_is_not_parted_from_what_fills_it() -> None:
+    graph = parse(HEADER + IN_PLACE.replace("output y", "output cos"))
+    for cut in (1, 2, 3, 4):
+        assert "rows" not in forwards(graph, [cut])[0].gives
+    for cut in (5, 6):
+        with pytest.raises(RefusedError, match=r"a cut between 'rows' and step 'zero' \(aten.zero_.default\)"):
+            forwards(graph, [cut])
+    assert forwards(graph, [7])[0].gives == ("rows",)
 
 
 # ------------------------------------------------------------------ sizes

@@ -127,6 +127,27 @@ def test_parts_are_proven_and_joined_again_are_the_whole(name: str, by: str) -> 
     check_equal(whole.gradients, joined.gradients)
 
 
+def test_no_part_returns_memory_that_a_later_part_fills() -> None:
+    torch.manual_seed(0)
+    rows = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1), nn.Tanh(), nn.Dropout(0.1))
+    cap = bp.capture(rows, torch.randn(3, 4))
+    steps = cap.pairs[0].forward.steps
+    places = [place for place, step in enumerate(steps) if "empty" in step.target]
+    assert len(places) == 2
+    for place in places:
+        found = bp.split(cap, by=f"ranges:0-{place + 1}")
+        assert {part.verdict.verdict for part in found.parts} == {"bitwise"}
+
+
+def test_a_part_that_autograd_cannot_follow_is_refused_by_name() -> None:
+    def filled(x: Tensor) -> Tensor:
+        return torch.empty_strided((3, 4), (1, 3)).copy_(x.cos()) * 2
+
+    cap = bp.capture(filled, torch.randn(3, 4), engine="aot")
+    with pytest.raises(RefusedError, match="autograd of this part of the forward fails"):
+        bp.split(cap, by="range:2")
+
+
 def test_a_part_is_a_sample_that_loads_and_verifies_alone(tmp_path: Path) -> None:
     path = bp.save(net(), tmp_path / "net")
     rows = list(split_sample(path, tmp_path / "parts", "module:1"))

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 import math
+import subprocess
+import sys
 import threading
+import time
+import types
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.likeness.describe import Describing, describe_value
+from backprint.likeness.describe import Describing, describe_value, without_reach
 from backprint.memory import memory_spans, overlapping_pairs
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -66,7 +71,66 @@ def looped(n: int) -> list[Any]:
     return found
 
 
+def function(text: str, **names: Any) -> Any:
+    """A function of these global variables; functions among them are called by name."""
+    return eval(text, {"__name__": "users", **names})
+
+
+def kind(body: dict[str, Any] | None = None, bases: tuple[type, ...] = (), meta: type = type) -> type:
+    return meta("Kind", bases, {"__module__": "users", **(body or {})})
+
+
+class Meta(type):
+    """Another metaclass."""
+
+
+def recursive(k: int) -> Any:
+    names: dict[str, Any] = {"__name__": "users", "K": k}
+    exec("def even(n): return n == K or odd(n - 1)\ndef odd(n): return n != K and even(n - 1)", names)
+    return names["even"]
+
+
+def module(**names: Any) -> types.ModuleType:
+    found = types.ModuleType("users.settings")
+    vars(found).update(names)
+    return found
+
+
+def annotated(what: Any) -> Any:
+    found = function("lambda x: x")
+    found.__annotations__ = {"x": what}
+    return found
+
+
 NAN = float("nan")
+
+DEFINED: dict[str, Callable[[int], Any]] = {
+    "global variable": lambda k: function("lambda x: x * K", K=k),
+    "global list": lambda k: function("lambda x: x * K[0]", K=[k]),
+    "global of a function inside": lambda k: function("lambda x: (lambda y: y * K)(x)", K=k),
+    "global of a function that is called": lambda k: function("lambda x: f(x)", f=function("lambda x: x * K", K=k)),
+    "attribute of a module that is named": lambda k: function("lambda x: x * settings.K", settings=module(K=k)),
+    "functions that call one another": recursive,
+    "how it is called": lambda k: function("lambda a, b: a" if k == 2 else "lambda a, *, b: a"),
+    "annotations": lambda k: annotated({2: int, 3: list[int]}[k]),
+    "cached function": lambda k: functools.lru_cache(function("lambda x: x * K", K=k)),
+    "class attribute": lambda k: kind({"k": k}),
+    "method": lambda k: kind({"f": function("lambda self: K", K=k)}),
+    "property": lambda k: kind({"f": property(function("lambda self: K", K=k))}),
+    "static method": lambda k: kind({"f": staticmethod(function("lambda: K", K=k))}),
+    "base": lambda k: kind({}, (kind({"k": k}),)),
+    "metaclass": lambda k: kind(meta={2: type, 3: Meta}[k]),
+    "attribute of an instance's class": lambda k: kind({"k": k})(),
+    "class of an instance inside": lambda k: Plain([kind({"k": k})()]),
+    "class of a subclass of dict": lambda k: kind({"k": k}, (dict,))(a=1),
+    "class of a named tuple": lambda k: kind({"k": k}, (Pair,))(1, 2),
+    "class of a field": lambda k: dataclass(kind({"__annotations__": {"k": {2: int, 3: str}[k]}})),
+    "class of an instance that lies about it": lambda k: kind({"__class__": int, "k": k})(),
+    "value of a member": lambda k: enum.Enum("Mode", {"ADD": k}, module="users").ADD,
+    "module of the user's": lambda k: module(K=k),
+    "function in a method's closure": lambda k: functools.partial(function("lambda f, x: f(x)"), kind({"k": k})),
+}
+"""Values that have equal names for every number, and are equal for equal numbers alone."""
 
 SAME: dict[str, tuple[Any, Any]] = {
     "int": (3, 3),
@@ -169,6 +233,73 @@ def test_a_sample_keeps_what_every_argument_was(tmp_path: Path) -> None:
             others = [OTHER[name][1] if each is value else each for each in values]
             with pytest.raises(bp.GuardError, match=rf"argument 'values\.{list(SAME).index(name)}"):
                 bp.replay(loaded, X, *others)
+
+
+def test_equal_names_do_not_make_functions_and_classes_equal(kept: Callable[..., bp.Capture]) -> None:
+    capture = kept(lambda x, *values: x * 2, X, *(made(2) for made in DEFINED.values()))
+    assert torch.equal(bp.replay(capture, X, *(made(2) for made in DEFINED.values())).outputs, X * 2)
+    for place, name in enumerate(DEFINED):
+        others = [made(3 if each == name else 2) for each, made in DEFINED.items()]
+        with pytest.raises(bp.GuardError, match=rf"argument 'values\.{place}[.']"):
+            bp.replay(capture, X, *others)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("global variable", r"argument 'value\.K' was 2 at capture and is 3 now"),
+        ("class attribute", r"argument 'value\.k' was 2 at capture and is 3 now"),
+        ("method", r"argument 'value' is not the class users\.Kind of the capture, although its name is"),
+        ("attribute of an instance's class", r"argument 'value' is not the users\.Kind\(\) of the capture"),
+    ],
+)
+def test_what_differs_in_a_definition_is_named(name: str, text: str) -> None:
+    with pytest.raises(bp.GuardError, match=text):
+        bp.replay(bp.capture(ignoring, X, DEFINED[name](2)), X, DEFINED[name](3))
+
+
+def test_a_definition_that_changes_is_another(kept: Callable[..., bp.Capture]) -> None:
+    value = kind({"f": function("lambda self: 1")})
+    capture = kept(ignoring, X, value)
+    assert torch.equal(bp.replay(capture, X, value).outputs, X * 2)
+    value.f = function("lambda self: 2")
+    with pytest.raises(bp.GuardError, match=r"argument 'value' is not the class users\.Kind"):
+        bp.replay(capture, X, value)
+
+
+def test_tensors_that_a_function_names_are_the_very_ones() -> None:
+    weight, other = torch.ones(4), torch.full((4,), 2.0)
+
+    def called(x: Tensor, f: Any) -> Any:
+        return f(x)
+
+    capture = bp.capture(called, X, function("lambda x: x * W", W=weight))
+    weight.fill_(3)  # the same tensor, which a replay reads as it is
+    assert torch.equal(bp.replay(capture, X, function("lambda x: x * W", W=weight)).outputs, X * 3)
+    with pytest.raises(bp.GuardError, match="argument 'f' has another Tensor in it than at capture"):
+        bp.replay(capture, X, function("lambda x: x * W", W=other))
+
+
+def test_an_older_sample_says_what_it_does_not_know(tmp_path: Path) -> None:
+    for name in ("global variable", "class attribute", "attribute of an instance's class", "value of a member"):
+        path = bp.capture(ignoring, X, [DEFINED[name](2)]).save(tmp_path / "sample", power="none", overwrite=True)
+        content = json.loads((path / "capture.json").read_text())
+        rows = content["signature"]["call"]
+        rows[1]["like"] = without_reach(rows[1]["like"])
+        (path / "capture.json").write_text(json.dumps(content))
+        with pytest.warns(UserWarning, match=r"argument 'value\.0' has the name that it had at capture. Whether"):
+            bp.replay(bp.load(path), X, [DEFINED[name](2)])
+
+
+def test_what_functions_reach_takes_time_by_its_size() -> None:
+    functions: dict[str, Any] = {"__name__": "users", "f0": function("lambda: 0")}
+    for n in range(1, 3000):  # each names the two before it, and all of them their common globals
+        code = compile(f"def f{n}(): return f{n - 1}(), f{max(0, n - 2)}()", "users", "exec")
+        exec(code, functions)
+    started = time.process_time()
+    like = describe_value([functions["f2999"]], Describing(lambda index: index)).like
+    assert time.process_time() - started < 5
+    assert len(json.dumps(like)) < 2000
 
 
 def test_a_value_that_nothing_can_be_said_of_is_the_very_one(tmp_path: Path) -> None:
@@ -382,6 +513,55 @@ def test_memory_that_nothing_is_written_to_may_be_shared() -> None:
     assert torch.equal(bp.replay(capture, *overlapping()).outputs, torch.ones(3))
 
 
+READING: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "is_set_to": lambda a, b: a.is_set_to(b),
+    "data_ptr": lambda a, b: a.data_ptr() == b.data_ptr(),
+    "storage": lambda a, b: a.untyped_storage()._cdata == b.untyped_storage()._cdata,
+    "base": lambda a, b: b._base is a,
+    "view": lambda a, b: b._is_view(),
+    "overlaps": lambda a, b: torch._C._overlaps(a, b),
+    "numpy": lambda a, b: np.shares_memory(a.detach().numpy(), b.detach().numpy()),
+    "derived": lambda a, b: a.view(-1).data_ptr() == b[:2].data_ptr(),
+    "identity": lambda a, b: a is b,
+    "id": lambda a, b: id(a) == id(b),
+    "hash": lambda a, b: len({a, b}) == 1,
+}
+"""What a program can ask about the memory or the identity of two arguments."""
+
+
+@pytest.mark.parametrize("name", READING)
+def test_memory_that_is_read_is_shared_as_it_was(name: str) -> None:
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        return a * 2 if READING[name](a, b) else a + 3 * b
+
+    t, u = torch.ones(3), torch.ones(3)
+    calls = [(t, t.clone()), (t, t), (t, t.view(3))]
+    for captured in calls[:2]:
+        capture = bp.capture(program, *captured)
+        for call in calls:
+            found = replayed(capture, *call)
+            assert found is None or torch.equal(found, program(*call))
+        assert replayed(capture, *((u, u) if captured[0] is captured[1] else (u, u.clone()))) is not None
+
+
+def replayed(capture: bp.Capture, *call: Any) -> Any:
+    """The output; None if a guard does not hold."""
+    try:
+        return bp.replay(capture, *call).outputs
+    except bp.GuardError:
+        return None
+
+
+def test_the_line_that_reads_memory_is_named(kept: Callable[..., bp.Capture]) -> None:
+    t = torch.ones(3)
+    capture = kept(lambda a, b: a * 2 if a.is_set_to(b) else a + b, t, t.clone())
+    with pytest.raises(
+        bp.GuardError, match=r"'a' and 'b' shared no memory at .*reads where a is in memory at .*is_set_to"
+    ):
+        bp.replay(capture, t, t.view(3))
+    assert torch.equal(bp.replay(capture, t, torch.ones(3)).outputs, t + 1)
+
+
 def test_tensors_between_each_others_elements_share_nothing() -> None:
     assert list(overlapping_pairs(memory_spans(dict(zip("ab", interleaved(), strict=True))))) == []
     assert list(overlapping_pairs(memory_spans(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
@@ -464,15 +644,13 @@ def test_a_live_capture_runs_on_its_captured_inputs() -> None:
 
 
 def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
-    import json
-    import subprocess
-    import sys
-
-    text = "[{'a': 1.5, 'b': ('x', None, {'c', 'd', 'e'})}, range(3), b'z', slice(1, None)]"
-    here = describe_value(eval(text), Describing(lambda index: index)).like
+    made = "type('K', (), {'__module__': 'users', 'k': {3, 'a'}, 'f': lambda self: Path.cwd, 'g': property(len)})"
+    text = f"[{{'a': 1.5, 'b': ('x', None, {{'c', 'd', 'e'}})}}, range(3), b'z', slice(1, None), {made}, {made}()]"
+    here = describe_value(eval(text, {"__name__": "users", "Path": Path}), Describing(lambda index: index)).like
     code = (
-        "import json; from backprint.likeness.describe import Describing, describe_value; "
-        f"print(json.dumps(describe_value({text}, Describing(lambda index: index)).like))"
+        "import json; from pathlib import Path; from backprint.likeness.describe import Describing, describe_value; "
+        f"value = eval({text!r}, {{'__name__': 'users', 'Path': Path}}); "
+        "print(json.dumps(describe_value(value, Describing(lambda index: index)).like))"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(there) == json.loads(json.dumps(here))

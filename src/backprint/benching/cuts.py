@@ -1,8 +1,9 @@
 """Cut a graph down to some of its steps: values from steps that are left out become inputs, with the values that the
 whole graph had there.
 
-A unit is what no cut takes apart: a step whose value no input can hold (a tuple) with the steps that read it, and the
-steps that share a tensor with an update in place. A number from a step that is left out is written into the graph.
+A unit is what no cut takes apart: a step whose value no input can hold (a tuple) with the steps that read it, the steps
+that share a tensor with an update in place, and memory that is not initialised with the steps that fill it. A number
+from a step that is left out is written into the graph.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.fx.convert import spec_of
+from backprint.fx.uninitialised import uninitialised_values
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
 from backprint.graph.steps import live, mapped, used
 from backprint.graph.table import operators
@@ -173,6 +175,8 @@ def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
     for step in graph.steps:
         if "m" in operators().get(step.target, ""):
             yield [place for name in used(step) for place in users[name]]
+    for name in uninitialised_values(graph).made:
+        yield users[name]
 
 
 def bodies_called(steps: Sequence[Step]) -> Iterator[str]:

@@ -17,8 +17,8 @@ from torch import Tensor
 from backprint.benching.subjects import BenchGraph, graph_classes
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture
+from backprint.replaying.constants import held_by_guards
 from backprint.replaying.movement import moves, strength
-from backprint.replaying.power import held_by_guards
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.redraws import another, units

@@ -107,9 +107,10 @@ class Pair:
 class Guard:
     """A condition that a capture assumes.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are the inputs
-    that the condition depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] ==
-    EXPRESSION`; replay checks it before it runs.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned`; `inputs` are the
+    inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] ==
+    EXPRESSION`; replay checks it before it runs. A `memory` guard says that the program reads where an input is in
+    memory: replay compares which inputs share memory with it.
     """
 
     kind: str

@@ -6,19 +6,19 @@ A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an ob
     {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
     {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
 
-Equal values have equal likenesses, in any process. Large ones are folded into a digest. A value that has no description
-(a lock, an open file, a module) is `{"live": TYPE}`: the value itself is kept, and compared by identity.
+Equal values have equal likenesses, in any process. Large ones are folded into a digest. A function or a class of the
+user's has a digest of what it reaches (`reach`). A value that has no description (a lock, an open file, a module) is
+`{"live": TYPE}`: the value itself is kept, and compared by identity.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-import hashlib
 import json
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +27,22 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-Like = Any
-"""A likeness: a text, or a JSON object."""
-
-LONGEST = 2000
-"""Texts up to so many characters are kept whole; of a longer one, its beginning and its digest."""
+from backprint.likeness.reach import Reach, plain_parts
+from backprint.likeness.texts import (
+    LONGEST,
+    NUMBERS_AND_TEXTS,
+    Like,
+    attributes_of,
+    class_name,
+    describe_code,
+    is_array,
+    is_empty,
+    is_library,
+    likeness_digest,
+    plain_text,
+    shorten_text,
+    type_name,
+)
 
 LARGEST = 500
 """Containers up to so many parts are kept whole; of a larger one without tensors, its digest."""
@@ -45,11 +56,16 @@ OURS = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
 
 @dataclass(slots=True)
 class Describing:
-    """The state of describing one call: the tensors met, in order, and the values that only identity can compare."""
+    """The state of describing one call: the tensors met, in order, and the values that only identity can compare.
+
+    `reached` are those that are no part of a value, but that a function or a class reaches.
+    """
 
     name: Callable[[int], Any]
     tensors: list[Tensor] = field(default_factory=list)
     live: list[Any] = field(default_factory=list)
+    reached: list[Any] = field(default_factory=list)
+    reaches: dict[int, tuple[Any, str]] = field(default_factory=dict)
     above: list[int] = field(default_factory=list)
     known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
 
@@ -78,7 +94,7 @@ def describe_value(value: Any, state: Describing, argument: bool = True) -> Desc
     state.above.append(id(value))
     met = len(state.tensors)
     try:
-        found = fold_large(describe_composed(value, state, argument), value)
+        found = fold_large(with_class(describe_composed(value, state, argument), value, state), value)
     finally:
         state.above.pop()
     if len(state.tensors) == met:
@@ -103,63 +119,54 @@ def fold_large(found: Described, value: Any) -> Described:
     if found.parts <= LARGEST or found.held:
         return found
     size = f" of {len(value)}" if hasattr(value, "__len__") else ""
-    return Described({"folded": f"{type_name(value)}{size}", "digest": likeness_digest(found.like)})
+    like = {"folded": f"{type_name(value)}{size}", "digest": likeness_digest(without_reach(found.like))}
+    return Described(like | {REACH: likeness_digest(found.like)} if has_reach(found.like) else like)
 
 
-def likeness_digest(like: Like) -> str:
-    """The SHA-256 of JSON or of bytes, in 32 hex digits."""
-    content = like if isinstance(like, bytes) else json.dumps(like, sort_keys=True).encode()
-    return hashlib.sha256(content).hexdigest()[:32]
+def with_class(found: Described, value: Any, state: Describing) -> Described:
+    """Add what an object's class reaches, unless it is a library's, or the object is compared by identity."""
+    like = found.like
+    if not isinstance(like, dict) or "live" in like or REACH in like or is_library(type(value)):
+        return found
+    return Described(like | {REACH: reach_of(type(value), state)}, found.parts + 1, found.held)
 
 
-def type_name(value: Any) -> str:
-    """A value's type by module and name."""
-    return class_name(type(value))
+REACH, PARTS = "reach", "parts"
+"""Keys of a likeness: the digest of what functions and classes reach, and their plain parts. Older samples lack it."""
 
 
-def class_name(kind: type) -> str:
-    """A type by module and name; Python's own by name alone."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+def reach_of(value: Any, state: Describing) -> str:
+    """Return the digest of what a function, a class or a module reaches."""
+    if id(value) not in state.reaches:
+        reach = Reach()
+        state.reaches[id(value)] = value, reach.digest(value)
+        state.reached += reach.held
+    return state.reaches[id(value)][1]
 
 
-EXACT = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
-"""Types whose `repr` determines the value: a float's bits, except that all NaN are one."""
+def has_reach(like: Like) -> bool:
+    """Whether a likeness says what something reaches."""
+    if isinstance(like, dict):
+        return REACH in like or any(map(has_reach, like.values()))
+    return isinstance(like, list) and any(map(has_reach, like))
 
-TORCHES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+def without_reach(like: Like) -> Like:
+    """Return a likeness as older samples keep it."""
+    if isinstance(like, dict):
+        own = {key: without_reach(each) for key, each in like.items() if key not in (REACH, PARTS)}
+        return own.get("named", own)
+    return [without_reach(each) for each in like] if isinstance(like, list) else like
 
 
-def plain_text(value: Any) -> Like | None:
-    """The likeness of a value without parts; None where it has some."""
-    kind = type(value)
-    if kind in EXACT:
-        return shorten_text(int_text(value) if kind is int else repr(value))
+def describe_named(value: Any, state: Describing) -> Described:
+    """Describe a class, a module or a member of an enumeration by its name, its plain parts and what it reaches."""
     if isinstance(value, enum.Enum):
-        return f"{type_name(value)}.{value.name}"
-    if isinstance(value, TORCHES):
-        return str(value)
-    if kind is torch.device:
-        return f"device {value}"
-    if isinstance(value, type):
-        return f"class {class_name(value)}"
-    if isinstance(value, types.ModuleType):
-        return f"module {value.__name__}"
-    if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, (types.ModuleType, type(None))):
-        return None
-    if isinstance(value, (types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return f"builtin {getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value)}"
-    return None
-
-
-def int_text(value: int) -> str:
-    """A whole number's digits; Python refuses to print very long ones in tens."""
-    return repr(value) if abs(value) < 2**1024 else hex(value)
-
-
-def shorten_text(text: str) -> Like:
-    """A text, or of a long one its beginning and its digest."""
-    if len(text) <= LONGEST:
-        return text
-    return {"text": text[:60], "length": len(text), "digest": likeness_digest(text.encode(errors="surrogatepass"))}
+        like: dict[str, Like] = {"named": f"{type_name(value)}.{value.name}"}
+        return Described(like | {REACH: reach_of(type(value), state)}, 2)
+    name = f"class {class_name(value)}" if isinstance(value, type) else f"module {value.__name__}"
+    parts = plain_parts(value)
+    return Described({"named": name, PARTS: parts, REACH: reach_of(value, state)}, 2 + len(parts))
 
 
 def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
@@ -198,12 +205,6 @@ def bytes_of(content: Tensor) -> bytes:
     if held:
         torch.frombuffer(held, dtype=torch.uint8).copy_(content)
     return bytes(held)
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value is numpy's; numpy need not be installed."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
 def describe_array(value: Any, state: Describing) -> Described:
@@ -276,42 +277,28 @@ def describe_set(value: Any, state: Describing) -> Described:
 
 def describe_subclass(value: Any, state: Describing) -> Described:
     """Describe a number or a text of a user's class."""
-    base = next(kind for kind in (int, float, complex, str, bytes) if isinstance(value, kind))
+    base = next((kind for kind in NUMBERS_AND_TEXTS if issubclass(type(value), kind)), None)
+    if base is None:  # `isinstance` believes an object's `__class__`
+        return describe_object(value, state)
     like = {"object": type_name(value), "value": shorten_text(base.__repr__(value))}
     return with_attributes(Described(like), value, state)
 
 
 def describe_function(value: Any, state: Describing) -> Described:
-    """Describe a function by its name, code, closure and defaults; its globals are left out."""
+    """Describe a function by its name, code, closure and defaults, and by what these and its global variables reach."""
     cells = [each.cell_contents for each in value.__closure__ or () if not is_empty(each)]
     parts = [describe_value(each, state, False) for each in (cells, value.__defaults__, value.__kwdefaults__)]
     like = {
         "function": f"{value.__module__}.{value.__qualname__}",
         "code": likeness_digest(describe_code(value.__code__)),
     }
-    return with_attributes(describe_items(like, "closure", parts), value, state)
-
-
-def is_empty(cell: Any) -> bool:
-    """Whether a closure's cell has nothing in it yet."""
-    try:
-        return cell.cell_contents is cell
-    except ValueError:
-        return True
-
-
-def describe_code(code: types.CodeType) -> Like:
-    """Describe a function's code: instructions, names, constants, and the code of functions inside."""
-    constants = [
-        describe_code(each) if isinstance(each, types.CodeType) else describe_code_constant(each)
-        for each in code.co_consts
-    ]
-    return [code.co_code.hex(), list(code.co_names), list(code.co_varnames), list(code.co_freevars), constants]
-
-
-def describe_code_constant(value: Any) -> str:
-    """Describe a constant of a function's code; a set is sorted."""
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+    found = with_attributes(describe_items(like, "closure", parts), value, state)
+    if is_library(value):
+        return found
+    named = plain_parts(value)
+    return Described(
+        found.like | {PARTS: named, REACH: reach_of(value, state)}, found.parts + 1 + len(named), found.held
+    )
 
 
 def describe_method(value: Any, state: Describing) -> Described:
@@ -364,6 +351,8 @@ def describe_object(value: Any, state: Describing) -> Described:
 
 def describe_library_object(value: Any, state: Describing) -> Described:
     """Describe an object of the standard library by how pickle rebuilds it: a date, a path, a fraction."""
+    if isinstance(wrapped := getattr(value, "__wrapped__", None), types.FunctionType):  # a cached function
+        return describe_items({"object": type_name(value)}, "made", [describe_value(wrapped, state, False)])
     if type(value).__module__ == "itertools":  # Python warns that pickling these is deprecated
         return describe_live(value, state)
     try:
@@ -375,24 +364,6 @@ def describe_library_object(value: Any, state: Describing) -> Described:
     return describe_items(
         {"object": type_name(value)}, "made", [describe_value(each, state, False) for each in made[:3]]
     )
-
-
-def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The attributes of an object itself; None where it has neither `__dict__` nor slots."""
-    slots = [name for kind in type(value).__mro__ for name in slot_names(kind)]
-    own = getattr(value, "__dict__", None)
-    if own is None and not slots:
-        return None
-    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return found | dict(own or {})
-
-
-def slot_names(kind: type) -> Iterator[str]:
-    """The attributes that a class keeps in slots."""
-    slots = kind.__dict__.get("__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else tuple(slots):
-        if name not in ("__dict__", "__weakref__"):
-            yield name if not name.startswith("__") or name.endswith("__") else f"_{kind.__name__.lstrip('_')}{name}"
 
 
 def with_attributes(found: Described, value: Any, state: Describing) -> Described:
@@ -416,6 +387,7 @@ class Array(metaclass=_Arrays):
 
 
 DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
+    (type, types.ModuleType, enum.Enum): describe_named,
     (nn.Module, torch.optim.Optimizer): describe_module,
     torch.Generator: describe_generator,
     Array: describe_array,
@@ -426,6 +398,6 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
     (list, tuple): describe_sequence,
     (set, frozenset): describe_set,
     dict: describe_mapping,
-    (int, float, complex, str, bytes): describe_subclass,
+    NUMBERS_AND_TEXTS: describe_subclass,
 }
 """How values of a type are described: the first row that fits; any other value is described as an object."""

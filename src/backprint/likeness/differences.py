@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from backprint.likeness.describe import Like
+from backprint.likeness.describe import PARTS, REACH
+from backprint.likeness.texts import Like
 
 
 def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
     """Where two likenesses differ: the path inside the value, and both values in words."""
+    if isinstance(was, str) and isinstance(now, dict) and now.get("named") == was:
+        return  # of an older sample, which does not say what a class reaches
     if isinstance(was, dict) and isinstance(now, dict) and compared_kinds(was) == compared_kinds(now):
         yield from differences_inside(was, now, path)
     elif was != now:
@@ -19,15 +22,15 @@ def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple
 
 def compared_kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
     """What must be equal before the parts of two likenesses can be compared one by one."""
-    words = ("type", "object", "function", "code", "method", "node", "array", "number", "live")
-    names = [key for key in like if key not in ("attributes", "default")]
+    words = ("type", "object", "function", "code", "method", "node", "array", "number", "live", "named")
+    names = [key for key in like if key not in ("attributes", "default", PARTS, REACH)]
     return (*names, *(like.get(word) for word in words))
 
 
 def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
     """Where the parts of two likenesses of one kind differ."""
     for key in was:
-        if key == "tensor":
+        if key in ("tensor", PARTS, REACH):
             continue
         if key == "dict":
             yield from mapping_differences(was[key], now[key], path)
@@ -35,7 +38,20 @@ def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: s
             yield from list_differences(was[key], now[key], path)
         elif key != "attributes":
             yield from likeness_differences(was[key], now.get(key), path)
-    left, right = was.get("attributes", {}), now.get("attributes", {})
+    yield from named_differences(was.get("attributes", {}), now.get("attributes", {}), path)
+    if REACH in was and was[REACH] != now.get(REACH):
+        parts = list(named_differences(was.get(PARTS, {}), now.get(PARTS, {}), path))
+        yield from parts or [(path, OTHER_REACH.format(likeness_text(now)))]
+
+
+OTHER_REACH = (
+    "is not the {} of the capture, although its name is the same: what its functions or its class consist of differs, "
+    "or the global variables that they name"
+)
+
+
+def named_differences(left: Mapping[str, Like], right: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
+    """Where the values of two mappings by name differ."""
     for name in dict.fromkeys((*left, *right)):
         where = f"{path}.{name}"
         if name not in right:
@@ -94,6 +110,8 @@ def likeness_text(like: Like) -> str:
             return f"a {like.get('type', kind)} of {len(items)}"
         case {"dict": rows}:
             return f"a {like.get('type', 'dict')} of {', '.join(key_in_path(key) for key, _ in rows)[:60] or 'nothing'}"
+        case {"named": text}:
+            return str(text)[:80]
         case {"object": kind} | {"node": kind} | {"function": kind} | {"method": kind}:
             own = ", ".join(f"{name}={likeness_text(each)}" for name, each in like.get("attributes", {}).items())
             return f"{kind}({own})"[:80]
@@ -105,3 +123,20 @@ def holds_live_value(like: Like) -> bool:
     if isinstance(like, dict):
         return "live" in like or any(map(holds_live_value, like.values()))
     return isinstance(like, list) and any(map(holds_live_value, like))
+
+
+def paths_without_reach(was: Like, now: Like, path: str = "") -> Iterator[str]:
+    """Where a likeness of an older sample does not say what a function or a class reaches."""
+    if isinstance(now, dict):
+        if REACH in now and not (isinstance(was, dict) and REACH in was):
+            yield path
+        elif isinstance(was, dict):
+            for key in now:
+                yield from paths_without_reach(was.get(key), now[key], path if key in INNER else f"{path}.{key}")
+    elif isinstance(now, list) and isinstance(was, list):
+        for index, (left, right) in enumerate(zip(was, now, strict=False)):
+            yield from paths_without_reach(left, right, f"{path}.{index}")
+
+
+INNER = ("attributes", "list", "tuple", "dict", "set", "items", "closure")
+"""Keys of a likeness that are no step of a path."""

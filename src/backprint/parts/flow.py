@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from backprint.closeness import TOLERANCE, distance, same_bits
+from backprint.errors import RefusedError
 from backprint.graph.keys import PortValues
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, refs
@@ -159,7 +160,13 @@ def border_gradients(
         return tangents, {}
     outputs = [differentiable[local] for local in tangents]
     shaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
-    found = torch.autograd.grad(outputs, list(leaves.values()), shaped, allow_unused=True)
+    try:
+        found = torch.autograd.grad(outputs, list(leaves.values()), shaped, allow_unused=True)
+    except RuntimeError as error:  # of a kernel in autograd's own backward, or of an operator without one
+        raise RefusedError(
+            f"steps {traced.part.start}-{traced.part.stop}: autograd of this part of the forward fails "
+            f"({str(error)[:160]}): capture with engine='eager', or cut elsewhere"
+        ) from error
     return tangents, {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
 
 

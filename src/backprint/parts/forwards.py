@@ -1,6 +1,7 @@
 """Cut a forward before given steps: the parts, with the values that each takes and makes. No tensors are needed.
 
-Not handled: symbolic sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
+Memory that is not initialised crosses no border: an allocation belongs to the part that fills it. Not handled: symbolic
+sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from backprint.errors import GraphError, RefusedError
+from backprint.fx.uninitialised import uninitialised_values
 from backprint.graph.nouns import Graph, Port, Step, TensorSpec, Value, refs
 from backprint.graph.steps import live, used
 from backprint.graph.table import operators
@@ -55,6 +57,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
             if home.get(name, -1) != index:
                 taken[index][name] = None
     check_updates(kept, home, stands)
+    check_initialised(graph, home, taken)
     check_numbers(graph, home, taken)
     owner = dict(home)
     for index, names in taken.items():
@@ -77,7 +80,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
     """Return the number of the part that makes each value: its step's, but an item of a result belongs to the result's
-    part, and a view of an input to the first part that takes it.
+    part, and a view of an input, or memory that is not initialised, to the first part that takes it.
 
     A value that is made only for the backward is left out: the part whose backward needs it makes it.
     """
@@ -88,11 +91,11 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
             names = used(step)
             follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
             home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
-    views, takers = views_of_inputs(graph), dict[str, int]()
+    late, takers = views_of_inputs(graph) | movable(graph), dict[str, int]()
     for number, step in reversed(list(enumerate(graph.steps))):
         if not step.is_guard and step.name not in home:
             continue
-        if step.name in views and step.name in takers:
+        if step.name in late and step.name in takers:
             home[step.name] = takers[step.name]
         here = home_of(number, step, home, places)
         takers |= {name: min(here, takers.get(name, here)) for name in used(step)}
@@ -102,13 +105,24 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
 def views_of_inputs(graph: Graph) -> set[str]:
     """Return the values that are views of inputs, directly or through views; none if a step updates a value in
     place."""
-    if any("m" in operators().get(step.target, "") for step in graph.steps):
+    if any("m" in flags_of(step) for step in graph.steps):
         return set()
     inputs, views = {port.local for port in graph.inputs}, set[str]()
     for step in graph.steps:
-        if "v" in operators().get(step.target, "") and used(step) and set(used(step)) <= inputs | views:
+        if "v" in flags_of(step) and used(step) and set(used(step)) <= inputs | views:
             views.add(step.name)
     return views
+
+
+def movable(graph: Graph) -> set[str]:
+    """Return the values of uninitialised memory whose steps may run later: they neither draw nor write in place."""
+    bare = uninitialised_values(graph).made
+    return {step.name for step in graph.steps if step.name in bare and not set("rm") & set(flags_of(step))}
+
+
+def flags_of(step: Step) -> str:
+    """Return the flags of a step's operator."""
+    return operators().get(step.target, "")
 
 
 def ahead(graph: Graph) -> Graph:
@@ -145,13 +159,29 @@ def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Map
                 )
 
 
+def check_initialised(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+    """Refuse a cut between memory that is not initialised and the steps that write or read it in several parts."""
+    bare = uninitialised_values(graph).left
+    for names in taken.values():
+        for name in names:
+            if name in home and name in bare:
+                raise RefusedError(
+                    f"a cut between {name!r}, whose elements are not all written yet, and a step that takes it: cut "
+                    "before or after both"
+                )
+
+
 def check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
-    """Refuse a cut between a value and the step that updates it in place."""
+    """Refuse a cut between a value and the step that updates it, or a view of it, in place."""
+    base: dict[str, str] = {}
     for (_, step), index in zip(steps, stands, strict=True):
-        if "m" not in operators().get(step.target, ""):
+        first = next(iter(used(step)), "")
+        if set("mv") & set(flags_of(step)) or step.target in FOLLOWS:
+            base[step.name] = base.get(first, first)
+        if "m" not in flags_of(step):
             continue
-        changed = next(iter(used(step)), "")
-        if home.get(changed, index) != index:
+        changed = next((name for name in (first, base.get(first, first)) if home.get(name, index) != index), None)
+        if changed is not None:
             raise RefusedError(
                 f"a cut between {changed!r} and step {step.name!r} ({step.target}), which changes it in place: "
                 "cut before both or after both"

@@ -6,7 +6,9 @@ which share memory if one of them is written to; the strides of inputs.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
@@ -15,8 +17,14 @@ from torch.utils import _pytree as pytree
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.links import free_ports, input_names
 from backprint.graph.nouns import Argument, Capture
-from backprint.likeness.describe import Describing, Like, describe_value
-from backprint.likeness.differences import holds_live_value, likeness_differences, likeness_text
+from backprint.likeness.describe import Describing, describe_value
+from backprint.likeness.differences import (
+    holds_live_value,
+    likeness_differences,
+    likeness_text,
+    paths_without_reach,
+)
+from backprint.likeness.texts import Like
 from backprint.replaying.sharing import check_memory, check_same, check_strides, laid_state
 from backprint.replaying.state import State, check_state, check_twice, own_values, with_state
 from backprint.tree import FLAGS, leaf_name, positional
@@ -118,8 +126,14 @@ def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]
     for path, what in likeness_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
-    if holds_live_value(row.like):
-        check_live(row, state.live, live)
+    for path in islice(paths_without_reach(row.like, now, bare), 1):
+        warnings.warn(
+            f"argument {path!r} has the name that it had at capture. Whether its functions and classes reach what they "
+            "reached then is not known, because an earlier Backprint saved the sample: capture again to compare them",
+            stacklevel=2,
+        )
+    if live or holds_live_value(row.like):
+        check_live(row, [*state.live, *(state.reached if live else ())], live)
     return dict(zip(tensor_names(row.like), (state.tensors[index] for index in tensor_names(now)), strict=True))
 
 

@@ -3,22 +3,23 @@ power."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint import settings
 from backprint.errors import DeviceAssertError, ReplayError
-from backprint.graph.keys import PortKey, keyed
+from backprint.graph.keys import PortKey, keyed, with_tangents
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power, Trial
-from backprint.graph.verdicts import DIGESTS, REDRAWN, Verdict
+from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Verdict
 from backprint.replaying.annotations import Notes
+from backprint.replaying.constants import GIVEN, SECOND, given_row, second_values
 from backprint.replaying.digests import Row, numbers_of, safe
-from backprint.replaying.draws import Draw, drawn, redrawn
+from backprint.replaying.draws import Draw, drawn, redrawn, second_draw
 from backprint.replaying.oracles import against_autograd, against_kept, against_results, eager, part_eager
 from backprint.replaying.power import power_of, why_without_power
 from backprint.replaying.results import witnessed
-from backprint.replaying.verify import CheckedRun, base_of, checked_run, keep_worst, resize, summed_up
+from backprint.replaying.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replaying.whole import Replayed
 
 
@@ -62,7 +63,9 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         parts = part_witness(capture, got) if alive else {}
         found = {port.key: port for port in verdicts}
         keep_worst(found, "", capture.origin.doubts)
-        if alive:
+        second: dict[str, Row] = {}
+        if alive and wanted is not None:
+            second = second_witness(capture, draw, found, said)
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
     seen = Power(())
@@ -71,11 +74,23 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
     verdict = summed_up(capture.name, backward, found, [*said, *why_without_power(seen)], dict(seen.most))
     rows = (
-        {str(key): numbers_of(value) for key, value in wanted.items()} | parts
+        {str(key): numbers_of(value) for key, value in wanted.items()} | parts | second
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
     return Attested(rows, verdict, port_values(capture, got), seen, checked.notes)
+
+
+def second_witness(capture: Capture, first: Draw, found: dict[PortKey, PortVerdict], said: list[str]) -> dict[str, Row]:
+    """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
+    draw = second_draw(capture, first)
+    if draw is None or (tried := attempt(capture, replace(draw, name="fresh"), said)) is None or not tried.verdicts:
+        return {}
+    keep_worst(found, SECOND, tried.verdicts)
+    moved = second_values(capture, with_tangents(first.values, first.tangents or {}))
+    return {GIVEN: given_row(moved)} | {
+        f"{SECOND} {key}": numbers_of(value) for key, value in eager(capture, draw).items()
+    }
 
 
 def run_first(capture: Capture, draw: Draw) -> CheckedRun:

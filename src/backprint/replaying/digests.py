@@ -16,7 +16,7 @@ from torch import Tensor
 
 from backprint.closeness import TOLERANCE
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import OUT_ROLES, Capture
+from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.results import Results
 from backprint.sample.recipes import digest
@@ -67,12 +67,6 @@ def canonical_nan(value: Tensor) -> Tensor:
 def safe(number: float) -> float | str:
     """Return a number as JSON can represent it."""
     return number if math.isfinite(number) else str(number)
-
-
-def against_witness(capture: Capture, results: Results) -> list[PortVerdict]:
-    """Compare every port of the whole Capture with the digests of the original program's results."""
-    rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
-    return against_rows({key: row for key, row in rows.items() if key.role in OUT_ROLES}, results)
 
 
 def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:

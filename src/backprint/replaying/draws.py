@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backprint.graph.keys import tangent_name, without_tangents
+from backprint.graph.keys import tangent_name, with_tangents, without_tangents
 from backprint.graph.links import free_ports, specs
 from backprint.graph.nouns import Capture, TensorSpec
+from backprint.replaying.constants import GIVEN, SECOND, kept_values, second_values
 from backprint.replaying.power import other_values
 from backprint.replaying.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replaying.strides import laid_as, strides
@@ -42,9 +43,22 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, .
     if not capture.recipes.complete:
         return
     if "recipe" in draws:
-        yield (drawn(capture, "recipe", None),)
+        first = drawn(capture, "recipe", None)
+        yield (first,)
+        if not alive and (second := second_draw(capture, first, kept=True)) is not None:
+            yield (second,)
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
         yield otherwise(capture), drawn(capture, "fresh", FRESH)
+
+
+def second_draw(capture: Capture, first: Draw, kept: bool = False) -> Draw | None:
+    """Return a draw in which inputs with one value everywhere in the first have many; if `kept`, that whose results
+    the sample has."""
+    if kept and GIVEN not in (capture.witness or {}):
+        return None
+    made = with_tangents(first.values, first.tangents or {})
+    moved = kept_values(capture, made) if kept else second_values(capture, made)
+    return named_draw(capture, SECOND, {**made, **moved}) if moved else None
 
 
 def otherwise(capture: Capture) -> Draw:

@@ -15,9 +15,10 @@ from torch import Tensor
 from backprint.errors import BackprintError, ReplayError
 from backprint.graph.keys import PortKey, of_role
 from backprint.graph.links import mutated
-from backprint.graph.nouns import Capture, Pair
+from backprint.graph.nouns import OUT_ROLES, Capture, Pair
 from backprint.graph.verdicts import AUTOGRAD, DIGESTS, PROGRAM, PortVerdict
-from backprint.replaying.digests import against_rows, against_witness, part_rows
+from backprint.replaying.constants import SECOND, second_rows
+from backprint.replaying.digests import against_rows, part_rows
 from backprint.replaying.draws import Draw
 from backprint.replaying.linked import Played
 from backprint.replaying.results import Results, against, kept_results, results_by_port, unsteady, witnessed
@@ -75,15 +76,17 @@ def against_results(capture: Capture, draw: Draw, results: Results, wanted: Resu
 
 
 def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
-    """Compare every port with the sample's digests of the original program's results."""
-    rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
+    """Compare every port with the sample's digests of the original program's results on a draw."""
+    kept = capture.witness or {}
+    named = second_rows(kept) if draw.name == SECOND else kept.items()
+    rows = {key: row for key, row in ((PortKey.from_text(text), row) for text, row in named) if key.role in OUT_ROLES}
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
     def replay_on(other: Draw) -> Results:
         torch.manual_seed(other.seed)
         return replay_values(capture, other.values, other.tangents).results
 
-    return rounding_forgiven(against_witness(capture, results), results, sizes, draw, replay_on)
+    return rounding_forgiven(against_rows(rows, results), results, sizes, draw, replay_on)
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:

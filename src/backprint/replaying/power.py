@@ -38,6 +38,7 @@ from backprint.graph.power import Moved, Power, Trial, side_of
 from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import PortVerdict
+from backprint.replaying.constants import held_by_guards, unchecked_inputs
 from backprint.replaying.movement import floating, moved, moves, stands, strength
 from backprint.replaying.results import Results
 from backprint.replaying.whole import replay_values
@@ -55,9 +56,6 @@ CHOICES = ("quick", "own", "all")
 EVERYTHING, TOGETHER = "everything", "inputs"
 
 BROKE = "does not run on it"
-
-HELD = ("value", "shape", "pinned")
-"""The kinds of guards whose inputs are not redrawn."""
 
 MOST_BYTES = 2**31
 """If inputs and saved values have more bytes, the neutral point is not tried, and a port that does not move is weak."""
@@ -149,11 +147,6 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
     return found
 
 
-def held_by_guards(capture: Capture) -> frozenset[str]:
-    """Return the inputs that guards depend on."""
-    return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
-
-
 class Study:
     """A Capture whose power is being measured."""
 
@@ -167,6 +160,7 @@ class Study:
         self.held = held_by_guards(capture)
         pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
         self.pinned = pinned | {name for name in self.held if self.equals(name)}
+        self.unchecked = unchecked_inputs(capture, base.values)
         self.point: Base | str | None = None
         self.most = [
             {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
@@ -217,10 +211,17 @@ class Study:
         return Power(tuple(done), tried, len(single), most, tuple(parts))
 
     def measured(self, side: int) -> tuple[tuple[str, float], ...]:
-        """Return the power of each port, without ports that depend only on pinned inputs: they never change."""
+        """Return the power of each port, without ports that depend only on pinned inputs: they never change.
+
+        A port that depends on an input which no check sees change has none.
+        """
         capped = {} if side else self.capped
-        rows = {key: min(by, capped.get(key, by)) for key, by in self.most[side].items()}
-        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not self.hangs[side][key] <= self.pinned)
+        hangs = self.hangs[side]
+        rows = {
+            key: min(by, capped.get(key, by)) if self.unchecked.isdisjoint(hangs[key]) else 0.0
+            for key, by in self.most[side].items()
+        }
+        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not hangs[key] <= self.pinned)
 
     def role(self, name: str) -> str:
         """Return the role of an input."""

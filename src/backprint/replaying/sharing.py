@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backprint.errors import GuardError
 from backprint.graph.links import free_ports, mutated
-from backprint.graph.nouns import Capture, TensorSpec
+from backprint.graph.nouns import Capture, Guard, TensorSpec
 from backprint.memory import memory_spans, overlapping_pairs
 from backprint.replaying.run import sizes_of
 from backprint.replaying.strides import laid_as, lies, strides
@@ -66,7 +66,8 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
     same = set(capture.signature.same)
     for left, right in same:
         both = left in values and right in values
-        if both and right in given and not one(values[left], values[right]):
+        own = left in given  # a parameter that is passed too may be given as another view of its memory, in `state`
+        if both and right in given and not (values[left] is values[right] if own else one(values[left], values[right])):
             raise GuardError(
                 f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
             )
@@ -97,11 +98,15 @@ def one(left: Tensor, right: Tensor) -> bool:
 
 
 def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
-    """Raise if tensors share memory in another way than at capture, and one of them is written to."""
-    if capture.signature.aliases is None or not (changed := mutated(capture)):
+    """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
+    where it is."""
+    changed = mutated(capture)
+    read = {name: guard for guard in capture.guards if guard.kind == "memory" for name in guard.inputs}
+    if capture.signature.aliases is None or not (changed or read):
         return
     same = capture.signature.same
-    written = {*changed, *(right for left, right in same if left in changed)}
+    read |= {right: read[left] for left, right in same if left in read}
+    written = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
     aliases = [each for each in capture.signature.aliases if names >= set(each[:2])]
     then = {each[:2]: each[2] for each in aliases if written & set(each[:2])}
@@ -115,11 +120,20 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     for pair in dict.fromkeys((*then, *now)):
         if then.get(pair) != now.get(pair):
             left, right = pair
-            who = " and ".join(name for name in pair if name in written)
             raise GuardError(
                 f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
-                f"program writes to {who}: pass copies (.clone()) or views as at capture, or {INPUT_ALONE}"
+                f"program {use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
+                f"{INPUT_ALONE}"
             )
+
+
+def use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
+    """Say what a program does with the memory of two tensors, and in which line if it reads where they are."""
+    guard = next((read[name] for name in pair if name in read), None)
+    if guard is None:
+        return f"writes to {' and '.join(name for name in pair if name in written)}"
+    where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+    return f"reads where {guard.inputs[0]} is in memory{where}"
 
 
 def shared(apart: int | None) -> str:

@@ -22,6 +22,7 @@ from backprint.graph.stamps import stamp_of
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
+from backprint.replaying.constants import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
@@ -109,7 +110,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
-            whole.said += why_without_power(power)
+            whole.said += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
                 tally.powers = dict(most)
     except BackprintError as error:
@@ -177,7 +178,7 @@ def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
-        if draw.name == "captured" or (draw.name == "recipe" and capture.witness is not None):
+        if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
             raise
         said.append(f"{draw.name} inputs break a guard ({error})")
         return None
@@ -196,7 +197,7 @@ def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) ->
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
         return witnessed(against_program(capture, draw, results, said), witness)
-    if draw.name == "recipe" and capture.witness is not None:
+    if draw.name in ("recipe", SECOND) and capture.witness is not None:
         return witnessed(against_kept(capture, draw, results), DIGESTS)
     if draw.name == "recipe" or capture.witness is None:
         return against_autograd(capture, draw, results, said)

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from backprint.errors import CaptureError
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram
-from backprint.tracing.unseen import HookWatch
+from backprint.tracing.unseen import HookWatch, note_memory
 from backprint.tracing.watch import Sighting
 
 
@@ -25,6 +26,7 @@ def watching(program: CalledProgram, seen: Sighting, paths: Mapping[int, str], c
         stack.enter_context(HookWatch(seen, paths))
         stack.enter_context(seeing_packs(seen, paths))
         stack.enter_context(seeing_threads(seen, paths))
+        stack.enter_context(seeing_overlaps(seen, paths))
         if compiled:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         if program.world is not None:
@@ -48,6 +50,22 @@ def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
         yield
     finally:
         threading.Thread.start = before  # type: ignore[method-assign]  # as it was
+
+
+@contextlib.contextmanager
+def seeing_overlaps(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program asks whether tensors overlap: `torch._C._overlaps` is no function that modes see."""
+    before = torch._C._overlaps
+
+    def overlaps(*tensors: Tensor) -> bool:
+        note_memory(seen, tensors, before, frames.here(paths))
+        return bool(before(*tensors))
+
+    torch._C._overlaps = overlaps
+    try:
+        yield
+    finally:
+        torch._C._overlaps = before
 
 
 @contextlib.contextmanager

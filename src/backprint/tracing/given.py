@@ -13,8 +13,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from backprint.graph.nouns import Argument
-from backprint.likeness.describe import Describing, Like, describe_value
+from backprint.likeness.describe import Describing, describe_value
 from backprint.likeness.differences import holds_live_value
+from backprint.likeness.texts import Like
 from backprint.memory import MemorySpan, memory_spans
 
 
@@ -34,14 +35,12 @@ def read_given(
     parameters = parameters_of(target)
     rest = iter(names)
     found: dict[str, list[tuple[Any, Like]]] = {}
-    live: dict[str, list[Any]] = {}
+    states: dict[str, Describing] = {}
     for name, key, value in bound(parameters, args, kwargs):
-        state = Describing(lambda _: next(rest))
-        like = describe_value(value, state).like
-        found.setdefault(name, []).append((key, like))
-        live.setdefault(name, []).extend(state.live)
+        state = states.setdefault(name, Describing(lambda _: next(rest)))
+        found.setdefault(name, []).append((key, describe_value(value, state).like))
     rows = [row(name, parameters.get(name), found.get(name)) for name in dict.fromkeys((*parameters, *found))]
-    held = {name: tuple(each) for name, each in live.items() if each}
+    held = {name: (*state.live, *state.reached) for name, state in states.items() if state.live or state.reached}
     return Given(tuple(each for each in rows if each is not None), held, memory_spans(tensors))
 
 

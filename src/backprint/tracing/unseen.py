@@ -6,7 +6,7 @@ import contextlib
 import copy
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from backprint.tracing.custom import numbers_one_by_one, through
 from backprint.tracing.keep import given_away
 from backprint.tracing.program import CalledProgram
 from backprint.tracing.watch import Sighting
-from backprint.tree import FLAGS, plain_leaves
+from backprint.tree import FLAGS, plain_leaves, strided_parts
 
 DETACHING = (Tensor.detach_, torch.detach_)
 """Functions that detach a tensor in place without an operator."""
@@ -57,6 +57,12 @@ UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tenso
 ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
 """Functions with which the user's code can read a tensor's memory; torch's own code calls them all the time."""
 
+LOCATING = (
+    *ADDRESSED, Tensor.is_set_to, Tensor.is_shared, Tensor._is_view, Tensor._base.__get__, Tensor.storage_offset,
+    *TO_NUMPY, Tensor.__dlpack__,
+)  # fmt: skip
+"""Functions whose results show where a tensor is in memory, and so whether others share it."""
+
 MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
 """Functions that read the tensors in a list below all modes."""
 
@@ -89,6 +95,8 @@ class HookWatch(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
             self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
+        if func in LOCATING and frames.called_by_user() and not frames.printing():
+            note_memory(self.seen, [each for each in args if isinstance(each, Tensor)], func, frames.here(self.paths))
         if unseen := unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
             for tensor in unseen:
@@ -170,14 +178,28 @@ def unaware() -> Iterator[None]:
             setattr(room, name, function)
 
 
+def note_memory(seen: Sighting, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
+    """Note that the program reads where tensors are in memory: named ones, and all that share memory with them."""
+    with torch._C.DisableTorchFunction():
+        keys = [part.untyped_storage()._cdata for tensor in tensors for part in strided_parts(tensor)]
+    for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
+        seen.flags.setdefault((name, MEMORY), (getattr(func, "__name__", "_base"), where))
+
+
+MEMORY = "memory"
+"""The flag that says by which function the program has read where a tensor is in memory."""
+
+
 def flag_guards(
     program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
 ) -> tuple[Guard, ...]:
-    """Return guards on the flags of arguments that the user's code has read."""
+    """Return guards on the flags of arguments that the user's code has read, and on the memory that they share."""
     return tuple(
-        Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
+        if key == MEMORY
+        else Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
         for (name, key), (value, source) in flags.items()
-        if name in program.values
+        if name in program.values or key == MEMORY
     )
 
 

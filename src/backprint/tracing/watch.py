@@ -74,6 +74,7 @@ class Sighting:
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
     opened: list[tuple[str, Source | None]] = field(default_factory=list)
     given: dict[int, str] = field(default_factory=dict)
+    memory: dict[int, tuple[str, ...]] = field(default_factory=dict)
     flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
     begun: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -108,6 +109,9 @@ class Watch(TorchDispatchMode):
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """Register the program's own tensors; those in `callers` use the caller's own memory."""
         self.seen.given = {id(tensor): name for name, tensor in named.items()}
+        for name, tensor in named.items():
+            for storage in storages(tensor):
+                self.seen.memory[storage._cdata] = (*self.seen.memory.get(storage._cdata, ()), name)
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if not tensor.is_inference():

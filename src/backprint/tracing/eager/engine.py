@@ -20,7 +20,7 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
 from backprint.tracing import frames
-from backprint.tracing.around import seeing_threads
+from backprint.tracing.around import seeing_overlaps, seeing_threads
 from backprint.tracing.assembly import Joint, Result, assemble
 from backprint.tracing.call import free_name
 from backprint.tracing.cut import cut
@@ -137,7 +137,8 @@ def record_once(program: CalledProgram) -> RecordedStep:
 
         try:
             stance = torch.compiler.set_stance("force_eager")
-            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), staged(program) as stage:
+            seeing = seeing_threads(recorder.seen, paths), seeing_overlaps(recorder.seen, paths)
+            with stance, seeing[0], seeing[1], frames.seeing_prints(), staged(program) as stage:
                 return recorded_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()

@@ -1,0 +1,190 @@
+"""Find values of a graph whose memory is not initialised: `empty` and its like, until each element is written.
+
+Such a value has other elements in each run, so a cut graph can neither return it nor take it.
+Which elements are written is followed with masks: views and writes at known places run on a mask of the tensor's shape.
+Where the places of a write depend on values (`index_put`), it counts as complete if no later write fills more.
+
+A step that computes with a tensor of which parts are not initialised is the program's own affair: its value is not
+followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.fx.operators import check_call, resolve
+from backprint.fx.values import maker
+from backprint.graph.depends import bare_operator
+from backprint.graph.nouns import Graph, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.steps import used
+from backprint.graph.table import operators
+
+ALLOCATING = frozenset(
+    "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize resize_ "
+    "resize_as resize_as_".split()
+)
+"""Operators that return memory as it is; after `resize`, elements that were not there before are not initialised."""
+
+FILLING = frozenset(
+    "fill zero copy bernoulli uniform normal normal_functional random exponential geometric cauchy log_normal "
+    "zeros_like ones_like full_like rand_like randn_like randint_like empty_like new_zeros new_ones new_full new_empty "
+    "new_empty_strided".split()
+)
+"""Operators that read no element of their first argument; in place, they write each."""
+
+SOMEWHERE = frozenset(
+    "index_put _index_put_impl _unsafe_index_put index_copy index_fill index_add scatter scatter_add scatter_reduce "
+    "masked_fill masked_scatter masked_scatter_backward put".split()
+)
+"""Operators that write to their first argument, or to a copy, where other arguments say."""
+
+LARGEST = 2**30
+"""A tensor of more elements is not followed with a mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uninitialised:
+    """The values of a graph that have elements which no step has written: when they are made, and when it ends."""
+
+    made: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+
+
+def uninitialised_values(graph: Graph) -> Uninitialised:
+    """Return the values of a graph whose memory is not initialised."""
+    if not any(bare_operator(step) in ALLOCATING for step in graph.steps):
+        return Uninitialised()
+    walk = MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
+    made = set()
+    for step in graph.steps:
+        if not step.is_guard:
+            walk.follow(step)
+            if not is_written(walk.masks.get(step.name, ())):
+                made.add(step.name)
+    left = {name for name, mask in walk.masks.items() if not is_written(mask)}
+    return Uninitialised(frozenset(made | walk.continued), frozenset(left | walk.continued))
+
+
+class MaskWalk:
+    """Follows which elements are written: a mask for each value of uninitialised memory, views of it included.
+
+    `open` are values whose writes are at places that depend on values, and `continued` those that a later write fills.
+    """
+
+    def __init__(self, specs: Mapping[str, Spec]) -> None:
+        self.specs = specs
+        self.masks: dict[str, Any] = {}
+        self.open: set[str] = set()
+        self.continued: set[str] = set()
+
+    def follow(self, step: Step) -> None:
+        """Note what one step allocates, views or writes."""
+        operator, flags = bare_operator(step), operators().get(step.target, "")
+        first = step.args[0].name if step.args and isinstance(step.args[0], Ref) else ""
+        for name in refs(tuple(value for _, value in step.kwargs)) if "m" in flags else ():
+            if name in self.masks:  # `out=`
+                self.masks[name].fill_(True)
+        if operator in ALLOCATING:
+            self.allocate(step, first, "m" in flags)
+        elif first not in self.masks:
+            return
+        elif "v" in flags or step.target == "operator.getitem":
+            self.masks[step.name] = self.viewed(step)
+        elif operator.removesuffix("_") in FILLING:
+            if "m" in flags:
+                self.masks[step.name] = self.masks[first].fill_(True)
+        elif operator in VIEWED:
+            self.take(first)
+            self.masks[step.name] = self.scattered(step, first)
+        elif operator.removesuffix("_") in SOMEWHERE:
+            self.take(first)
+            mask = self.masks[first] if "m" in flags else self.masks[first].clone()
+            self.masks[step.name] = mask.fill_(True)
+            self.open.add(step.name)
+        elif "m" in flags:
+            self.masks[step.name] = self.masks[first]
+
+    def allocate(self, step: Step, first: str, in_place: bool) -> None:
+        """Note new memory. A resized tensor keeps its elements."""
+        mask = unwritten(step.spec)
+        if mask is None:
+            return
+        if "resize" in step.target:
+            before = numel_of(self.specs.get(first))
+            mask.view(-1)[:before] = self.masks[first].reshape(-1)[: mask.numel()] if first in self.masks else True
+        self.masks |= dict.fromkeys((step.name, first) if in_place else (step.name,), mask)
+
+    def viewed(self, step: Step) -> Any:
+        """Return the mask of a view; where the view of a mask would be another, whether every element is written."""
+        given = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
+        if step.target not in RETYPING and all(each is not None for each in given.values()):
+            return run_on_masks(step, given)
+        mask = unwritten(step.spec)
+        return torch.ones(()) if mask is None else mask.fill_(is_written(self.masks[used(step)[0]]))
+
+    def take(self, name: str) -> None:
+        """Note that a write continues a value."""
+        if name in self.open:
+            self.continued.add(name)
+
+    def scattered(self, step: Step, first: str) -> Any:
+        """Return the mask of a copy of a tensor in which a part is written."""
+        shape = part_of(step, self.masks[first]).shape
+        source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
+        if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialised itself
+            written = self.masks[source.name].reshape(shape)
+        return run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
+
+
+RETYPING = frozenset(
+    ("aten.view.dtype", "aten.view_as_real.default", "aten.view_as_complex.default", "aten.real.default")
+)
+"""Views whose elements are not those of a mask."""
+
+
+def is_written(mask: Any) -> bool:
+    """Whether every element is written; of several tensors, each."""
+    return bool(mask.all()) if isinstance(mask, Tensor) else all(map(is_written, mask))
+
+
+def numel_of(spec: Spec | None) -> int:
+    """Return how many elements a tensor has; 0 if that is not known."""
+    return spec.numel if isinstance(spec, TensorSpec) and all(type(size) is int for size in spec.shape) else 0
+
+
+def unwritten(spec: Spec) -> Tensor | None:
+    """Return a mask without a written element; None where the tensor's sizes are symbols, or too large."""
+    if not isinstance(spec, TensorSpec) or not all(type(size) is int for size in spec.shape) or spec.numel > LARGEST:
+        return None
+    return torch.zeros([int(size) for size in spec.shape], dtype=torch.bool)
+
+
+VIEWED = {
+    "select_scatter": "aten.select.int",
+    "slice_scatter": "aten.slice.Tensor",
+    "diagonal_scatter": "aten.diagonal.default",
+    "as_strided_scatter": "aten.as_strided.default",
+}
+"""Operators that copy their first argument and write to a view of the copy: that view."""
+
+
+def part_of(step: Step, mask: Tensor) -> Any:
+    """Return the part of a mask that a step writes."""
+    return run_on_masks(
+        replace(step, target=VIEWED[bare_operator(step)], args=(step.args[0], *step.args[2:])),
+        {used(step)[0]: mask},
+    )
+
+
+def run_on_masks(step: Step, known: Mapping[str, Any]) -> Any:
+    """Run one step on masks."""
+    make = maker(known, {})
+    args, kwargs = tuple(map(make, step.args)), {key: make(value) for key, value in step.kwargs}
+    function = resolve(step.target)
+    check_call(step.target, function, args, kwargs)
+    return function(*args, **kwargs)
