@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.graph.text import MAX_CHARACTERS
+from backprint.graph.scan import MAX_CHARACTERS
 from backprint.sample import metadata
 from backprint.sample.standalone import FOOTER, MARKER
 
