@@ -34,6 +34,7 @@ GROUND = (
     "closeness",
     "web_page",
     "whole_file",
+    "strangers_file",
     "tensor_stats",
     "amounts",
 )
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "examples": (),
     "web_page": ("errors", "whole_file"),
     "whole_file": ("errors",),
+    "strangers_file": ("errors",),
     "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),

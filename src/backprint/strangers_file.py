@@ -32,11 +32,10 @@ def open_regular(
         if cause.errno == errno.ENXIO:  # a socket
             raise error(f"{path}: is not a regular file; {OWN}") from None
         raise error(f"{path}: cannot be read: {cause.strerror}") from None
-    file = os.fdopen(handle, "rb")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        file.close()
+        os.close(handle)
         raise error(f"{path}: is not a regular file; {OWN}")
-    return file
+    return os.fdopen(handle, "rb")
 
 
 OWN = "a sample's files are its own: copy what it leads to (cp -RL)"

@@ -121,6 +121,32 @@ def deep_graph(count: int = 12) -> Graph:
     return Graph(tuple(ports), tuple(steps), tuple(outputs), (Ref(last), *map(Ref, saved)), title="deep")
 
 
+def attention_graph(count: int = 4) -> Graph:
+    """A graph whose fold has a function."""
+    steps: list[Step] = []
+    last = "x"
+    number = 0
+    for place in range(count):
+        for part in ("query", "key", "value", "out"):
+            end = f"_{number}" if number else ""
+            source = Source("linear.py", 134, "forward", "return linear(x)", f"layers.{place}.{part}")
+            steps += [
+                Step(f"t{end}", "aten.t.default", (Ref(f"{part}_{place}"),), (), SPEC, source),
+                Step(f"addmm{end}", "aten.addmm.default", (Ref(last), Ref(f"t{end}"), 1), (), SPEC, source),
+                Step(f"view{end}", "aten.view.default", (Ref(f"addmm{end}"), List((2, 3))), (), SPEC, source),
+                Step(f"sin{end}", "aten.sin.default", (Ref(f"view{end}"),), (), SPEC, source),
+                Step(f"cos{end}", "aten.cos.default", (Ref(f"sin{end}"),), (), SPEC, source),
+            ]
+            last, number = f"cos{end}", number + 1
+    ports = [Port("x", "input", SPEC, "x")]
+    ports += [
+        Port(f"layers.{place}.{part}", "parameter", SPEC, f"{part}_{place}")
+        for part in ("query", "key", "value", "out")
+        for place in range(count)
+    ]
+    return Graph(tuple(ports), tuple(steps), (Port("out", "output", SPEC),), (Ref(last),), title="attention")
+
+
 def texts() -> dict[str, str]:
     """The texts that are mutated."""
     small = Graph(
@@ -133,6 +159,7 @@ def texts() -> dict[str, str]:
         "small": emit(small),
         "mixed": emit(flat_graph()),
         "folded": emit_folded(fold_of(deep_graph())),
+        "functions": emit_folded(fold_of(attention_graph())),
     }
 
 
@@ -154,8 +181,9 @@ LINES = [
     "x = aten.neg.default(aten.neg.default(x))", "x = aten.add.Tensor(x, y := 1)", "x = aten.add.Tensor(*x)",
     "x = aten.add.Tensor(**x)", "assert x != x", "x = x", "x = v['x']", "v['x'] = x", "nonlocal x", "yield x",
 ]  # fmt: skip
-MARKS = [";", "\\\n", "\f", "\r", "\t", "\u2028", "\x85", "\v", "\0", "#", "(", ")", ",", ":", "*", "**", "=", "'", '"',
-         '"""', "\n", " ", "f", "b", "r", "u", "{", "}", "[", "]", "@", ".", "if 1 else", "and", "not ", "-", "\ufeff"]  # fmt: skip
+MARKS = [";", "\\\n", "\f", "\r", "\t", "\u2028", "\x85", "\v", "\0", "#", "(", ")", ",", ":", "*", "**", "=",
+         "'", '"', '"""', "\n", " ", "f", "b", "r", "u", "{", "}", "[", "]", "@", ".", "if 1 else", "and", "not ",
+         "-", "\ufeff"]  # fmt: skip
 WORD = re.compile(r"[A-Za-z_]\w*")
 NUMBER = re.compile(r"-?\b\d[\w.]*")
 
@@ -370,7 +398,7 @@ def fuzz(count: int, seed: int, read: Callable[[str], Graph] = parse_stored) -> 
     longest = 0.0
     for number in range(count):
         rng = random.Random(f"{seed}:{number}")
-        name = names[0] if number % 8 == 0 else rng.choices(["small", "mixed", "folded"], [8, 4, 1])[0]
+        name = names[0] if number % 8 == 0 else rng.choices(["small", "mixed", "folded", "functions"], [8, 4, 2, 2])[0]
         text = mutated(rng, known[name])
         began = time.process_time()
         outcome, why = tried(text, read)
