@@ -243,7 +243,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "very long": (
         raw(FORWARD, lambda data: data + b" " * 4 * MAX_CHARACTERS),
         FORWARD,
-        "bytes; a graph's text has at most",
+        "bytes; at most",
     ),
     "no model.py": (lambda folder: (folder / FORWARD).unlink(), FORWARD, "No such file"),
     "a folder for a model.py": (
