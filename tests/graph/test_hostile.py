@@ -337,7 +337,7 @@ def test_the_text_that_these_change_is_good() -> None:
 
 def test_a_reader_that_runs_its_text_is_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the canary sings: run as Python, what is planted makes the file."""
-    monkeypatch.setattr(text_module, "parsed", lambda text: eval(RUN))
+    monkeypatch.setattr(text_module, "python_tree", lambda text: eval(RUN))
     with pytest.raises(AssertionError, match=r"something ran[\s\S]*exec"):
         read(GOOD)
     assert (here / "CANARY").exists()

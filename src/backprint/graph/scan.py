@@ -81,12 +81,12 @@ def scan(text: str, patterns: bool = False) -> Scanned:
         prefix, string = found["prefix"], found[0][len(found["prefix"]) :]
         if kind in ("open", "end"):
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
-            raise GraphError(f"line {line_of(text, found)}: {what}: not Python that a graph is written in")
+            raise GraphError(f"line {line_number(text, found)}: {what}: not Python that a graph is written in")
         if prefix and not (patterns and prefix == "f" and kind == "short" and is_pattern(string)):
             why = (
                 "has a hole that is not a sum of indexes" if patterns and prefix == "f" else "is a string with a prefix"
             )
-            raise RefusedError(f"line {line_of(text, found)}: {found[0]!r:.80} {why}, which is not read")
+            raise RefusedError(f"line {line_number(text, found)}: {found[0]!r:.80} {why}, which is not read")
         return '"' + "\n" * string.count("\n") + "(" * string.count("{") * bool(prefix)
 
     bare = _PIECE.sub(bare_piece, text)
@@ -110,7 +110,7 @@ def is_pattern(string: str) -> bool:
     return True
 
 
-def line_of(text: str, found: re.Match[str]) -> int:
+def line_number(text: str, found: re.Match[str]) -> int:
     """Return the number of the line of a piece."""
     return text.count("\n", 0, found.start()) + 1
 

@@ -293,10 +293,10 @@ def parse(text: str) -> Graph:
     try:
         if scanned.tokens > MAX_TOKENS:
             return _read_in_pieces(text, scanned)
-        tree = parsed(text)
+        tree = python_tree(text)
         graph = _module(tree, _Reader(scanned.lines))
         if emit(graph).rstrip("\n") != text.rstrip("\n"):
-            check_same(tree, parsed(emit(graph)), scanned.lines)
+            check_same(tree, python_tree(emit(graph)), scanned.lines)
         return graph
     except (RecursionError, MemoryError) as error:
         raise too_deep(error) from None
@@ -316,7 +316,7 @@ def tree_and_comments(text: str, patterns: bool = False) -> tuple[ast.Module, Sc
     if scanned.tokens > MAX_TOKENS:
         raise RefusedError(f"the text has {scanned.tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
     try:
-        return parsed("\n".join(scanned.lines)), scanned
+        return python_tree("\n".join(scanned.lines)), scanned
     except (RecursionError, MemoryError) as error:
         raise too_deep(error) from None
 
@@ -329,7 +329,7 @@ def too_deep(error: BaseException) -> RefusedError:
     return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
-def parsed(text: str) -> ast.Module:
+def python_tree(text: str) -> ast.Module:
     """Return Python's tree of a text that was scanned."""
     try:
         with warnings.catch_warnings():
@@ -356,10 +356,10 @@ def _read_in_pieces(text: str, scanned: Scanned) -> Graph:
         for start in range(first, len(lines), PIECE):
             piece = "\n".join(lines[start : start + PIECE])
             check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
-            for node in parsed(f"def forward():\n{piece}\n        pass").body[0].body[:-1]:  # type: ignore[attr-defined]
+            for node in python_tree(f"def forward():\n{piece}\n        pass").body[0].body[:-1]:  # type: ignore[attr-defined]
                 yield ast.increment_lineno(node, start - 1)
 
-    graph = _module(parsed(head), _Reader(lines, statements))
+    graph = _module(python_tree(head), _Reader(lines, statements))
     if emit(graph).rstrip("\n") != text.rstrip("\n"):
         raise RefusedError(
             f"the text has {scanned.tokens:,} names, numbers and marks, and is not as Backprint writes it: "
@@ -392,7 +392,7 @@ def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> N
         one, other = left.pop()
         line = getattr(one, "lineno", line)
         if type(one) is not type(other):
-            raise unlike(line, lines)
+            raise written_otherwise(line, lines)
         if isinstance(one, ast.AST):
             parts = [
                 (getattr(one, field), getattr(other, field, None)) for field in one._fields if field not in _NOT_RUN
@@ -400,13 +400,13 @@ def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> N
             left += reversed(parts)
         elif isinstance(one, list):
             if len(one) != len(other):  # type: ignore[arg-type]  # of one type, see above
-                raise unlike(getattr(one[0], "lineno", line) if one else line, lines)
+                raise written_otherwise(getattr(one[0], "lineno", line) if one else line, lines)
             left += reversed([*zip(one, other, strict=True)])  # type: ignore[call-overload]
         elif repr(one) != repr(other):  # 0.0 and -0.0 are equal, nan is not
-            raise unlike(line, lines)
+            raise written_otherwise(line, lines)
 
 
-def unlike(line: int, lines: Sequence[str]) -> RefusedError:
+def written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
     said = lines[line - 1].strip() if line else ""
     return RefusedError(f"line {line}: {said:.80} is not written as a graph is: Python could run it as something else")
 

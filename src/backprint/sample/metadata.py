@@ -18,7 +18,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
-from backprint.strangers_file import read_text
+from backprint.strangers_file import read_bytes
 
 FORMAT = 3
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -106,7 +106,7 @@ def lines(value: Any, depth: int) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file, with its size, depth and numbers bounded."""
     try:
-        content = parse_json(read_text(path, MAX_BYTES))
+        content = parse_json(read_bytes(path, MAX_BYTES).decode())
     except (ValueError, RecursionError, MemoryError) as error:
         raise SampleError(f"{path}: cannot be read as JSON: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(content, dict):

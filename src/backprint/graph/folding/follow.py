@@ -16,7 +16,7 @@ from backprint.graph.folding.names import MEMBERS, RESERVED, TABLES, VALUES
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.folding.text import CLOSING, FORWARD, ZEROS, opening
 from backprint.graph.nouns import MAX_INTEGER, Graph, Ref, Step, Value
-from backprint.graph.text import HEADER, _Reader, check_same, emit_class, parsed, show, show_step
+from backprint.graph.text import HEADER, _Reader, check_same, emit_class, python_tree, show, show_step
 
 MAX_FOLLOWED = 2_000_000
 """How many statements and rows may be followed: several for each step, as loops and names count as well."""
@@ -30,7 +30,7 @@ def check_runs(tree: ast.Module, lines: list[str], graph: Graph) -> None:
     if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body.pop(0)
     count = next((place for place, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)), 0)
-    check_same(ast.Module(body[:count], []), parsed(HEADER), lines)
+    check_same(ast.Module(body[:count], []), python_tree(HEADER), lines)
     *functions, cls = body[count:] or [ast.Pass()]
     follower = Follower(lines, graph)
     for node in functions:
@@ -100,7 +100,7 @@ class Follower(_Reader):
                     if self.symbol(node, name, text) not in self.wanted.symbols:
                         raise self.refused(node, "another symbol than that of the graph")
                 case ast.ClassDef(name=name) if name in subgraphs and name not in MEMBERS:
-                    written = parsed("\n".join(emit_class(subgraphs[name], name, ""))).body
+                    written = python_tree("\n".join(emit_class(subgraphs[name], name, ""))).body
                     check_same(ast.Module([node], []), ast.Module(written, []), self.lines)
                 case ast.Assign(
                     targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=called), args=[], keywords=[])
@@ -152,7 +152,9 @@ class Follower(_Reader):
     ) -> None:
         aliases = [each.id for each in getattr(first, "targets", ())[1:] if isinstance(each, ast.Name)]
         tables = [name for name in TABLES.values() if name in aliases]
-        frame = parsed("\n".join(["class GraphModule:", FORWARD, f"        {opening(tables)}", f"        {CLOSING}"]))
+        frame = python_tree(
+            "\n".join(["class GraphModule:", FORWARD, f"        {opening(tables)}", f"        {CLOSING}"])
+        )
         own = ast.FunctionDef("forward", node.args, [first, end], [], None, None)
         check_same(
             ast.Module([own], []), ast.Module(frame.body[0].body, []), self.lines  # type: ignore[attr-defined]
