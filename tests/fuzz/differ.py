@@ -263,7 +263,7 @@ class Called:
             return Called(self.run, name)
         return Called(self.run, f"{self.path}.{name}")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self.path == "torch.device":
             return Device(*args)
         return self.run.step(self.path, args, kwargs)

@@ -359,7 +359,7 @@ class CodeReader:
         if not spec.args or spec.args[0].arg != "self":
             raise self.refused(node, "forward takes self first")
         stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
-        self.locals = {each.arg for each in spec.args} | {each.id for each in stored}
+        self.locals = {each.arg for each in spec.args[1:]} | {each.id for each in stored}
         arguments = tuple(self.argument(arg) for arg in spec.args[1:])
         lines = tuple(self.line(each, last=each is node.body[-1]) for each in node.body)
         if not isinstance(lines[-1], Return):
