@@ -36,6 +36,7 @@ GROUND = (
     "whole_file",
     "databases",
     "typed",
+    "strangers_file",
     "tensor_stats",
     "amounts",
 )
@@ -62,6 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "whole_file": ("errors",),
     "databases": ("errors",),
     "typed": (),
+    "strangers_file": ("errors",),
     "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),

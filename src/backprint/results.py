@@ -1,10 +1,13 @@
 """How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
 
+And how many elements it would visit: a view of 2**40 elements takes no memory, and `norm` of it never ends.
+
 A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta tensors
 of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing is known.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensor`,
-`torch.utils._python_dispatch._disable_current_modes`, `torch._C._functorch.is_functorch_wrapped_tensor`.
+`torch.utils._python_dispatch` (`_disable_current_modes`, `TorchDispatchMode`),
+`torch._C._functorch.is_functorch_wrapped_tensor`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.room import SMALL, why_too_large
 from backprint.tree import plain_leaves
@@ -33,9 +36,10 @@ def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
     if bound <= SURE or not all(map(has_own_values, plain_leaves(args, kwargs))):
         return ""
     try:
-        return why_too_large(largest_result(function, call_key(args), call_key(kwargs)))
+        large, visited = largest_result(function, call_key(args), call_key(kwargs))
     except TypeError:  # an argument that cannot be a key
         return ""
+    return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
 
 
 def growth_factors(items: Sequence[Any]) -> int:
@@ -112,10 +116,11 @@ def call_from_key(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
-    """The bytes of a call's largest result; 0 where its shape depends on values."""
+def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
+    """The bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it visits."""
+    visits = Visits()
     try:
-        with torch.no_grad(), _disable_current_modes(), warnings.catch_warnings():
+        with torch.no_grad(), _disable_current_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             named = {key: call_from_key(item) for key, item in kwargs}
             given = call_from_key(args)
@@ -124,8 +129,32 @@ def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
                 named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
             made = function(*given, **named)
     except Exception:  # no meta kernel, or an error: the real call reports it
-        return 0
-    return max(map(storage_nbytes, plain_leaves(made)), default=0)
+        return 0, visits.most
+    return max(map(storage_nbytes, plain_leaves(made)), default=0), visits.most
+
+
+LOOKS_UP = frozenset(
+    "new_zeros new_ones new_full new_empty new_empty_strided is_same_size sym_size sym_stride sym_numel size stride "
+    "gather index_select index _unsafe_index embedding take".split()
+)
+"""Operators that visit only some elements of an argument, or none."""
+
+
+class Visits(TorchDispatchMode):
+    """Notes the most bytes of one argument that an operator visits, views of it aside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ not in LOOKS_UP:
+            for leaf in plain_leaves(args, kwargs or {}):
+                if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+                    self.most = max(self.most, leaf.numel() * leaf.element_size())
+        return func(*args, **(kwargs or {}))
 
 
 def storage_nbytes(leaf: Any) -> int:

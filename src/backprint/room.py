@@ -63,14 +63,14 @@ def available_bytes() -> int:
     return found
 
 
-def why_too_large(bytes: int) -> str:
-    """Say why a result of this size does not fit in memory; '' where it does."""
+def why_too_large(bytes: int, what: str = "a result of") -> str:
+    """Say why a result of this size does not fit in memory; '' where it does. `what`: another thing of this size."""
     if bytes <= SMALL:
         return ""
     most = memory_limit()
     if not most or bytes <= most:
         return ""
-    return f"a result of {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"
+    return f"{what} {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"
 
 
 SMALL = 1 << 28

@@ -524,7 +524,7 @@ def test_a_name_that_two_iterations_have_is_refused() -> None:
 
 
 def test_the_flat_reader_does_not_take_a_folded_text() -> None:
-    with pytest.raises(GraphError, match="a comment beside code"):
+    with pytest.raises(GraphError, match="a string with a prefix"):
         parse(folded_text())
 
 

@@ -160,7 +160,7 @@ TEXTS: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "sums of floats": (number("0*i + 1e999 - 1e999"), "is not a whole number"),
     "a number of many bits": (number(f"{{0: {HUGE}}}.get(i, 1e-05)"), "a number of 80000 bits"),
-    "a name of many digits": (("layers", 'inputs["x"]', f'inputs[f"x{{{HUGE}}}"]'), "a number of 80000 bits"),
+    "a name of many digits": (("layers", 'inputs["x"]', f'inputs[f"x{{{HUGE}}}"]'), "is not a sum of indexes"),
     "a loop of many digits": (("layers", "range(12):", f"range({HUGE}):"), "a loop of 0xffff"),
     "a result in a tuple": (("functions", "    return view_1\n", "    return view_1,\n"), "the names of steps"),
     "a result unpacked": (
@@ -188,8 +188,11 @@ TEXTS: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "an encoding": (("layers", "import math\n", "# coding: utf-7\nimport math\n"), "names an encoding"),
     "a name that Python knows": (line('__debug__ = aten.sin.default(v["add_11"])'), "which the text has already"),
-    "a name with many numbers": (("layers", 'inputs["x"]', f'inputs[f"x{"{0}" * 3000}"]'), "3,000 braces"),
-    "a statement on two lines": (line('z = \\\n   aten.sin.default(v["add_11"])'), "stands on one line"),
+    "a name with many numbers": (
+        ("layers", 'inputs["x"]', f'inputs[f"x{"{0}" * 3000}"]'),
+        "is taken before a step computes it",
+    ),
+    "a statement on two lines": (line('z = \\\n   aten.sin.default(v["add_11"])'), "a backslash outside a string"),
 }
 
 

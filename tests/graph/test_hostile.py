@@ -16,7 +16,8 @@ import pytest
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph import text as text_module
-from backprint.graph.text import MAX_CHARACTERS, MAX_MARKS, parse
+from backprint.graph.scan import MAX_CHARACTERS, MAX_TOKENS
+from backprint.graph.text import parse
 
 GOOD = '''\
 """good"""
@@ -130,8 +131,8 @@ TEXTS: dict[str, tuple[str, int, str]] = {
     "a lambda called": (call(f"(lambda: {RUN})()"), TWO, "is not a dotted name"),
     "a comprehension": (argument(f"[{RUN} for _ in x]"), TWO, "is not a value of a graph"),
     "a generator": (argument(f"({RUN} for _ in x)"), TWO, "is not a value of a graph"),
-    "an f-string": (argument(f'f"{{{RUN}}}"'), TWO, "is not a value of a graph"),
-    "bytes": (argument("b'x'"), TWO, """"b'x'" is not a value"""),
+    "an f-string": (argument(f'f"{{{RUN}}}"'), TWO, "is a string with a prefix"),
+    "bytes": (argument("b'x'"), TWO, """"b'x'" is a string with a prefix"""),
     "an ellipsis": (argument("..."), TWO, "'...' is not a value"),
     "a walrus": (argument(f"(q := {RUN})"), TWO, "is not a value of a graph"),
     "a condition": (argument(f"x if {RUN} else y"), TWO, "is not a value of a graph"),
@@ -272,7 +273,7 @@ TEXTS: dict[str, tuple[str, int, str]] = {
     "conditions": (argument("x if x else " * DEEP + "1"), 0, "nested too deeply"),
     # too long
     "a very long text": (GOOD + " " * MAX_CHARACTERS, 0, f"at most {MAX_CHARACTERS:,} are read"),
-    "a very full text": (argument("x," * MAX_MARKS), 0, f"at most {MAX_MARKS:,} are read"),
+    "a very full text": (argument("x," * MAX_TOKENS), 0, f"at most {MAX_TOKENS:,} are read"),
     "nothing": ("", 0, "no class GraphModule"),
 }
 
@@ -336,7 +337,7 @@ def test_the_text_that_these_change_is_good() -> None:
 
 def test_a_reader_that_runs_its_text_is_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the canary sings: run as Python, what is planted makes the file."""
-    monkeypatch.setattr(text_module, "_tree", lambda text: eval(RUN))
+    monkeypatch.setattr(text_module, "python_tree", lambda text: eval(RUN))
     with pytest.raises(AssertionError, match=r"something ran[\s\S]*exec"):
         read(GOOD)
     assert (here / "CANARY").exists()

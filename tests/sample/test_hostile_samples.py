@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.graph.text import MAX_CHARACTERS
+from backprint.graph.scan import MAX_CHARACTERS
 from backprint.sample import metadata
 from backprint.sample.standalone import FOOTER, MARKER
 
@@ -243,7 +243,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "very long": (
         raw(FORWARD, lambda data: data + b" " * 4 * MAX_CHARACTERS),
         FORWARD,
-        "bytes; a graph's text has at most",
+        "bytes; at most",
     ),
     "no model.py": (lambda folder: (folder / FORWARD).unlink(), FORWARD, "No such file"),
     "a folder for a model.py": (

@@ -19,7 +19,7 @@ Size: TypeAlias = int | str
 
 ROOTS = frozenset({"torch", "aten", "prims", "operator", "math"})
 
-RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "op", "device", "True", "False", "None"}
+RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "getattr", "op", "device", "True", "False", "None"}
 
 
 def _named(prefix: str, names: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ import keyword
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from backprint.errors import GraphError, RefusedError
@@ -47,6 +47,7 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
 )
+from backprint.graph.scan import MAX_TOKENS, Scanned, count_tokens, scan
 
 HEADER = """\
 import math
@@ -59,11 +60,6 @@ aten, prims = torch.ops.aten, torch.ops.prims
 """
 """The lines above the class in every text; the reader knows it by heart."""
 
-MAX_CHARACTERS = 24 * 2**20
-MAX_MARKS = 1_500_000
-"""How many of MARKS a text may hold: about 50,000 steps. Python's tree takes up to 1.4 kB for each, so the cap bounds
-what reading a hostile text can take to about 2 GB."""
-MARKS = ",([{=:;.\n<>+-*/%|&^~!@"
 MAX_SPEC_DEPTH = 4
 
 # ------------------------------------------------------------------ values and specs as text
@@ -286,44 +282,55 @@ def title_text(title: str) -> str:
 
 
 def parse(text: str) -> Graph:
-    """Return the Graph of a text. Raise RefusedError or GraphError with the line; run nothing."""
-    tree, lines = tree_of(text)
+    """Return the Graph of a text. Raise RefusedError or GraphError with the line; run nothing.
+
+    The Graph written out again is the text, node by node: what was read is what Python would run.
+    """
+    scanned = scan(text)
+    if scanned.beside:
+        raise comment_beside(scanned)
+    text = "\n".join(scanned.lines)
     try:
-        return _module(tree, lines)
+        if scanned.tokens > MAX_TOKENS:
+            return _read_in_pieces(text, scanned)
+        tree = python_tree(text)
+        graph = _module(tree, _Reader(scanned.lines))
+        if emit(graph).rstrip("\n") != text.rstrip("\n"):
+            check_same(tree, python_tree(emit(graph)), scanned.lines)
+        return graph
     except (RecursionError, MemoryError) as error:
-        raise _too_deep(error) from None
+        raise too_deep(error) from None
 
 
 def tree_of(text: str) -> tuple[ast.Module, list[str]]:
     """Return Python's tree of a text that is neither huge nor misleading, and its lines; nothing is run."""
-    tree, lines, beside = tree_and_comments(text)
-    if beside:
-        raise RefusedError(f"line {beside[0]}: a comment beside code: a graph's comments have their own lines")
-    return tree, lines
+    tree, scanned = tree_and_comments(text)
+    if scanned.beside:
+        raise comment_beside(scanned)
+    return tree, scanned.lines
 
 
-def tree_and_comments(text: str) -> tuple[ast.Module, list[str], list[int]]:
-    """Return the same, and the numbers of the lines that have a comment beside code, for readers that read those."""
-    if len(text) > MAX_CHARACTERS:
-        raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
-    if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
-        raise RefusedError(f"the text has {marks:,} commas, brackets and the like; at most {MAX_MARKS:,} are read")
-    lines = text.replace("\r\n", "\n").split("\n")
-    for number, line in enumerate(lines[:2], 1):
-        if line.lstrip().startswith("#") and "coding" in line:  # Python would read the file in that encoding
-            raise RefusedError(f"line {number}: {line.strip():.80} names an encoding: a graph's text is UTF-8")
-    beside = [number for number, line in enumerate(lines, 1) if _has_comment_beside(number, line)]
+def tree_and_comments(text: str, patterns: bool = False) -> tuple[ast.Module, Scanned]:
+    """Return the same for readers that read comments beside code; `patterns`: and f-strings, as loops have them."""
+    scanned = scan(text, patterns)
+    if scanned.tokens > MAX_TOKENS:
+        raise RefusedError(f"the text has {scanned.tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
     try:
-        return _tree("\n".join(lines)), lines, beside
+        return python_tree("\n".join(scanned.lines)), scanned
     except (RecursionError, MemoryError) as error:
-        raise _too_deep(error) from None
+        raise too_deep(error) from None
 
 
-def _too_deep(error: BaseException) -> RefusedError:
+def comment_beside(scanned: Scanned) -> RefusedError:
+    return RefusedError(f"line {scanned.beside[0]}: a comment beside code: a graph's comments have their own lines")
+
+
+def too_deep(error: BaseException) -> RefusedError:
     return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
-def _tree(text: str) -> ast.Module:
+def python_tree(text: str) -> ast.Module:
+    """Return Python's tree of a text that was scanned."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -332,33 +339,86 @@ def _tree(text: str) -> ast.Module:
         raise GraphError(f"line {error.lineno or 0}: not Python: {error.msg}") from None
 
 
-_STRING = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)|'[^'\\]*+(?:\\.[^'\\]*+)*+(?:'|$)""")
+PIECE = 1_000
+"""How many lines of a large graph are parsed at once: their tree takes a hundred times their bytes."""
 
 
-def _has_comment_beside(number: int, line: str) -> bool:
-    """Return whether a line has a comment beside code. Raise at characters that make a line look different from what it
-    does: Python normalises names, editors obey marks."""
-    if not line.isprintable():
-        odd = next(character for character in line if not character.isprintable())
-        raise RefusedError(f"line {number}: the character U+{ord(odd):04X} cannot stand in a graph's text")
-    if (line.isascii() and "#" not in line) or line.lstrip().startswith("#"):
-        return False
-    bare = _STRING.sub("", line)
-    if not bare.isascii():
-        odd = next(character for character in bare if not character.isascii())
-        raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
-    return "#" in bare
+def _read_in_pieces(text: str, scanned: Scanned) -> Graph:
+    """Return the Graph of a large text, whose steps are parsed some lines at a time. It is as `emit` writes it, to the
+    letter: nothing else has to be known of how its lines hang together."""
+    lines = scanned.lines
+    ends = [number for number, line in enumerate(lines, 1) if line.startswith(("    ):", "    ) -> ():"))]
+    first = ends[-1] if ends else len(lines)
+    head = "\n".join([*lines[:first], "        pass"])
+    check_tokens(head, "the lines above the steps")
+
+    def statements() -> Iterator[ast.stmt]:
+        for start in range(first, len(lines), PIECE):
+            piece = "\n".join(lines[start : start + PIECE])
+            check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
+            for node in python_tree(f"def forward():\n{piece}\n        pass").body[0].body[:-1]:  # type: ignore[attr-defined]
+                yield ast.increment_lineno(node, start - 1)
+
+    graph = _module(python_tree(head), _Reader(lines, statements))
+    if emit(graph).rstrip("\n") != text.rstrip("\n"):
+        raise RefusedError(
+            f"the text has {scanned.tokens:,} names, numbers and marks, and is not as Backprint writes it: "
+            f"at most {MAX_TOKENS:,} are read then"
+        )
+    return graph
+
+
+def check_tokens(text: str, what: str) -> None:
+    """Raise if a part of a text is too much to be parsed at once."""
+    if (tokens := count_tokens(text)) > MAX_TOKENS:
+        raise RefusedError(f"{what} have {tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
+
+
+# ------------------------------------------------------------------ what was read is what Python would run
+
+_NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ignores"})
+"""Fields of nodes that change nothing: the reader checks that annotations are texts."""
+
+
+def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
+    """Raise at the first node of a text that is another in the text of the Graph that was read of it."""
+    for own in (tree, written):
+        match own.body:
+            case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+                own.body = rest
+    line = 0
+    left: list[tuple[object, object]] = [(tree, written)]
+    while left:
+        one, other = left.pop()
+        line = getattr(one, "lineno", line)
+        if type(one) is not type(other):
+            raise written_otherwise(line, lines)
+        if isinstance(one, ast.AST):
+            parts = [
+                (getattr(one, field), getattr(other, field, None)) for field in one._fields if field not in _NOT_RUN
+            ]
+            left += reversed(parts)
+        elif isinstance(one, list):
+            if len(one) != len(other):  # type: ignore[arg-type]  # of one type, see above
+                raise written_otherwise(getattr(one[0], "lineno", line) if one else line, lines)
+            left += reversed([*zip(one, other, strict=True)])  # type: ignore[call-overload]
+        elif repr(one) != repr(other):  # 0.0 and -0.0 are equal, nan is not
+            raise written_otherwise(line, lines)
+
+
+def written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
+    said = lines[line - 1].strip() if line else ""
+    return RefusedError(f"line {line}: {said:.80} is not written as a graph is: Python could run it as something else")
 
 
 _HEADER = [line for line in HEADER.split("\n") if line]
 
 
-def _module(tree: ast.Module, lines: list[str]) -> Graph:
+def _module(tree: ast.Module, reader: _Reader) -> Graph:
     body, title = tree.body, ""
     match body:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
             body, title = rest, title_text(docstring)
-    reader = _Reader(lines)
     for node, expected in zip(body, _HEADER, strict=False):
         if (said := reader.said(node)) != expected:
             raise reader.refused(node, f"{said!r} is not the header of a graph, which here says {expected!r}")
@@ -387,8 +447,10 @@ T = TypeVar("T")
 class _Reader:
     """Reads one class: the names known so far, and the current comment."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], statements: Callable[[], Iterable[ast.stmt]] | None = None) -> None:
         self.lines = lines
+        self.statements = statements
+        """The statements of a forward that is read in pieces."""
         self.locals: set[str] = set()
         self.subs: set[str] = set()
         self.guards = 0
@@ -482,18 +544,23 @@ class _Reader:
     def body(self, function: ast.FunctionDef) -> tuple[tuple[Step, ...], tuple[Value, ...]]:
         steps: list[Step] = []
         comment: tuple[Source | None, Echo | None] = (None, None)
+        end: ast.Return | None = None
+        results: tuple[Value, ...] = ()
         last = (function.returns or function).end_lineno or 0
-        for node in function.body:
+        for node in self.statements() if self.statements is not None else function.body:
+            if end is not None:
+                raise self.refused(end, "return is a graph's last line")
             for number in range(last, node.lineno - 1):
                 if line := self.lines[number].strip():
                     comment = self.comment(line, number + 1)
             last = node.end_lineno or node.lineno
             if type(node) is ast.Return:
-                if node is not function.body[-1]:
-                    raise self.refused(node, "return is a graph's last line")
-                return tuple(steps), self.returned(node)
+                end, results = node, self.returned(node)
+                continue
             steps.append(self.checked(node, functools.partial(self.read_step, node, *comment)))
-        raise GraphError(f"line {function.lineno}: forward does not return")
+        if end is None:
+            raise GraphError(f"line {function.lineno}: forward does not return")
+        return tuple(steps), results
 
     def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
         if line == "# -":

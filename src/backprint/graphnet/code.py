@@ -297,6 +297,8 @@ class CodeReader:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.bound: set[str] = set()
+        self.locals: set[str] = set()
+        """The names that some line of forward binds: to Python they are local in each line, also in those before."""
         self.depth = 0
 
     def source_of(self, node: Any) -> str:
@@ -356,6 +358,8 @@ class CodeReader:
             raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
         if not spec.args or spec.args[0].arg != "self":
             raise self.refused(node, "forward takes self first")
+        stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+        self.locals = {each.arg for each in spec.args[1:]} | {each.id for each in stored}
         arguments = tuple(self.argument(arg) for arg in spec.args[1:])
         lines = tuple(self.line(each, last=each is node.body[-1]) for each in node.body)
         if not isinstance(lines[-1], Return):
@@ -442,12 +446,19 @@ class CodeReader:
     def name(self, node: ast.Name) -> Expr:
         if node.id in self.bound:
             return Name(node.id)
-        if node.id in CONSTANTS:
+        if node.id in CONSTANTS and self.is_global(node, node.id):
             return Const(CONSTANTS[node.id])
         raise self.refused(node, f"{node.id!r:.80} is not a value that an earlier line names")
 
+    def is_global(self, node: ast.expr, dotted: str) -> bool:
+        """Return True; raise where a later line binds the name, so that Python does not see what is outside."""
+        if (root := dotted.split(".")[0]) in self.locals:
+            raise self.refused(node, f"{root!r:.80} is used before a line binds it")
+        return True
+
     def attribute(self, node: ast.Attribute) -> Expr:
         if (dotted := self.dotted(node)) and dotted.split(".")[0] not in self.bound:
+            self.is_global(node, dotted)
             if dotted in CONSTANTS:
                 return Const(CONSTANTS[dotted])
             if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):
@@ -460,6 +471,7 @@ class CodeReader:
     def call(self, node: ast.Call) -> Expr:
         dotted = self.dotted(node.func)
         if dotted and dotted.split(".")[0] not in self.bound:
+            self.is_global(node, dotted)
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
             raise self.refused(

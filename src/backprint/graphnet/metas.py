@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from backprint.graph.nouns import DTYPES
 from backprint.graph.text import tree_of
 from backprint.graphnet.meta import Meta
 from backprint.plain import parse_json
+from backprint.strangers_file import read_text
 
 MOST = 64
 """The most dimensions of a tensor."""
@@ -240,16 +240,7 @@ UNTYPED = (
 
 def read_sample_text(path: Path) -> str:
     """Read a file of a sample as text; a file that cannot be read raises SampleError."""
-    try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
-            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise SampleError(f"{path}: is {kind}; a sample's files are its own: copy what it leads to (cp -RL)")
-        if found.st_size > MAX_BYTES:
-            raise SampleError(f"{path}: {found.st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise SampleError(f"{path}: cannot be read: {error}") from None
+    return read_text(path, MAX_BYTES)
 
 
 def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:

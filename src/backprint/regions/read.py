@@ -26,6 +26,7 @@ from backprint.regions.nouns import (
     Unwatched,
 )
 from backprint.regions.write import FORMAT
+from backprint.strangers_file import read_bytes
 from backprint.tensor_stats import Stats
 
 MOST = 1 << 29
@@ -134,10 +135,8 @@ def read_graph_json(folder: Path) -> dict[str, Any]:
     """The content of a folder's graph.json, its format checked."""
     place = folder / "graph.json"
     try:
-        if place.stat().st_size > MOST:
-            raise RegionError(f"{place}: is larger than {MOST >> 20} MiB")
-        content = parse_json(place.read_bytes().decode())
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(read_bytes(place, MOST, links=True, error=RegionError).decode())
+    except (ValueError, RecursionError) as error:
         raise RegionError(f"{place}: cannot be read: {error}") from error
     if not isinstance(content, dict) or "region" not in content:
         raise RegionError(f"{place}: is not a region's graph.json")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from backprint.errors import SampleError
+from backprint.strangers_file import open_regular
 
 LONGEST_HEADER = 100_000_000
 """As the safetensors format limits it."""
@@ -15,14 +17,14 @@ LONGEST_HEADER = 100_000_000
 def kept_bytes(path: Path, name: str) -> bytes | None:
     """Return the data of one tensor in a safetensors file; None if the file does not have it."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = int.from_bytes(file.read(8), "little")
             if size > LONGEST_HEADER:
                 raise ValueError(f"a header of {size:,} bytes")
             found = json.loads(file.read(size)).get(name)
             if found is None:
                 return None
-            start, end = offsets_of(found, path.stat().st_size - 8 - size)
+            start, end = offsets_of(found, os.fstat(file.fileno()).st_size - 8 - size)
             file.seek(8 + size + start)
             return file.read(end - start)
     except (OSError, ValueError, AttributeError, RecursionError) as error:

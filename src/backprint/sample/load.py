@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +22,8 @@ from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
-from backprint.graph.text import MAX_CHARACTERS, show_spec
+from backprint.graph.scan import MAX_CHARACTERS
+from backprint.graph.text import show_spec
 from backprint.sample.kept import kept_bytes
 from backprint.sample.metadata import (
     Field,
@@ -36,6 +36,7 @@ from backprint.sample.metadata import (
     read_verdict,
 )
 from backprint.sample.standalone import ENDINGS, MARKER, is_ending, taken_twice
+from backprint.strangers_file import open_regular, read_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +60,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
                 f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
             )
         raise SampleError(f"{folder}: no capture.json here, so this is not a sample")
-    content = read_json(plain_file(place))
+    content = read_json(place)
     check_format(content, place)
     facts = read_facts(content, place)
     root = Field(content, "")
@@ -92,13 +93,7 @@ def check_folders(rows: Sequence[Field]) -> None:
 
 def plain_file(path: Path) -> Path:
     """Return the path if it is a regular file and not a link: a sample's files are in its own folder."""
-    try:
-        mode = path.lstat().st_mode
-    except OSError as error:
-        raise SampleError(f"{path}: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
-        kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a regular file"
-        raise SampleError(f"{path}: is {kind}; a sample's files are its own")
+    open_regular(path).close()
     return path
 
 
@@ -134,13 +129,7 @@ def read_pair(
 
 def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
     """Return the graph in a `model.py`; the text after it must be the ending of every sample."""
-    size = plain_file(path).stat().st_size
-    if size > 4 * MAX_CHARACTERS:
-        raise RefusedError(f"{path}: {size:,} bytes; a graph's text has at most {4 * MAX_CHARACTERS:,}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SampleError(f"{path}: cannot be read: {error}") from None
+    text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
     if not marker:
         raise SampleError(f"{path}: truncated, or not the text of a sample: the line {MARKER[:40]!r}… is missing")

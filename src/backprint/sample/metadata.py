@@ -18,6 +18,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
+from backprint.strangers_file import read_bytes
 
 FORMAT = 3
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -105,10 +106,8 @@ def lines(value: Any, depth: int) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file, with its size, depth and numbers bounded."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        content = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        content = parse_json(read_bytes(path, MAX_BYTES).decode())
+    except (ValueError, RecursionError, MemoryError) as error:
         raise SampleError(f"{path}: cannot be read as JSON: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(content, dict):
         raise SampleError(f"{path}: expected an object, found {type(content).__name__}")

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from backprint.errors import RefusedError
 from backprint.extracting.nouns import Kernel, NormalForm
+from backprint.graph.scan import count_tokens
 
 TOKENS = 200_000
 """The words and signs that a source may have: its tree needs some 300 bytes for each."""
@@ -22,8 +23,19 @@ TOKENS = 200_000
 SMALL = 1 << 16
 """The characters below which nobody counts words."""
 
-ASIDE = re.compile(r"(?ms)'''.*?'''|\"\"\".*?\"\"\"|^[ \t]*#[^\n]*")
-"""Texts in triple quotes, and lines of comments."""
+LEXEME = re.compile(
+    r"""\#[^\n]*+
+    |(?<!\w)(?P<prefix>\w{0,2}+)(?:\"\"\"(?:[^"\\]|\\[\s\S]|"(?!""))*+(?:\"\"\")?
+        |'''(?:[^'\\]|\\[\s\S]|'(?!''))*+(?:''')?
+        |"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"?
+        |'[^'\\\n]*+(?:\\[\s\S][^'\\\n]*+)*+'?)
+    |(?P<word>\w++|[^\w\s])""",
+    re.VERBOSE,
+)
+"""A comment, a string or a word, as Python 3.11 tells them apart; from 3.12 on a string with an `f` may hold others."""
+
+MAX_HOLES = 2_000
+"""How many braces a string with an `f` may have: Python 3.11 parses it in a time that grows with their square."""
 
 UNWRITTEN = {"ctx", "type_comment", "kind", "type_params"}
 """Fields of a syntax tree that are no part of the program, or that older versions of Python do not have."""
@@ -93,8 +105,10 @@ def normal_triton(kernel: Kernel) -> NormalForm:
 
 def parse_module(source: str, called: str) -> ast.Module:
     """Parse a Python source without running it; what Python cannot read raises RefusedError."""
-    if len(source) > SMALL and (count := count_words(source)) > TOKENS:
-        raise RefusedError(f"{called}: {count} words and signs of code; the limit is {TOKENS}")
+    if len(source) > SMALL and count_tokens(source) > TOKENS:
+        check_words(source, called)
+    if source.count("{") > MAX_HOLES:
+        check_holes(source, called)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # strangers' invalid escapes are no concern of the caller's
@@ -107,10 +121,22 @@ def parse_module(source: str, called: str) -> ast.Module:
         raise RefusedError(f"{called}: nested too deeply to be read ({type(error).__name__})") from error
 
 
-def count_words(source: str) -> int:
-    """Count words and signs outside comments and texts in triple quotes, as far as `TOKENS` needs it."""
-    bare = ASIDE.sub("", source)
-    return sum(1 for _ in re.finditer(r"\w+|[^\w\s]", bare))
+def check_words(source: str, called: str) -> None:
+    """Raise if a source has too many words and signs outside comments and strings."""
+    count = 0
+    for lexeme in LEXEME.finditer(source):
+        count += lexeme["word"] is not None
+        if count > TOKENS or "f" in (lexeme["prefix"] or "").lower():
+            why = f"more than {TOKENS} words and signs of code" if count > TOKENS else "a large source with an f-string"
+            raise RefusedError(f"{called}: {why}; the limit is {TOKENS} words and signs")
+
+
+def check_holes(source: str, called: str) -> None:
+    """Raise if a string with an `f` has so many holes that Python is slow to parse it."""
+    for lexeme in LEXEME.finditer(source):
+        holes = lexeme[0].count("{") if "f" in (lexeme["prefix"] or "").lower() else 0
+        if holes > MAX_HOLES:
+            raise RefusedError(f"{called}: an f-string with {holes} braces; the limit is {MAX_HOLES}")
 
 
 def find_kernel(functions: Iterable[ast.FunctionDef], name: str) -> ast.FunctionDef | None:

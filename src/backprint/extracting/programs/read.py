@@ -11,7 +11,6 @@ import ast
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from backprint.extracting.saved_graphs import (
     read_saved_graph,
     target_of_folder,
 )
+from backprint.strangers_file import read_bytes
 
 WRAPPER_LARGEST = 64 << 20
 """The bytes of a file with many kernels; each of them has its own limit."""
@@ -340,15 +340,7 @@ def unread(file: Path, error: BaseException) -> UnreadKernels:
 
 def read_text(file: Path) -> str:
     """Return a file's text; what is no file, too large or no text raises RefusedError."""
-    # Opened so, a pipe does not wait for a writer.
-    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(handle, "rb") as source:
-        known = os.fstat(handle)
-        if not stat.S_ISREG(known.st_mode):
-            raise RefusedError(f"{file}: is no regular file")
-        if known.st_size > WRAPPER_LARGEST:
-            raise RefusedError(f"{file}: {known.st_size} bytes; the limit is {WRAPPER_LARGEST}")
-        content = source.read(WRAPPER_LARGEST + 1)
+    content = read_bytes(file, WRAPPER_LARGEST, links=True, error=RefusedError)
     if b"\0" in content:
         raise RefusedError(f"{file}: not text: it has a zero byte")
     try:

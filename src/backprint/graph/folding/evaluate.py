@@ -139,7 +139,10 @@ def filled_numbers(text: str) -> Callable[[Numbers], Numbers]:
             raise RefusedError(f"{f'{name}={rule}'[:80]!r} is not a number of a call: expected `a=20+12*i`")
 
     def filled(numbers: Numbers) -> Numbers:
-        return {name: int(evaluate(rule, numbers)) for name, _, rule in rows}
+        sums = {name: evaluate(rule, numbers) for name, _, rule in rows}
+        if odd := next((name for name, value in sums.items() if type(value) is not int), ""):
+            raise RefusedError(f"{odd} is {sums[odd]!r:.80} in a call, which is not a whole number")
+        return {name: int(value) for name, value in sums.items()}
 
     return filled
 

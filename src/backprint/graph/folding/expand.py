@@ -7,7 +7,6 @@ A loop that would write more than a graph's text may have is refused before it i
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from backprint.errors import RefusedError
@@ -16,7 +15,8 @@ from backprint.graph.folding.names import MEMBERS, TABLES, VALUES
 from backprint.graph.folding.statements import MAX_WORK, Statements
 from backprint.graph.folding.text import CLOSING, FORWARD, ZEROS, opening
 from backprint.graph.folding.written import Expansion, checked_name
-from backprint.graph.text import HEADER, quote, tree_and_comments
+from backprint.graph.scan import MAX_CHARACTERS, Scanned
+from backprint.graph.text import HEADER, quote, too_deep, tree_and_comments
 
 
 def is_folded(text: str) -> bool:
@@ -26,27 +26,15 @@ def is_folded(text: str) -> bool:
 
 def flat_text(text: str) -> str:
     """Return the flat text of a folded one; raise RefusedError for a text that is none, or whose loops are too long."""
-    check_lines(text)
-    tree, lines, beside = tree_and_comments(text)
+    return flat_of(*tree_and_comments(text, patterns=True))
+
+
+def flat_of(tree: ast.Module, scanned: Scanned) -> str:
+    """Return the flat text of a folded one, whose tree is known."""
     try:
-        return Expander(lines, beside).text(tree)
-    except RecursionError:
-        raise RefusedError("the text is nested too deeply to be a graph (RecursionError)") from None
-
-
-MAX_HOLES = 2_000
-"""How many braces a line may have: Python 3.11 parses an f-string in a time that grows with the square of them."""
-
-
-def check_lines(text: str) -> None:
-    """Raise if a line would take Python long to parse."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.lstrip().startswith("#"):
-            continue
-        if line.count("{") > MAX_HOLES:
-            raise RefusedError(f"line {number}: {line.count('{'):,} braces; at most {MAX_HOLES:,} are read in a line")
-        if line.endswith("\\") or re.search(r"[fF][rR]?(\"{3}|'{3})", line):
-            raise RefusedError(f"line {number}: a statement of a folded graph stands on one line")
+        return Expander(scanned.lines, scanned.beside).text(tree)
+    except RecursionError as error:
+        raise too_deep(error) from None
 
 
 class Expander:
@@ -56,6 +44,9 @@ class Expander:
         self.lines = lines
         self.statements = Statements(lines, beside)
         self.expansion = Expansion()
+        self.listed = 0
+        """How many ports loops have written."""
+        self.characters = 0
 
     def text(self, tree: ast.Module) -> str:
         """Return the flat text."""
@@ -132,10 +123,17 @@ class Expander:
                 )
             ):
                 times = self.statements.count_of(count)
-                self.statements.check_length(node, times * len(rows))
+                self.listed += times * len(rows)
+                self.statements.check_length(node, self.listed)
                 for place in range(times):
                     for row in rows:
-                        yield str(evaluated(row, {"i": place}))
+                        text = str(evaluated(row, {"i": place}))
+                        self.characters += len(text)
+                        if self.characters > MAX_CHARACTERS:
+                            raise refused_at(
+                                node, f"the ports have more than {MAX_CHARACTERS:,} characters, the most that are read"
+                            )
+                        yield text
             case _:
                 raise refused_at(node, "a list of ports has texts, and loops over i of texts")
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from backprint.errors import GraphError
-from backprint.graph.folding.expand import flat_text
+from backprint.graph.folding.expand import flat_of, flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
+from backprint.graph.folding.follow import check_runs
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, skeleton, without_offsets
 from backprint.graph.folding.series import Index, Series, divided_text, series_of
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import Graph, Step, refs
-from backprint.graph.text import parse
+from backprint.graph.text import parse, too_deep, tree_and_comments
 
 Where = Mapping[Index, int]
 """Iteration -> the place of its step in the graph."""
@@ -53,7 +54,13 @@ def text_for_people(graph: Graph) -> str:
 
 def parse_folded(text: str) -> Graph:
     """Return the Graph of a folded text. Nothing is run; what loops write is limited as any text of a graph is."""
-    return parse(flat_text(text))
+    tree, scanned = tree_and_comments(text, patterns=True)
+    graph = parse(flat_of(tree, scanned))
+    try:
+        check_runs(tree, scanned.lines, graph)
+    except RecursionError as error:
+        raise too_deep(error) from None
+    return graph
 
 
 # ------------------------------------------------------------------ steps as tokens

@@ -46,6 +46,9 @@ MAX_STATEMENTS = 250_000
 MAX_WORK = 2**26
 """How many characters may be looked at in all while loops are written."""
 
+HOLE_WORK = 128
+"""How many characters a hole counts for: its sum is evaluated anew in each iteration."""
+
 MAX_LOOPS = len(INDEXES)
 """How deep loops may nest."""
 
@@ -109,7 +112,7 @@ class Statements:
                 case ast.If(body=body):
                     total += self.work(body, last)
                 case _:
-                    total += sum(map(len, self.lines[last:end]))
+                    total += sum(len(line) + HOLE_WORK * line.count("{") for line in self.lines[last:end])
                     match node:
                         case ast.Assign(value=ast.Call(func=ast.Name(id=name))) if name in self.functions:
                             total += self.functions[name].length
@@ -150,7 +153,7 @@ class Statements:
             body.append(self.step_writer(step, inside=True))
             last = step.end_lineno or step.lineno
         self.comment = None
-        length = sum(map(len, self.lines[node.lineno : last]))
+        length = sum(len(line) + HOLE_WORK * line.count("{") for line in self.lines[node.lineno : last])
         self.functions[node.name] = Template(tuple(parameters), tuple(body), results, self.asks, length)
 
     def is_taken(self, name: str) -> bool:

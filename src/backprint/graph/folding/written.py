@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from backprint.errors import RefusedError
 from backprint.graph.folding.evaluate import Numbers, filled_pattern, of_iteration
-from backprint.graph.text import MAX_CHARACTERS, quote
+from backprint.graph.scan import MAX_CHARACTERS
+from backprint.graph.text import quote
 
 Piece: TypeAlias = "str | Callable[[Expansion], str]"
 
