@@ -53,7 +53,6 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
-        captured = captured or program.differs()
         if captured:
             return Proof(tuple(found.values()), captured, identity=by_identity(capture, program, values))
         if program.unheld:

@@ -15,7 +15,14 @@ from backprint.graph.verdicts import DIGESTS, REDRAWN, Verdict
 from backprint.replaying.annotations import Notes
 from backprint.replaying.digests import Row, numbers_of, safe
 from backprint.replaying.draws import Draw, drawn, redrawn
-from backprint.replaying.oracles import against_autograd, against_kept, against_results, eager, part_eager
+from backprint.replaying.oracles import (
+    against_autograd,
+    against_kept,
+    against_results,
+    beside_tensors,
+    eager,
+    part_eager,
+)
 from backprint.replaying.power import power_of, why_without_power
 from backprint.replaying.results import witnessed
 from backprint.replaying.verify import CheckedRun, base_of, checked_run, keep_worst, resize, summed_up
@@ -51,6 +58,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), restoring:
         checked = run_first(capture, draw)
         wanted = eager(capture, draw) if alive else None
+        beside = beside_tensors(capture) if alive else []
         got, results = checked.got, checked.got.results
         if wanted is not None:
             verdicts = witnessed(against_results(capture, draw, results, wanted), REDRAWN)
@@ -58,7 +66,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
             verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
         else:
             verdicts = against_autograd(capture, draw, results, said)
-        verdicts = [*verdicts, *checked.lies]
+        verdicts = [*verdicts, *beside, *checked.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {port.key: port for port in verdicts}
         keep_worst(found, "", capture.origin.doubts)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import ReplayError
+from backprint.result_tree import NOTHING, ResultTree
 from backprint.tracing.chance import Chance
 from backprint.tracing.fake import World
 from backprint.tracing.given import Given
@@ -54,7 +55,7 @@ class Outcome:
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
-    tree: Any = None
+    tree: ResultTree = NOTHING
 
 
 # ------------------------------------------------------------------ what lives and ends
