@@ -9,6 +9,7 @@ from typing import Any
 from backprint import settings
 from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed
+from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import DIGESTS, REDRAWN, Verdict
@@ -77,7 +78,8 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     if power != "none":
         base = base_of(draw, got)
         seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
-    verdict = summed_up(capture.name, backward, found, [*said, *why_without_power(seen)], dict(seen.most))
+    said += [*why_without_power(seen), *(guard.text for guard in compared_alone(capture))]
+    verdict = summed_up(capture.name, backward, found, said, dict(seen.most))
     rows = (
         {str(key): numbers_of(value) for key, value in wanted.items()} | parts
         if wanted is not None

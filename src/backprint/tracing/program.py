@@ -80,13 +80,15 @@ class Held:
 class OwnObjects(Held):
     """A callable with the caller's own arguments, on which it runs.
 
-    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `training` says which
-    modules were in train mode; `reached` are the tensors, by identity, that the callable reaches without its arguments.
+    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `device` is the default
+    device, `training` says which modules were in train mode; `reached` are the tensors, by identity, that the callable
+    reaches without its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     own: dict[str, Tensor] = field(default_factory=dict)
     under: dict[str, Any] = field(default_factory=dict)
+    device: torch.device = field(default_factory=torch.get_default_device)
     training: tuple[tuple[nn.Module, bool], ...] = ()
     loss: Callable[[Any], Any] | None = None
     reached: frozenset[int] = frozenset()
