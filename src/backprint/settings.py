@@ -27,6 +27,14 @@ def _set_mkldnn(text: str) -> None:
     torch.backends.mkldnn.set_flags(text == "True")
 
 
+deterministic = torch.are_deterministic_algorithms_enabled
+
+
+def flushes_denormals() -> bool:
+    """Whether this thread rounds the smallest numbers to zero, as `torch.set_flush_denormal` has it do."""
+    return sys.float_info.min * 0.5 == 0.0
+
+
 SETTINGS: Mapping[str, Setting] = {
     "default_dtype": (
         lambda: str(torch.get_default_dtype())[6:],
@@ -34,9 +42,10 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "threads": (torch.get_num_threads, lambda text: torch.set_num_threads(int(text))),
     "deterministic": (
-        torch.are_deterministic_algorithms_enabled,
-        lambda text: torch.use_deterministic_algorithms(text == "True"),
+        lambda: "warn" if torch.is_deterministic_algorithms_warn_only_enabled() else deterministic(),
+        lambda text: torch.use_deterministic_algorithms(text != "False", warn_only=text == "warn"),
     ),
+    "flush_denormal": (flushes_denormals, lambda text: torch.set_flush_denormal(text == "True")),
     "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "flash_sdp": (
         torch.backends.cuda.flash_sdp_enabled,
@@ -46,7 +55,15 @@ SETTINGS: Mapping[str, Setting] = {
         torch.backends.cuda.math_sdp_enabled,
         lambda text: torch.backends.cuda.enable_math_sdp(text == "True"),
     ),
+    "efficient_sdp": (
+        torch.backends.cuda.mem_efficient_sdp_enabled,
+        lambda text: torch.backends.cuda.enable_mem_efficient_sdp(text == "True"),
+    ),
     "mkldnn": (lambda: torch.backends.mkldnn.enabled, _set_mkldnn),
+    "cudnn_deterministic": (
+        lambda: torch.backends.cudnn.deterministic,
+        lambda text: setattr(torch.backends.cudnn, "deterministic", text == "True"),
+    ),
 }
 """Settings that can be restored: how to read each, and how to set it from its text."""
 
@@ -76,11 +93,29 @@ def restored(recorded: Mapping[str, str]) -> Iterator[None]:
             if name in recorded and recorded[name] != before[name]:
                 with contextlib.suppress(ValueError, RuntimeError):
                     put(recorded[name])
-        yield
+        with default_device("cpu"):  # graphs name the devices of what they make, and so does what we make for them
+            yield
     finally:
         for name, (read, put) in SETTINGS.items():
             if str(read()) != before[name]:
                 put(before[name])
+
+
+def default_device(wanted: str | torch.device) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which factories without a device make tensors on this one."""
+    device = torch.device(wanted)
+    return contextlib.nullcontext() if torch.get_default_device() == device else device
+
+
+@contextlib.contextmanager
+def default_dtype(wanted: torch.dtype) -> Iterator[None]:
+    """Run with another default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(wanted)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextlib.contextmanager
@@ -97,8 +132,9 @@ def uncollected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_modes() -> Iterator[None]:
-    """Turn grad mode on and inference mode off, and restore the caller's modes. One capture at a time."""
-    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad():
+    """Turn grad mode on, inference mode off and another default device off, and restore the caller's. One capture at a
+    time."""
+    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), default_device("cpu"):
         yield
 
 

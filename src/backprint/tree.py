@@ -72,13 +72,6 @@ def key_text(key: Any) -> str:
     return str(key).strip("[].'\"")
 
 
-def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """A result's leaves under their names (`output`, `output.0`, `output.logits`), and its structure."""
-    paths, structure = pytree.tree_flatten_with_path(result)
-    names = number_duplicates([printable_name(".".join(["output", *map(key_text, path)])) for path, _ in paths])
-    return [(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True)], structure
-
-
 def number_duplicates(names: Sequence[str]) -> list[str]:
     """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
     found: list[str] = []

@@ -105,6 +105,10 @@ def caches_of(task: Task, options: Mapping[str, Any]) -> Path:
     return Path(options["caches"]) / name
 
 
+ARITHMETIC = ("default_dtype", "flush_denormal")
+"""Settings of the capture in which its graphs run: they decide what is computed."""
+
+
 def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
     """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
     import torch
@@ -112,6 +116,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     from backprint.benching.compilers.table import compiler_named
     from backprint.benching.gpu import compute_in_float32
     from backprint.benching.trial import FIRST_PART, TrialPlan, tried
+    from backprint.settings import restored
 
     torch.set_num_threads(options["threads"])
     compute_in_float32()
@@ -124,7 +129,8 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
             clock.begin_graph()
         append(file, {BEGUN: title, "stage": part})
 
-    with turns.working():
+    own = dict(capture.environment)
+    with turns.working(), restored({name: own[name] for name in ARITHMETIC if name in own}):
         for cell in tried(capture, plan, outcomes(file), turns, begun):
             named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"])
             append(file, named.to_json())

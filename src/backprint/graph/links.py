@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from backprint.errors import SampleError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
+from backprint.graph.nouns import OUT_ROLES, Capture, Guard, Link, Port, Spec
 from backprint.graph.sizes import at_hints
 
 FREE = ("parameter", "buffer", "constant", "input")
@@ -105,6 +105,11 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
     twice = [key for key in dict.fromkeys(plain) if plain.count(key) > 1]
     if twice:
         raise SampleError(f"links: {twice[0][1]!r:.80} of {twice[0][0]} is fed from two places")
+
+
+def compared_alone(capture: Capture) -> list[Guard]:
+    """Return the guards that name inputs on which the Capture was compared with their captured values alone."""
+    return [guard for guard in capture.guards if guard.kind == "alone"]
 
 
 def held_exact(capture: Capture) -> set[str]:

@@ -95,6 +95,9 @@ class Origin(Oracle, Protocol):
         """Return the outputs in the program's containers, or in those of the signature's `structure` if they are
         lost."""
 
+    def differs(self) -> str:
+        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+
     def chance(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
 
@@ -112,9 +115,6 @@ class TracedOrigin(Origin, Protocol):
     @property
     def aliased(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
-
-    def differs(self) -> str:
-        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
 
     def step_alone(self, values: Tensors, anew: bool) -> StepResults:
         """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
@@ -146,6 +146,9 @@ class FixedOrigin(Origin):
 
     def rebuild(self, structure: Any, named: Tensors) -> Any:
         return filled(structure, named)
+
+    def differs(self) -> str:
+        return ""
 
     def chance(self) -> dict[str, str]:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,14 +12,15 @@ from backprint import settings
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
-from backprint.graph.nouns import Capture
+from backprint.graph.nouns import Capture, Guard, Ref
 from backprint.graph.origin import TracedOrigin
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.draws import Draw, random_tangents
+from backprint.replaying.power import HELD
 from backprint.replaying.results import Results, against, differing, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
 from backprint.sample.recipes import digest
-from backprint.sample.redraws import disturbed
+from backprint.sample.redraws import disturbed, nudged
 from backprint.tree import alias_groups, copy_values
 
 
@@ -30,7 +31,8 @@ class Proof:
     `captured` says what differs on the captured values, `redrawn` what differs on others; '' means nothing. `pins` are
     the inputs that had other values then, with the digests of the captured values; all inputs if the program draws from
     generators of its own (`drawn`), because a sample cannot hold their states. `identity` says what the program itself
-    returns differently for other tensors of the same values.
+    returns differently for other tensors of the same values. `alone` names the inputs for which no other value was
+    compared.
     """
 
     ports: tuple[PortVerdict, ...]
@@ -39,6 +41,7 @@ class Proof:
     pins: tuple[tuple[str, str], ...] = ()
     drawn: str = ""
     identity: str = ""
+    alone: tuple[Guard, ...] = ()
 
 
 LIGHT = 2**20
@@ -53,7 +56,6 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
-        captured = captured or program.differs()
         if captured:
             return Proof(tuple(found.values()), captured, identity=by_identity(capture, program, values))
         if program.unheld:
@@ -61,12 +63,20 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         light = sum(value.numel() for value in values.values()) <= LIGHT
         if light and program.aliased and (identity := by_identity(capture, program, values)):
             return Proof(tuple(found.values()), identity=identity)
-        others = list(redraws(capture, values, light))
+        others = [*redraws(capture, values, light), *guarded_redraws(capture, values, light)]
         reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
         unseen = differs_on(capture, reseeded, {}) if light or not others else ""
-        for name, moved in others if not unseen else ():
-            draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
-            if redrawn := differs_on(capture, draw, found if name == "redrawn" else {}):
+        alone: list[str] = []
+        for other in others if not unseen else ():
+            for moved in other.tries:
+                draw = Draw(other.name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
+                redrawn = compared_on(capture, draw, found if other.name == "redrawn" else {})
+                if redrawn is not None:
+                    break
+            else:
+                alone += other.alone
+                continue
+            if redrawn:
                 if identity := by_identity(capture, program, values):
                     return Proof(tuple(found.values()), identity=identity)
                 if not light and (unseen := differs_on(capture, reseeded, {})):
@@ -78,7 +88,23 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
             unseen = f"under another seed, {unseen}: Backprint does not see all random numbers that are drawn"
             return Proof(tuple(found.values()), unseen, identity=by_identity(capture, program, values))
     drawn = program.drawn_from()
-    return Proof(tuple(found.values()), pins=every_input(capture, values) if drawn else (), drawn=drawn)
+    pins = every_input(capture, values) if drawn else ()
+    return Proof(tuple(found.values()), pins=pins, drawn=drawn, alone=guards_alone(capture, alone))
+
+
+def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
+    """Return a guard for each input that was compared at its captured values alone, with the guard that is to blame."""
+    found = []
+    for name in names:
+        text = next((guard.text for guard in capture.guards if name in guard.inputs and guard.kind in HELD), "")
+        found.append(
+            Guard(
+                "alone",
+                f"{name} was compared at its captured values alone: no other that was tried keeps `{text[:120]}`",
+                (name,),
+            )
+        )
+    return tuple(found)
 
 
 def by_identity(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
@@ -129,7 +155,13 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
 
 
 def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) -> str:
-    """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing.
+    """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing, or if nothing was
+    compared."""
+    return compared_on(capture, draw, found) or ""
+
+
+def compared_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) -> str | None:
+    """Compare on one draw, and keep the verdicts in `found`; return what differs, None if nothing could be compared.
 
     On other inputs than the captured ones a Capture may raise, which is not silently wrong.
     """
@@ -137,36 +169,110 @@ def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) 
         tried = attempt(capture, draw, [])
     except ReplayError as error:
         if draw.name != "captured":
-            return ""
+            return None
         if error.__cause__ is not None and "the original program failed" in str(error):
             raise error.__cause__ from None
         return str(error)
-    if tried is None:
-        return ""
+    if tried is None or not tried.verdicts:
+        return None
     keep_worst(found, draw.name, tried.verdicts)
     return differing(tried.verdicts)
 
 
-def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield other values for the program's inputs: of the same kind, and negated."""
+@dataclass(frozen=True, slots=True)
+class Redraw:
+    """Other values for some inputs: of several tries the first that can be compared counts. If none can, the inputs in
+    `alone` were compared at their captured values only."""
+
+    name: str
+    tries: Iterable[Mapping[str, Tensor]]
+    alone: tuple[str, ...] = ()
+
+
+def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+    """Yield other values for the inputs that no guard depends on: of the same kind, and negated."""
     held = held_exact(capture)
-    same = {right for _, right in capture.signature.same}
-    names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
-    own = {name: values[name] for name in names if name in values}
+    own = own_inputs(capture, values)
     free = {name: tensor for name, tensor in own.items() if name not in held}
     if not free:
         return
-    yield "redrawn", joined_again(own, free, disturbed)
-    floats = {name: tensor for name, tensor in free.items() if tensor.is_floating_point() or tensor.is_complex()}
+    yield Redraw("redrawn", [joined_again(own, free, disturbed)])
+    floats = {name: tensor for name, tensor in free.items() if is_inexact(tensor)}
     if len(floats) < len(free) and floats:
-        yield "redrawn", joined_again(own, floats, disturbed)
+        yield Redraw("redrawn", [joined_again(own, floats, disturbed)])
     if light and floats:
-        yield "turned", joined_again(own, floats, lambda tensor, seed: -2 * tensor)
+        yield Redraw("turned", [joined_again(own, floats, lambda tensor, seed: -2 * tensor)])
 
 
-def joined_again(
-    own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Callable[[Tensor, int], Tensor | None]
-) -> dict[str, Tensor]:
+MOST_GUARDED = 8
+"""Up to this many inputs that guards depend on are redrawn."""
+
+LITTLE = 2**-10
+"""How far floats that a guard depends on move, in parts of their size."""
+
+Change = Callable[[Tensor, int], "Tensor | None"]
+
+KEEPING: tuple[Change, ...] = (
+    lambda tensor, seed: nudged(tensor, seed, LITTLE),  # keeps most comparisons
+    lambda tensor, seed: -tensor,  # keeps what is even
+    lambda tensor, seed: tensor.flatten().flip(0).reshape(tensor.shape),  # keeps sums and extremes
+    lambda tensor, seed: disturbed(tensor, seed),
+)
+"""Changes of floats that may keep what a guard says of them."""
+
+
+def guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+    """Yield other values for each input that a guard depends on, which may keep the guard.
+
+    A program may read more of an input than its guards hold. Where a guard holds all of it, nothing is left to compare.
+    """
+    own = own_inputs(capture, values)
+    guarded = {name for guard in capture.guards if guard.kind in HELD for name in guard.inputs}
+    names = [name for name in own if name in guarded and not is_held_whole(capture, name, own[name])]
+    for name in names[:MOST_GUARDED]:
+        changes = KEEPING if is_inexact(own[name]) else (disturbed,)
+        group = next((group for group in alias_groups(own) if name in group), (name,))
+        one = {each: own[each] for each in group}
+        tries = (moved for change in changes[: None if light else 1] if (moved := joined_again(own, one, change)))
+        yield Redraw("redrawn", differing_from(values, tries), (name,) if is_inexact(own[name]) else ())
+
+
+def differing_from(
+    values: Mapping[str, Tensor], tries: Iterable[Mapping[str, Tensor]]
+) -> Iterator[Mapping[str, Tensor]]:
+    """Yield the tries with other values than these: a tensor of ones is the same in any order."""
+    for moved in tries:
+        if any(digest(tensor) != digest(values[name]) for name, tensor in moved.items()):
+            yield moved
+
+
+def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
+    """Whether guards fix every number of an input, each by a guard of its own or all by one."""
+    if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
+        return True
+    fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
+    compared = {
+        step.args[0].name
+        for pair in capture.pairs
+        for step in pair.forward.steps
+        if step.target == "assert_equal" and isinstance(step.args[0], Ref)
+    }
+    ports = {port.local for pair in capture.pairs for port in pair.forward.inputs if port.name == name}
+    return fixed >= max(1, value.numel()) or not ports.isdisjoint(compared)
+
+
+def own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the values of the program's inputs, each under one name."""
+    same = {right for _, right in capture.signature.same}
+    names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
+    return {name: values[name] for name in names if name in values}
+
+
+def is_inexact(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
     """Change these tensors in copies that share memory as they do; those without a strided layout stay."""
     copies = copy_values(own)
     groups = {name: group for group in alias_groups(dict(own)) for name in group}

@@ -9,6 +9,7 @@ from typing import Any
 from backprint import settings
 from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed, with_tangents
+from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Verdict
@@ -16,7 +17,14 @@ from backprint.replaying.annotations import Notes
 from backprint.replaying.constants import GIVEN, SECOND, given_row, second_values
 from backprint.replaying.digests import Row, numbers_of, safe
 from backprint.replaying.draws import Draw, drawn, redrawn, second_draw
-from backprint.replaying.oracles import against_autograd, against_kept, against_results, eager, part_eager
+from backprint.replaying.oracles import (
+    against_autograd,
+    against_kept,
+    against_results,
+    beside_tensors,
+    eager,
+    part_eager,
+)
 from backprint.replaying.power import power_of, why_without_power
 from backprint.replaying.results import witnessed
 from backprint.replaying.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
@@ -52,6 +60,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), restoring:
         checked = run_first(capture, draw)
         wanted = eager(capture, draw) if alive else None
+        beside = beside_tensors(capture) if alive else []
         got, results = checked.got, checked.got.results
         if wanted is not None:
             verdicts = witnessed(against_results(capture, draw, results, wanted), REDRAWN)
@@ -59,7 +68,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
             verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
         else:
             verdicts = against_autograd(capture, draw, results, said)
-        verdicts = [*verdicts, *checked.lies]
+        verdicts = [*verdicts, *beside, *checked.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {port.key: port for port in verdicts}
         keep_worst(found, "", capture.origin.doubts)
@@ -72,7 +81,8 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     if power != "none":
         base = base_of(draw, got)
         seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
-    verdict = summed_up(capture.name, backward, found, [*said, *why_without_power(seen)], dict(seen.most))
+    said += [*why_without_power(seen), *(guard.text for guard in compared_alone(capture))]
+    verdict = summed_up(capture.name, backward, found, said, dict(seen.most))
     rows = (
         {str(key): numbers_of(value) for key, value in wanted.items()} | parts | second
         if wanted is not None

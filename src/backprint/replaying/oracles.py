@@ -61,7 +61,14 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
             f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
         )
         return []
-    return against_results(capture, draw, kept_results(capture.origin, results, wanted), wanted)
+    beside = beside_tensors(capture)
+    return [*against_results(capture, draw, kept_results(capture.origin, results, wanted), wanted), *beside]
+
+
+def beside_tensors(capture: Capture) -> list[PortVerdict]:
+    """Return a verdict if the program's last result differs in what is no tensor: a replay returns that as captured."""
+    differs = capture.origin.differs()
+    return [PortVerdict("result", "output", "wrong", differs)] if differs else []
 
 
 def against_results(capture: Capture, draw: Draw, results: Results, wanted: Results) -> list[PortVerdict]:

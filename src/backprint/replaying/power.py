@@ -10,7 +10,8 @@ input: weak.
 
 **A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together, and
 while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard, one input
-alone. They are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report one
+alone. A port that depends on an input on which the Capture was compared at its captured values alone has none. They
+are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report one
 number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, other
 movement of these ports does not count. A port of integers or bools has power if any element changes. The trials of
 `own` and `all` are about inputs: which of them could be ignored without a check noticing.
@@ -32,7 +33,7 @@ from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
 from backprint.graph.depends import dependence, dependence_of_parts
 from backprint.graph.keys import PortKey, is_tangent, without_tangents
-from backprint.graph.links import free_ports
+from backprint.graph.links import compared_alone, free_ports
 from backprint.graph.nouns import Capture, TensorSpec
 from backprint.graph.power import Moved, Power, Trial, side_of
 from backprint.graph.recipes import InputRecipes
@@ -161,6 +162,7 @@ class Study:
         pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
         self.pinned = pinned | {name for name in self.held if self.equals(name)}
         self.unchecked = unchecked_inputs(capture, base.values)
+        self.alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
         self.point: Base | str | None = None
         self.most = [
             {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
@@ -216,12 +218,13 @@ class Study:
         A port that depends on an input which no check sees change has none.
         """
         capped = {} if side else self.capped
-        hangs = self.hangs[side]
+        hangs, blind = self.hangs[side], self.unchecked | self.alone
         rows = {
-            key: min(by, capped.get(key, by)) if self.unchecked.isdisjoint(hangs[key]) else 0.0
+            key: min(by, capped.get(key, by)) if blind.isdisjoint(hangs[key]) else 0.0
             for key, by in self.most[side].items()
         }
-        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not hangs[key] <= self.pinned)
+        fixed = self.pinned - self.alone
+        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not hangs[key] <= fixed)
 
     def role(self, name: str) -> str:
         """Return the role of an input."""

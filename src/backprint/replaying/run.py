@@ -22,7 +22,9 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
-from backprint.replaying.annotations import NOTES, Sheet
+from backprint.replaying.annotations import NOTES, Sheet, show_value
+from backprint.settings import default_dtype
+from backprint.tree import plain_leaves
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
 """While this is entered, autocast does not cast any operator's arguments."""
@@ -45,6 +47,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
+    given = [env[port.local] for port in graph.inputs]
     sheet, watch = opened_sheet(graph, env), WATCHER.get()
     last = last_uses(graph)
     if watch is not None:
@@ -64,7 +67,35 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
         sheet.ports(graph.outputs, results)
+    else:
+        hold_results(graph, given, results)
     return results
+
+
+def hold_results(graph: Graph, given: Sequence[Any], results: Sequence[Any]) -> None:
+    """Raise unless each result has the dtype, the sizes, the layout and the device that its port had at capture.
+
+    A Sheet, where one is open, notes the same and makes it a verdict. Saved values stay between two graphs. On inputs
+    of another device than at capture, results are there too.
+    """
+    sizes = sizes_of(list(zip(graph.inputs, given, strict=True)))
+    here = all(on_device(port, value) for port, value in zip(graph.inputs, given, strict=True))
+    for port, value in zip(graph.outputs, results, strict=True):
+        spec = port.spec
+        if port.role == "saved" or not isinstance(spec, TensorSpec) or not isinstance(value, Tensor):
+            continue
+        if not fits(spec, value, sizes) or (here and not on_device(port, value)):
+            raise ReplayError(
+                f"{port.role} {port.name!r} was {show_spec(spec)} at capture and is {show_value(value)} now: something "
+                "outside the graph differs (the default dtype, a setting, an operator of another torch)"
+            )
+
+
+def on_device(port: Port, value: Any) -> bool:
+    """Whether a tensor is on the kind of device that its port names."""
+    if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor):
+        return True
+    return value.device.type == port.spec.device.partition(":")[0]
 
 
 def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
@@ -120,7 +151,8 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         function = resolve(step.target)
         args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
-        env[step.name] = function(*args, **kwargs)
+        with taken_dtype(step, args, kwargs):
+            env[step.name] = function(*args, **kwargs)
     except ReplayError:
         raise
     except Exception as error:
@@ -131,6 +163,32 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
                 "on inputs like these"
             ) from error
         raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
+
+
+def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """Return a context with the default dtype that an operator took at capture, if that decides its result's.
+
+    It decides where an operator makes floats of no floats and names no dtype: `arange(0.5)`, integers times 0.1. A
+    graph that runs alone knows it by the annotation of the step.
+    """
+    wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
+    if wanted is None or wanted == torch.get_default_dtype() or not step.target.startswith("aten."):
+        return contextlib.nullcontext()
+    decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
+    return contextlib.nullcontext() if decided else default_dtype(wanted)
+
+
+def is_inexact(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+TAKEN: Mapping[str, torch.dtype] = {
+    **{str(dtype)[6:]: dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)},
+    "complex32": torch.float16,
+    "complex64": torch.float32,
+    "complex128": torch.float64,
+}
+"""The default dtype of which an operator makes results of each dtype."""
 
 
 def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:

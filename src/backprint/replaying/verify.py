@@ -16,6 +16,7 @@ from backprint import settings
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.claims import lies
 from backprint.graph.keys import PortKey, with_tangents
+from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
 from backprint.graph.power import least_power, unmoved_ports
 from backprint.graph.stamps import stamp_of
@@ -111,12 +112,21 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
             whole.said += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
+            whole.said += [guard.text for guard in compared_alone(capture)]
+            if not_redrawn(capture, draws, whole):
+                return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
                 tally.powers = dict(most)
     except BackprintError as error:
         failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
         return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
     return [tally.verdict() for tally in (*parts, whole)]
+
+
+def not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
+    """Whether the program was there, and was not compared on other inputs: then nothing is proven."""
+    asked = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
+    return asked and "fresh" in draws and "fresh" not in whole.seen
 
 
 def keep_worst(found: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:

@@ -19,7 +19,7 @@ from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import sizes_of
 from backprint.replaying.state import State
 from backprint.sample.recipes import digest
-from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest
+from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest, restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,16 @@ def replay(
     state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Replayed:
-    """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed."""
-    named = name_tangents(capture, tangents)
-    values, own = values_of(capture, args, kwargs or {}, state)
-    if (args or kwargs) and state != "recipe":
-        hold_chance(capture)
-    return replay_values(capture, values, own or None if named is None else named)
+    """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed.
+
+    The settings are those of the capture: another default dtype would be another program.
+    """
+    with restored(dict(capture.environment)):
+        named = name_tangents(capture, tangents)
+        values, own = values_of(capture, args, kwargs or {}, state)
+        if (args or kwargs) and state != "recipe":
+            hold_chance(capture)
+        return replay_values(capture, values, own or None if named is None else named)
 
 
 def replay_values(

@@ -87,10 +87,13 @@ def compared(run: EagerRun, name: str, backend: Any) -> Iterator[tuple[str, str]
 SETTINGS: Mapping[str, Callable[[str], object]] = {
     "default_dtype": lambda text: torch.set_default_dtype(getattr(torch, text)),
     "threads": lambda text: torch.set_num_threads(int(text)),
-    "deterministic": lambda text: torch.use_deterministic_algorithms(text == "True"),
+    "deterministic": lambda text: torch.use_deterministic_algorithms(text != "False", warn_only=text == "warn"),
+    "flush_denormal": lambda text: torch.set_flush_denormal(text == "True"),
     "float32_matmul_precision": torch.set_float32_matmul_precision,
     "flash_sdp": lambda text: torch.backends.cuda.enable_flash_sdp(text == "True"),
     "math_sdp": lambda text: torch.backends.cuda.enable_math_sdp(text == "True"),
+    "efficient_sdp": lambda text: torch.backends.cuda.enable_mem_efficient_sdp(text == "True"),
+    "cudnn_deterministic": lambda text: setattr(torch.backends.cudnn, "deterministic", text == "True"),
     "mkldnn": lambda text: torch.backends.mkldnn.set_flags(text == "True"),
 }
 

@@ -102,6 +102,12 @@ def fed(capture, number, given):
     return {name: given[source, port] for source, port, _, name in links if (source, port) in given}
 
 
+def short(dtype):
+    """A dtype as annotations have it: f32, bf16, i64, b8."""
+    name, bits = re.fullmatch(r"torch\\.([a-z]+)(.*)", str(dtype)).groups()
+    return "b8" if name == "bool" else ("bf" if name == "bfloat" else name[0]) + bits.replace("_", "")
+
+
 def run(folder, capture, known, saved=None):
     """(role, name, value) of each output, on what is known and, for the rest, on the sample's own inputs."""
     annotations = dict(Whole.forward.__annotations__)
@@ -119,7 +125,12 @@ def run(folder, capture, known, saved=None):
     for key, (spec, role, _) in zip(keys, inputs, strict=True):
         value = saved[key] if role == "saved" else made[key]
         values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
-    return [(role, name, value) for (_, role, name), value in zip(outputs, Whole()(*values), strict=True)]
+    found = []
+    for (spec, role, name), value in zip(outputs, Whole()(*values), strict=True):
+        if isinstance(value, torch.Tensor) and not spec.startswith((f"{short(value.dtype)}[", "(")):
+            raise SystemExit(f"{role} {name!r} was {spec} at capture and is {value.dtype} here")
+        found.append((role, name, value))
+    return found
 
 
 def results():
@@ -131,7 +142,13 @@ def results():
         if not path.exists():
             raise SystemExit(ALONE.format(path))
     capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
-    torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
+    environment = capture.get("environment", {})
+    torch.set_num_threads(int(environment.get("threads", torch.get_num_threads())))
+    torch.set_default_dtype(getattr(torch, environment.get("default_dtype", "float32")))
+    torch.set_flush_denormal(environment.get("flush_denormal") == "True")
+    torch.set_float32_matmul_precision(environment.get("float32_matmul_precision", "highest"))
+    deterministic = environment.get("deterministic", "False")
+    torch.use_deterministic_algorithms(deterministic != "False", warn_only=deterministic == "warn")
     if side.name == "backward":
         given = load(side.parent / "forward" / "model.py").results()
         saved = {name: value for role, name, value in given if role == "saved"}
@@ -201,6 +218,8 @@ KNOWN_FOOTERS = frozenset(
     {
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
         "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
+        "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",
+        "d44cef79f8aaf8cb507c2995d9914d1f7e6665c05fa427991dcde924ae73ea0e",
     }
 )
 """`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes

@@ -13,6 +13,7 @@ from backprint import settings
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Overlap, memory_spans, overlapping_pairs
+from backprint.result_tree import ResultTree
 from backprint.settings import STATE_OF
 from backprint.tracing.facts import SEED
 from backprint.tracing.made import Made
@@ -32,7 +33,7 @@ def capture_of(
     if not any(pair.forward.outputs for pair in made.pairs):
         raise CaptureError(
             f"{program.title} returns no tensor and changes none, so there is nothing to capture: return its tensors "
-            "in tuples, lists, dicts or containers that are registered with torch.utils._pytree",
+            "in tuples, lists, dicts or objects of its own",
             every_engine=True,
         )
     signature = signature_of(made)
@@ -98,14 +99,14 @@ def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     )
 
 
-def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
+def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
     """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
     ports = iter(names)
     marked = [{"port": next(ports)} if leaf is Tensor else {"value": repr(leaf)[:200]} for leaf in leaves]
     if loss:
         marked = marked[1:]
     try:
-        wrapped = pytree.tree_unflatten([_Leaf(item) for item in marked], tree)
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.marked(marked)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
     return _plain_tree(wrapped)

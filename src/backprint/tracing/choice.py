@@ -131,7 +131,8 @@ def proved(made: Capture, check: Check) -> Capture:
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))
-    return with_generators(replace(made, origin=program.doubted(proof.ports)), proof)
+    made = replace(made, guards=(*made.guards, *proof.alone), origin=program.doubted(proof.ports))
+    return with_generators(made, proof)
 
 
 def for_captured_inputs(made: Capture, program: LiveProgram, proof: Any) -> Capture:

@@ -126,16 +126,22 @@ _prints = threading.local()
 
 @contextlib.contextmanager
 def seeing_prints() -> Iterator[None]:
-    """Track whether `print` is running: reads of values that only go to the screen are not guarded."""
-    before = builtins.print
+    """Track whether `print` is running: reads of values that only go to the screen are not guarded.
+
+    The screen is where the caller's output goes when the run begins. Elsewhere (`redirect_stdout`, `file=`) the program
+    itself can read what it printed.
+    """
+    before, screens = builtins.print, (sys.stdout, sys.stderr)
 
     @functools.wraps(before)
     def shown(*values: Any, **options: Any) -> None:
-        _prints.depth = getattr(_prints, "depth", 0) + (options.get("file") in (None, sys.stdout, sys.stderr))
+        file = options.get("file")
+        shows = any((sys.stdout if file is None else file) is screen for screen in screens)
+        _prints.depth = getattr(_prints, "depth", 0) + shows
         try:
             before(*values, **options)
         finally:
-            _prints.depth = max(0, _prints.depth - 1)
+            _prints.depth -= shows
 
     builtins.print = shown
     try:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
+from backprint.result_tree import ResultTree
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.witness import run_step
 
@@ -42,7 +43,7 @@ class Made:
     pairs: tuple[Pair, ...]
     outputs: tuple[str, ...]
     differentiable: tuple[str, ...]
-    tree: Any
+    tree: ResultTree
     leaves: tuple[Any, ...]
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     tangents: Mapping[str, Tensor] = field(default_factory=dict)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from backprint.graph.verdicts import PortVerdict
+from backprint.likeness.describe import Describing, describe_value
+from backprint.likeness.differences import likeness_differences
+from backprint.result_tree import ResultTree
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
 from backprint.tracing.program import Outcome, ScoutedProgram
@@ -39,7 +41,8 @@ class LiveProgram:
         self.joint = joint(made.program)
         self.doubts: tuple[PortVerdict, ...] = ()
         self.unheld = made.unheld
-        self.gave: tuple[Any, ...] = made.leaves
+        self.gave: tuple[Any, ...] = self.fixed(made.leaves, made.tree)
+        self.kept = self.gave
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
@@ -111,7 +114,7 @@ class LiveProgram:
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, given, tangents, anew=anew)
-        self.gave = outcome.leaves
+        self.gave = self.fixed(outcome.leaves, outcome.tree)
         return outcome
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
@@ -128,19 +131,25 @@ class LiveProgram:
 
     def differs(self) -> str:
         """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
-        if len(self.gave) != len(self.leaves):
-            return f"the result has {len(self.leaves)} leaves, and the program returns {len(self.gave)}"
-        for index, (ours, theirs) in enumerate(zip(self.leaves, self.gave, strict=True)):
-            if ours is not theirs and type(ours) in PLAIN and repr(ours) != repr(theirs):
-                return f"leaf {index} of the result is {ours!r:.80} where the program returns {theirs!r:.80}"
+        if len(self.gave) != len(self.kept):
+            return f"the result has {len(self.kept)} leaves, and the program returns {len(self.gave)}"
+        for index, (ours, theirs) in enumerate(zip(self.kept, self.gave, strict=True)):
+            for path, text in likeness_differences(ours, theirs):
+                return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
         return ""
+
+    @staticmethod
+    def fixed(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
+        """Return the likenesses of what a result holds besides its tensors: a replay returns it as it was."""
+        state = Describing(lambda _: "")
+        return tuple(describe_value(each, state, False).like for each in (*leaves, *tree.templates))
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
         """Return these outputs in the program's own containers."""
         names = iter(self.names)
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
-        return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+        return self.structure.rebuilt(leaves[1:] if loss else leaves)
 
 
 def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
@@ -152,10 +161,6 @@ def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
         replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
     )
     return replace(program, tensors=tensors, defaulted=False)
-
-
-PLAIN = (bool, int, float, complex, str, type(None))
-"""Types of leaves that are compared by value."""
 
 
 def joint(program: ScoutedProgram) -> dict[str, Tensor]:

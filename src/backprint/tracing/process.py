@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from backprint.settings import flushes_denormals
+
 
 def _autocast() -> tuple[Any, ...]:
     kinds = [kind for kind in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(kind)]
@@ -23,6 +25,14 @@ def _put_autocast(state: tuple[Any, ...]) -> None:
         torch.set_autocast_enabled(kind, on)
         torch.set_autocast_dtype(kind, dtype)
     torch.set_autocast_cache_enabled(state[1])
+
+
+def _global_device() -> Any:
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
+def _put_global_device(context: Any) -> None:
+    torch.set_default_device(None if context is None else context.device)
 
 
 def _put_environment(wanted: dict[str, str]) -> None:
@@ -38,7 +48,10 @@ def _put_filters(wanted: list[Any]) -> None:
     filters[:] = wanted
 
 
-SWITCHES = ("default dtype", "deterministic", "matmul precision", "autocast", "flash", "math", "efficient", "mkldnn")
+SWITCHES = (
+    "default dtype", "deterministic", "flush denormal", "matmul precision", "autocast", "flash", "math", "efficient",
+    "mkldnn", "cudnn deterministic",
+)  # fmt: skip
 """Settings that change a program's numbers: they are set again for each later run."""
 
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -47,6 +60,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1]),
     ),
+    "flush denormal": (flushes_denormals, torch.set_flush_denormal),
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "autocast": (_autocast, _put_autocast),
@@ -58,6 +72,11 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
     "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
     "mkldnn": (lambda: torch.backends.mkldnn.enabled, lambda on: torch.backends.mkldnn.set_flags(on)),
+    "cudnn deterministic": (
+        lambda: torch.backends.cudnn.deterministic,
+        lambda on: setattr(torch.backends.cudnn, "deterministic", on),
+    ),
+    "default device": (_global_device, _put_global_device),
     "print options": (
         lambda: dict(vars(torch._tensor_str.PRINT_OPTS)),
         lambda options: vars(torch._tensor_str.PRINT_OPTS).update(options),

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import ReplayError
+from backprint.result_tree import NOTHING, ResultTree
 from backprint.tracing.chance import Chance
 from backprint.tracing.fake import World
 from backprint.tracing.given import Given
@@ -54,7 +55,7 @@ class Outcome:
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
-    tree: Any = None
+    tree: ResultTree = NOTHING
 
 
 # ------------------------------------------------------------------ what lives and ends
@@ -79,13 +80,15 @@ class Held:
 class OwnObjects(Held):
     """A callable with the caller's own arguments, on which it runs.
 
-    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `training` says which
-    modules were in train mode; `reached` are the tensors, by identity, that the callable reaches without its arguments.
+    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `device` is the default
+    device, `training` says which modules were in train mode; `reached` are the tensors, by identity, that the callable
+    reaches without its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     own: dict[str, Tensor] = field(default_factory=dict)
     under: dict[str, Any] = field(default_factory=dict)
+    device: torch.device = field(default_factory=torch.get_default_device)
     training: tuple[tuple[nn.Module, bool], ...] = ()
     loss: Callable[[Any], Any] | None = None
     reached: frozenset[int] = frozenset()

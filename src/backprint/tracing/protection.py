@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from backprint.settings import default_device
 from backprint.tracing.keep import kept
 from backprint.tracing.process import GLOBALS, SWITCHES
 from backprint.tracing.program import CalledProgram, OwnObjects
@@ -46,7 +47,8 @@ def as_captured(program: CalledProgram) -> Iterator[None]:
     put_globals(held.under)
     torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
     try:
-        yield
+        with default_device(held.device):
+            yield
     finally:
         torch.clear_autocast_cache()
         put_globals(before)

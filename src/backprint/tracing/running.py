@@ -18,11 +18,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint.errors import UsageError
+from backprint.result_tree import ResultTree, outputs_of
 from backprint.tracing import frames
 from backprint.tracing.chance import same_chance
 from backprint.tracing.custom import through
 from backprint.tracing.program import CalledProgram, OwnObjects, Slot, state_of
-from backprint.tree import copy_values, ones_tangent, outputs_of
+from backprint.tree import copy_values, ones_tangent
 
 
 class Substitute(TorchFunctionMode):
@@ -154,7 +155,8 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
     if program.loss is None:
         return result
     loss = check_loss(program.loss(result))
-    cut = pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, result)
+    named, tree = outputs_of(result)
+    cut = tree.rebuilt([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": cut}
 
 
@@ -192,14 +194,14 @@ def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
     return {"output": result, "gradient": gradients}
 
 
-def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], Any]:
+def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     """Return `outputs_of` a program's result; a loss is named `loss`, gradients `gradient.NAME`."""
     if program.tangents:
         named, _ = named_outputs(
             replace(program, tangents=()), result if program.loss is not None else result["output"]
         )
         named += [(f"gradient.{name}", gradient) for name, gradient in result["gradient"].items()]
-        return named, pytree.tree_structure({"output": result["output"], "gradient": result["gradient"]})
+        return named, outputs_of({"output": result["output"], "gradient": result["gradient"]})[1]
     if program.loss is None:
         return outputs_of(result)
     named, structure = outputs_of(result["output"])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from backprint.errors import CaptureError
+from backprint.result_tree import ResultTree
 from backprint.settings import quiet_random
 from backprint.tracing.program import CalledProgram, NamedTensor, Outcome
 from backprint.tracing.running import call, named_outputs, pull_back, result_of, with_loss
@@ -38,7 +39,7 @@ class ForwardRun:
 
     stage: Staged
     named: tuple[tuple[str, Any], ...]
-    tree: Any
+    tree: ResultTree
     tensors: dict[str, Tensor]
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from backprint.errors import CaptureError
+from backprint.result_tree import NOTHING
 from backprint.tracing.aot import symbolic
 from backprint.tracing.aot.answers import RecordedFakes, Told
 from backprint.tracing.aot.lines import LineNotes, mark
@@ -40,7 +41,7 @@ class TracedFunction:
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
         self.told = bool(self.readings) or program.world is not None
-        self.tree: Any = None
+        self.tree = NOTHING
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:

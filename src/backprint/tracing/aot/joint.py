@@ -13,6 +13,7 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from backprint.errors import CaptureError
+from backprint.result_tree import ResultTree
 from backprint.tracing.aot import symbolic
 from backprint.tracing.aot.function import TracedFunction
 from backprint.tracing.aot.lines import OURS
@@ -32,7 +33,7 @@ class Traced:
     tangents: tuple[str, ...]
     readings: tuple[Reading, ...]
     unforeseen: tuple[str, ...]
-    tree: Any
+    tree: ResultTree
     leaves: tuple[Any, ...]
     sizes: symbolic.Found
     casts: int = 0

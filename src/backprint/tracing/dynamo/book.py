@@ -12,6 +12,7 @@ from torch import Tensor, fx
 from backprint.errors import CaptureError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Link, Source
+from backprint.result_tree import ResultTree, outputs_of
 from backprint.tracing.call import free_name
 from backprint.tracing.dynamo.frontend import DynamoRun, GraphRun, ValueRead
 from backprint.tracing.dynamo.graphed import part_of, renamed_program
@@ -19,7 +20,6 @@ from backprint.tracing.dynamo.runner import tell_lines
 from backprint.tracing.dynamo.sources import line_with_path
 from backprint.tracing.program import NamedTensor, ScoutedProgram
 from backprint.tracing.scout import scout
-from backprint.tree import outputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class TensorBook:
             place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
             entry.after.append((place, read.source))
 
-    def close(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], Any, tuple[Any, ...]]:
+    def close(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], ResultTree, tuple[Any, ...]]:
         """Link the program's results; return their names, whether each takes a tangent, and the result's structure."""
         named, tree = outputs_of(record.result)
         loss = record.loss is not None

@@ -18,6 +18,7 @@ from torch import Tensor
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
+from backprint.result_tree import ResultTree
 from backprint.settings import quiet_random, uncollected
 from backprint.tracing import frames
 from backprint.tracing.around import seeing_overlaps, seeing_threads
@@ -55,7 +56,7 @@ class RecordedStep:
     changed: frozenset[str]
     gradients: dict[str, Placement | None]
     tangents: dict[str, Tensor]
-    tree: Any
+    tree: ResultTree
     leaves: tuple[Any, ...]
 
 

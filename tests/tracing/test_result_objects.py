@@ -1,0 +1,236 @@
+"""Tensors inside results that pytree does not know are outputs: a replay returns the object with its own tensors."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import backprint as bp
+
+
+@dataclasses.dataclass
+class Out:
+    logits: Tensor
+    extra: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    logits: Tensor
+
+
+class Slotted:
+    __slots__ = ("logits", "unset")
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+class Plain:
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    def scaled(self) -> Tensor:
+        return self.logits * 2
+
+
+class Ordered(collections.OrderedDict):  # type: ignore[type-arg]  # as a model's output is: attributes are items too
+    def __init__(self, **items: Any) -> None:
+        super().__init__(**items)
+        self.__dict__.update(items)
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class PairAndMore(Pair):
+    more: Tensor
+
+
+def pair_and_more(y: Tensor) -> PairAndMore:
+    found = PairAndMore(y, y + 1)
+    found.more = y * 2
+    return found
+
+
+def cyclic(y: Tensor) -> Out:
+    found = Out(y)
+    found.extra = [found]
+    return found
+
+
+def with_parent(y: Tensor) -> Plain:
+    root, child = Plain(y), Plain(y * 2)
+    root.child, child.parent = child, weakref.ref(root)  # type: ignore[attr-defined]
+    return root
+
+
+def linear(y: Tensor) -> nn.Module:
+    made = nn.Linear(4, 1, bias=False)
+    made.weight = nn.Parameter(y.detach()[:1])
+    return made
+
+
+Look = Callable[[Any], list[Tensor]]
+
+MADE: dict[str, tuple[Callable[[Tensor], Any], Look]] = {
+    "dataclass": (lambda y: Out(y, extra="kept"), lambda out: [out.logits]),
+    "frozen dataclass": (Frozen, lambda out: [out.logits]),
+    "namespace": (lambda y: types.SimpleNamespace(y=y, n=3), lambda out: [out.y]),
+    "slots": (Slotted, lambda out: [out.logits]),
+    "own class": (Plain, lambda out: [out.logits, out.scaled()]),
+    "set": (lambda y: {y}, list),
+    "frozenset of two shapes": (lambda y: frozenset({y, y.sum()}), lambda out: sorted(out, key=Tensor.dim)),
+    "distribution": (lambda y: torch.distributions.Normal(y, 1 + y * y), lambda out: [out.mean, out.stddev]),
+    "categorical": (lambda y: torch.distributions.Categorical(logits=y), lambda out: [out.probs]),
+    "closure": (lambda y: lambda: y * 2, lambda out: [out()]),
+    "defaults": (lambda y: lambda z=y, *, w=y: z + w, lambda out: [out()]),
+    "partial": (lambda y: functools.partial(torch.add, y, alpha=2), lambda out: [out(torch.ones(3, 4))]),
+    "bound method": (lambda y: Plain(y).scaled, lambda out: [out()]),
+    "tensor's method": (lambda y: y.exp, lambda out: [out()]),
+    "values of a dict": (lambda y: {"a": y, "b": y + 1}.values(), list),
+    "items of a dict": (lambda y: {"a": y}.items(), lambda out: [value for _, value in out]),
+    "proxy": (lambda y: types.MappingProxyType({"a": y}), lambda out: [out["a"]]),
+    "ordered": (lambda y: Ordered(logits=y, loss=y.sum()), lambda out: [out["logits"], out.logits, out["loss"]]),
+    "named tuple with more": (pair_and_more, lambda out: [*out, out.more]),
+    "key": (lambda y: {y: 1}, list),
+    "list subclass": (lambda y: type("Rows", (list,), {})([y, y + 1]), list),
+    "nested": (lambda y: [Out(y, extra={"a": Plain(y.sum())})], lambda out: [out[0].logits, out[0].extra["a"].logits]),
+    "twice": (lambda y: Out(y, extra=y), lambda out: [out.logits, out.extra]),
+    "cyclic": (cyclic, lambda out: [out.extra[0].extra[0].logits]),
+    "with a parent": (with_parent, lambda out: [out.child.parent().logits, out.child.logits]),
+    "module": (linear, lambda out: [out.weight, out(torch.ones(2, 4))]),
+}
+"""How an object is made of a tensor, and which tensors a user would find in it."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_replay_returns_the_object_with_its_own_tensors(name: str) -> None:
+    make, look = MADE[name]
+
+    def program(x: Tensor) -> Any:
+        return x.sum(), make(x * 3)
+
+    cap = bp.capture(program, torch.randn(3, 4))
+    assert all(verdict.proof for verdict in cap.verify()), cap.verify()
+    given = torch.randn(3, 4)
+    wanted, replay = program(given)[1], bp.replay(cap, given)
+    found = replay.outputs[1]
+    assert type(found).__qualname__ == type(wanted).__qualname__
+    assert all(map(torch.equal, look(found), look(wanted)))
+    outputs = [port for port in cap.pairs[0].forward.outputs if port.role == "output"]
+    asking = sum(port.name in cap.signature.differentiable for port in outputs)
+    assert len(outputs) > 1
+    assert asking == len(outputs) or name == "module"
+    assert not torch.equal(replay.gradients["x"], torch.ones(3, 4)) or name == "module"
+
+
+@pytest.mark.parametrize("engine", ["eager", "aot", "dynamo"])
+def test_every_engine_looks_into_results(engine: str) -> None:
+    model = nn.Linear(4, 2)
+
+    def program(x: Tensor) -> Any:
+        return {"out": Out(model(x), extra=[Plain(model.bias * 2)])}
+
+    cap = bp.capture(program, torch.randn(3, 4), engine=engine)
+    given = torch.randn(3, 4)
+    found, wanted = bp.replay(cap, given).outputs["out"], program(given)["out"]
+    assert all(verdict.proof for verdict in cap.verify())
+    assert torch.equal(found.logits, wanted.logits)
+    assert torch.equal(found.extra[0].logits, wanted.extra[0].logits)
+    assert cap.signature.differentiable == ("output.out.logits", "output.out.extra.0.logits")
+
+
+def test_a_loss_of_an_object_and_the_second_order() -> None:
+    def program(x: Tensor) -> Out:
+        return Out(x.sin(), extra="kept")
+
+    cap = bp.capture(program, torch.randn(3), loss=lambda out: out.logits.sum())
+    given = torch.randn(3)
+    replay = bp.replay(cap, given)
+    assert torch.equal(replay.outputs.logits, given.sin())
+    assert replay.outputs.extra == "kept"
+    assert torch.allclose(replay.gradients["x"], given.cos())
+    second = bp.capture(program, torch.randn(3), order=2)
+    twice = bp.replay(second, given, **{"tangent.output.logits": torch.ones(3)}).outputs
+    assert torch.equal(twice["output"].logits, given.sin())
+    assert torch.allclose(twice["gradient"]["x"], given.cos())
+
+
+def test_what_has_no_tensors_stays_as_it_is() -> None:
+    config = Plain(torch.ones(1))
+    note = types.SimpleNamespace(text="x")
+    cap = bp.capture(lambda x: Out(x * 2, extra=note), torch.randn(3))
+    assert bp.replay(cap, torch.randn(3)).outputs.extra is note
+    cap = bp.capture(lambda x: (x * config.logits, config), torch.randn(3))
+    found = bp.replay(cap, torch.ones(3)).outputs[1]
+    assert found is not config
+    assert torch.equal(found.logits, config.logits)
+
+
+class Refusing:
+    """A list of tensors that Python cannot open."""
+
+
+REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "generator": (lambda y: (row for row in y), "used up when it is read; .*: return a list of its items"),
+    "iterator": (lambda y: iter([y]), "used up when it is read"),
+    "iterator inside": (lambda y: Out(y, extra=map(str, [1])), r"output\.1\.extra as a map, which is used up"),
+    "weak reference": (lambda y: Out(y, extra=weakref.ref(y)), "a weak reference to a tensor.*: return the tensor"),
+    "storage": (lambda y: y.untyped_storage(), "the memory of a tensor"),
+    "node": (lambda y: Out(y, extra=y.grad_fn), "a node of the autograd graph"),
+    "two alike in a set": (lambda y: {y.detach(), y.detach() + 1}, "return a list"),
+    "cache": (lambda y: cached(y), "lru_cache_wrapper with tensors inside"),
+}
+
+
+def cached(y: Tensor) -> Any:
+    @functools.lru_cache
+    def call(n: int) -> Tensor:
+        return y * n
+
+    return call
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_given_back_is_refused_by_name(name: str) -> None:
+    make, text = REFUSED[name]
+    with pytest.raises(bp.CaptureError, match=text):
+        bp.capture(lambda x: (x.sum(), make(x * 3)), torch.randn(3, 4))
+
+
+def test_a_loaded_sample_returns_named_values(tmp_path: Path) -> None:
+    def program(x: Tensor) -> Any:
+        return x.sum(), Out(x * 3, extra={"n": Plain(x + 1), "set": {x * 2}, "text": "t"})
+
+    bp.capture(program, torch.randn(3)).save(tmp_path / "s", data="exact")
+    given = torch.randn(3)
+    found = bp.replay(bp.load(tmp_path / "s"), given).outputs
+    assert torch.equal(found[1]["logits"], given * 3)
+    assert torch.equal(found[1]["extra"]["n"]["logits"], given + 1)
+    assert torch.equal(found[1]["extra"]["set"][0], given * 2)
+    assert found[1]["extra"]["text"] == "t"
+
+
+def test_numbers_beside_the_tensors_of_an_object_are_compared() -> None:
+    calls = iter(range(1000))
+    counter = types.SimpleNamespace(next=lambda: 0)
+
+    def program(x: Tensor) -> Out:
+        return Out(x * 2, extra=counter.next())
+
+    cap = bp.capture(program, torch.randn(3))
+    counter.next = calls.__next__
+    assert cap.verify()[0].verdict in ("wrong", "failed")
