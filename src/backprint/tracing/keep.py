@@ -90,6 +90,11 @@ OPEN: list[Picture] = []
 """The Pictures that will be restored."""
 
 
+def is_copied(memory: int) -> bool:
+    """Whether a Picture that is open has the content of a storage."""
+    return any(memory in picture.copied for picture in OPEN)
+
+
 def given_away(tensor: Tensor) -> None:
     """Keep the content of a tensor whose memory may be written unseen, however large it is."""
     if not is_plain(tensor) or tensor.layout is not torch.strided:

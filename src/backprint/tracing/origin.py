@@ -11,7 +11,9 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from backprint.errors import ReplayError
 from backprint.graph.verdicts import PortVerdict
+from backprint.memory import has_memory
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
 from backprint.tracing.program import Outcome, ScoutedProgram
@@ -97,6 +99,12 @@ class LiveProgram:
     def live(self) -> dict[str, Tensor]:
         """Return the same tensors, with all except arguments in their current state."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
+        for name, tensor in found.items():
+            if not has_memory(tensor):
+                raise ReplayError(
+                    f"{name!r} has a storage that was resized to less than its elements need, so it has no values: "
+                    "restore them, or pass `state`"
+                )
         found |= self.constants
         for named in self.program.tensors:
             if named.name in found:
