@@ -18,6 +18,7 @@ import os
 import pickle
 import queue
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +52,13 @@ def cache_entries(wrapper: Any) -> dict[Any, Any] | None:
     return None
 
 
-def read_cache(wrapper: Any) -> tuple[Any, dict[Any, Any] | None]:
+def read_cache(wrapper: Any) -> tuple[Any, int, dict[Any, Any] | None]:
     entries = cache_entries(wrapper)
-    return wrapper.cache_info(), None if entries is None else dict(entries)
+    return wrapper.cache_info(), TAKEN_OUT.get(wrapper, 0), None if entries is None else dict(entries)
+
+
+TAKEN_OUT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""How many entries `put_cache` has taken out of each cache that has a `maxsize`."""
 
 
 def held_by_cache(wrapper: Any) -> list[Any]:
@@ -63,12 +68,12 @@ def held_by_cache(wrapper: Any) -> list[Any]:
     return [*parts, *(entries or {}), *(entries.values() if entries and wrapper.cache_info().maxsize is None else ())]
 
 
-def put_cache(wrapper: Any, state: tuple[Any, dict[Any, Any] | None]) -> str:
+def put_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> str:
     """Take out the entries that a run has put into a cache, and put back those that it has taken out.
 
     A cache with a `maxsize` reuses the link of an entry that it pushes out, so such an entry is lost.
     """
-    before, entries = state
+    before, taken, entries = state
     info, now = wrapper.cache_info(), cache_entries(wrapper)
     if now is None or entries is None:
         if info.misses != before.misses:
@@ -76,7 +81,7 @@ def put_cache(wrapper: Any, state: tuple[Any, dict[Any, Any] | None]) -> str:
         return "all of its entries were dropped" if before.currsize and info.misses != before.misses else ""
     intact = all(now.get(key) is entry for key, entry in entries.items())
     if intact and len(now) == len(entries) and (before.maxsize is None or info.misses == before.misses):
-        return ""
+        return ""  # a link may have been used again if there were misses
     if not entries:
         wrapper.cache_clear()
         return ""
@@ -84,9 +89,12 @@ def put_cache(wrapper: Any, state: tuple[Any, dict[Any, Any] | None]) -> str:
         now.clear()
         now.update(entries)
         return ""
-    if intact and len(entries) + info.misses - before.misses <= before.maxsize:
-        for key in [key for key in now if key not in entries]:
+    taken = TAKEN_OUT.get(wrapper, 0) - taken
+    if intact and len(entries) + info.misses - before.misses - taken <= before.maxsize:
+        new = [key for key in now if key not in entries]
+        for key in new:
             del now[key]
+        TAKEN_OUT[wrapper] = TAKEN_OUT.get(wrapper, 0) + len(new)
         return ""
     wrapper.cache_clear()
     return "some of its entries were pushed out, so all were dropped"
