@@ -11,9 +11,11 @@ CPython 3.11 to 3.14; where it is not found, the cache is emptied instead.
 from __future__ import annotations
 
 import array
+import ctypes
 import functools
 import gc
 import io
+import itertools
 import os
 import pickle
 import queue
@@ -62,10 +64,12 @@ TAKEN_OUT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def held_by_cache(wrapper: Any) -> list[Any]:
-    """Return the keys and results of a cache, and its function."""
-    own, entries = vars(wrapper), cache_entries(wrapper)
-    parts = [part for part in gc.get_referents(wrapper) if part is not own and part is not entries]
-    return [*parts, *(entries or {}), *(entries.values() if entries and wrapper.cache_info().maxsize is None else ())]
+    """Return the keys and results of a cache, whose links have each key before its result."""
+    entries = cache_entries(wrapper) or {}
+    if wrapper.cache_info().maxsize is None:
+        return [*entries, *entries.values()]
+    parts, keys = gc.get_referents(wrapper), {id(key) for key in entries}
+    return [*entries, *(result for key, result in itertools.pairwise(parts) if id(key) in keys)]
 
 
 def put_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> str:
@@ -191,6 +195,13 @@ def put_queue(value: Any, state: list[Any]) -> str:
     return ""
 
 
+def put_memory(value: Any, state: bytes) -> str:
+    if ctypes.sizeof(value) != len(state):
+        return "its size changed"
+    ctypes.memmove(ctypes.addressof(value), state, len(state))
+    return ""
+
+
 KINDS: dict[Any, ContentKind] = {
     functools._lru_cache_wrapper: ContentKind(read_cache, put_cache, held_by_cache),
     io.StringIO: ContentKind(read_memory_file, put_memory_file),
@@ -198,6 +209,9 @@ KINDS: dict[Any, ContentKind] = {
     io.IOBase: ContentKind(read_file, put_file),
     array.array: ContentKind(lambda value: value[:], put_array),
     queue.SimpleQueue: ContentKind(queued, put_queue, queued),
+    ctypes.c_int.__mro__[-2]: ContentKind(
+        lambda value: ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value)), put_memory
+    ),
 }
 """How the state of each type is kept; the first that fits counts."""
 
@@ -212,7 +226,7 @@ def content_kind(kind: Any) -> ContentKind | None:
 
 
 def writable_buffer(value: Any) -> memoryview | None:
-    """Return the bytes of an object that others can write to (a memoryview, mmap, ctypes), if it has such."""
+    """Return the bytes of an object that others can write to (a memoryview, mmap), if it has such."""
     try:
         view = memoryview(value)
         return None if view.readonly or not view.contiguous or not view.nbytes else view.cast("B")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import importlib
+import logging
 import sys
 import types
 import warnings
@@ -25,7 +26,8 @@ def kept(*roots: Any) -> Iterator[Picture]:
 
     A warning names what was changed and could not be restored.
     """
-    picture = Picture([*(("", root) for root in roots), *(("a hook", hook) for hook in global_hooks())], not OPEN)
+    everywhere = *(("a hook", hook) for hook in global_hooks()), ("the root logger", logging.getLogger())
+    picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
     OPEN.append(picture)
     try:
         with globals_kept(), imports_seen(picture):

@@ -230,6 +230,8 @@ class Picture:
             self.visit_class(value)
         elif isinstance(value, logging.Logger):
             self.visit_logger(name, value)
+        elif isinstance(value, BaseException):
+            self.visit_exception(name, value)
         else:
             return False
         return True
@@ -298,6 +300,18 @@ class Picture:
         """Note what is not as it was."""
         self.lost[id(value)] = f"{name} ({type(value).__name__}): {why}".lstrip()
 
+    def visit_exception(self, name: str, error: BaseException) -> None:
+        """Remember an exception: its arguments, and what a `raise` notes in it."""
+        before = [(key, getattr(error, key)) for key in ("args", "__traceback__", "__context__", "__cause__")]
+
+        def undo() -> None:
+            for key, content in before:
+                if getattr(error, key) is not content:
+                    setattr(error, key, content)
+
+        self.undo.append(undo)
+        self.push_all(name, enumerate(error.args))
+
     def visit_logger(self, name: str, logger: logging.Logger) -> None:
         """Remember a logger, its handlers and those of the loggers above it."""
         self.visit_dict(name, vars(logger), look=False)
@@ -342,6 +356,8 @@ class Picture:
         if type(attributes) is dict and id(attributes) not in self.seen:
             self.seen[id(attributes)] = attributes
             self.visit_dict(name, attributes)
+        if is_users(kind):
+            self.undo.append(lambda: None if type(value) is kind else setattr(value, "__class__", kind))
         slots = slots_of(kind)
         for owner, slot in slots:
             self.visit_slot(name, value, owner, slot)
