@@ -97,7 +97,7 @@ def test_an_iterator_is_given_back_to_every_place() -> None:
 @pytest.mark.parametrize("fake", [False, True])
 def test_an_iterator_without_a_copy_is_refused_before_it_runs(make: Callable[[], Any], fake: bool) -> None:
     factors = make()
-    with pytest.raises(bp.CaptureError, match="holds an iterator .* pass its items as an argument"):
+    with pytest.raises(bp.CaptureError, match=r"holds an iterator .* pass its items as an argument"):
         bp.capture(lambda x, given: x * sum(given), torch.ones(3), factors, fake=fake)
     assert list(factors) == [2, 3]
 
