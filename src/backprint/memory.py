@@ -6,13 +6,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from backprint.tree import strided_parts
 
 LOOK = 2**16
 """Two tensors whose spans cross are compared element by element up to this many elements."""
+
+PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+"""Classes of tensors that have a storage of their own."""
 
 Overlap = tuple[str, str, int]
 """Two names, and how many bytes the second tensor begins after the first."""
@@ -28,6 +31,23 @@ class MemorySpan:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     itemsize: int
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor's storage holds all of its elements.
+
+    A storage that was resized to 0, as FSDP does, holds none: a read of the tensor then ends the process.
+    """
+    if type(tensor) not in PLAIN or tensor.is_nested or tensor.layout is torch._mkldnn:
+        return True
+    for part in strided_parts(tensor):
+        shape, stride = part.shape, part.stride()
+        if part.is_meta or not part.numel():
+            continue
+        last = part.storage_offset() + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        if part.untyped_storage().nbytes() < (last + 1) * part.element_size():
+            return False
+    return True
 
 
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:

@@ -107,12 +107,12 @@ class Pair:
 class Guard:
     """A condition that a capture assumes.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned`, `alone`; `inputs`
-    are the inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or
-    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard says that the program reads where an
-    input is in memory: replay compares which inputs share memory with it. An `alone` guard says which inputs the Capture
-    was compared on with their captured values alone, and why: that the graphs are right on others is an assumption, and
-    no proof.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` and `alone`;
+    `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or
+    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard says that the program reads where
+    an input is in memory: replay compares which inputs share memory with it. An `alone` guard says which inputs the
+    Capture was compared on with their captured values alone, and why: that the graphs are right on others is an
+    assumption, and no proof.
     """
 
     kind: str

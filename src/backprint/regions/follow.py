@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backprint.memory import has_memory
 from backprint.regions import anomaly, watch
 from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
 from backprint.regions.nodes import NodeRecord
@@ -183,6 +184,8 @@ class BackwardCall:
             shape = tuple(size if type(size) is int else -1 for size in shape)  # a ragged size is not a number
         dtype, device = dtype_text(tensor.dtype), device_text(tensor.device)
         if self.level == "none" or type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+            return KeptGradient(shape, dtype, device)
+        if not has_memory(tensor):
             return KeptGradient(shape, dtype, device)
         value = tensor.detach().clone() if self.level == "values" else None
         return KeptGradient(shape, dtype, device, stats_of(tensor), value)

@@ -22,6 +22,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
+from backprint.memory import has_memory
 from backprint.replaying.annotations import NOTES, Sheet, show_value
 from backprint.settings import default_dtype
 from backprint.tree import plain_leaves
@@ -232,6 +233,11 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
             raise ReplayError(
                 f"input {port.name!r} was {show_spec(spec)} at capture and is a {type(value).__name__} now: pass a "
                 "tensor"
+            )
+        if not has_memory(value):
+            raise ReplayError(
+                f"input {port.name!r} has a storage that was resized to less than its elements need, so it has no "
+                "values: restore them first"
             )
         if not fits(spec, value, sizes):
             shape = ", ".join(map(str, value.shape))

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from backprint.errors import CaptureError, UsageError
+from backprint.memory import has_memory
 from backprint.plain import printable
 from backprint.tracing.fake import kept_inputs, world_of
 from backprint.tracing.given import read_given
@@ -132,6 +133,11 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
         raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
+    if not has_memory(tensor):
+        raise CaptureError(
+            f"input {name!r} has a storage that was resized to less than its elements need, so it has no values: "
+            "restore them first, as FSDP does before it runs a module"
+        )
     if tensor.layout not in LAYOUTS:
         raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import random
 import sys
 from collections.abc import Iterator
@@ -22,13 +23,15 @@ class Chance:
 
     A graph cannot draw these numbers: every run of the program uses the same ones, and the graph has them as constants.
     `objects` are the generators that the program reaches and drew from, each with its earlier state. `after` has the
-    states of the process's generators after a forward, where its backward starts.
+    states of the process's generators after a forward, where its backward starts; `context` has the ContextVars of
+    that forward, which a run leaves behind.
     """
 
     states: dict[str, Any] = field(default_factory=foreign_states)
     drawn: set[str] = field(default_factory=set)
     objects: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     def pins(self) -> dict[str, str]:
         """Return the digest of each state that the program's numbers depend on."""

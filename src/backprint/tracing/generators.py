@@ -32,9 +32,20 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
 """How the state of a generator is read and set; None is for numpy's, which may not be installed."""
 
 
+def is_generator(kind: Any) -> bool:
+    """Whether objects of a class draw random numbers from a state of their own."""
+    if issubclass(kind, random.SystemRandom):
+        return False
+    return issubclass(kind, (torch.Generator, random.Random)) or (kind.__module__ or "").startswith("numpy.random")
+
+
 def generator_state(source: Any) -> Any:
-    return GENERATORS.get(type(source), GENERATORS[None])[0](source)
+    return GENERATORS[base_of(source)][0](source)
 
 
 def put_generator(source: Any, state: Any) -> None:
-    GENERATORS.get(type(source), GENERATORS[None])[1](source, state)
+    GENERATORS[base_of(source)][1](source, state)
+
+
+def base_of(source: Any) -> Any:
+    return next((base for base in (torch.Generator, random.Random) if isinstance(source, base)), None)

@@ -2,33 +2,99 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-from collections.abc import Iterator
+import importlib
+import logging
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.tracing.kept_tensor import is_plain, untraced
+from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
 from backprint.tracing.picture import Picture
 from backprint.tracing.process import globals_kept
 
 
 @contextlib.contextmanager
 def kept(*roots: Any) -> Iterator[Picture]:
-    """Restore everything that is reachable from these roots afterwards, whatever happens inside."""
-    picture = Picture(("", root) for root in roots)
+    """Restore everything that is reachable from these roots afterwards, whatever happens inside.
+
+    A warning names what was changed and could not be restored.
+    """
+    everywhere = *(("a hook", hook) for hook in global_hooks()), ("the root logger", logging.getLogger())
+    picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
     OPEN.append(picture)
-    with globals_kept():
-        try:
-            yield picture
-        finally:
-            OPEN.remove(picture)
-            picture.put_back()
+    try:
+        with globals_kept(), imports_seen(picture):
+            try:
+                yield picture
+            finally:
+                picture.put_back()
+    finally:
+        OPEN.remove(picture)
+        picture.close()
+        if OPEN:
+            OPEN[0].lost |= picture.lost
+        elif picture.lost:
+            warnings.warn(
+                f"the program was run and has changed what cannot be restored: {listed(picture)}", stacklevel=4
+            )
+
+
+def listed(picture: Picture) -> str:
+    """Name what a run has changed for good."""
+    *most, last = list(picture.lost.values())[:SHOWN]
+    more = len(picture.lost) - SHOWN
+    return "; ".join((*most, last, *([f"and {more} more"] if more > 0 else [])))
+
+
+SHOWN = 8
+"""The most objects that a warning names."""
+
+
+@contextlib.contextmanager
+def imports_seen(picture: Picture) -> Iterator[None]:
+    """Have the picture remember the user's modules that the program imports, as they are after the import."""
+    if len(OPEN) > 1:
+        yield  # the outermost Picture is told
+        return
+    before = builtins.__import__, importlib.import_module
+    names = set(sys.modules)
+    depth: list[Any] = []  # the imports that are under way: a module is whole when the outermost is over
+
+    def importing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def import_(*args: Any, **kwargs: Any) -> Any:
+            depth.append(None)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                depth.pop()
+                if not depth and len(sys.modules) != len(names):
+                    new = [module for name, module in list(sys.modules.items()) if name not in names]
+                    names.update(sys.modules)
+                    picture.go_on([("", module) for module in new if isinstance(module, types.ModuleType)])
+
+        return import_
+
+    builtins.__import__, importlib.import_module = importing(before[0]), importing(before[1])
+    try:
+        yield
+    finally:
+        builtins.__import__, importlib.import_module = before
 
 
 OPEN: list[Picture] = []
 """The Pictures that will be restored."""
+
+
+def is_copied(memory: int) -> bool:
+    """Whether a Picture that is open has the content of a storage."""
+    return any(memory in picture.copied for picture in OPEN)
 
 
 def given_away(tensor: Tensor) -> None:

@@ -1,7 +1,8 @@
 """Remember and restore one tensor: its memory, content, gradient, hooks and version.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._autograd._unsafe_set_version_counter`,
-`Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`.
+`torch._C._autograd._top_saved_tensors_default_hooks`, `Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`,
+`torch.nn.modules.module._global_*`.
 """
 
 from __future__ import annotations
@@ -102,12 +103,24 @@ class KeptTensor:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
 
 
+def hooks_on(tensor: Tensor) -> list[Any]:
+    """Return the functions that autograd calls for a tensor."""
+    post = getattr(tensor, "_post_accumulate_grad_hooks", None) if tensor.is_leaf else None
+    return [*(tensor._backward_hooks or {}).values(), *(post or {}).values()]
+
+
+def global_hooks() -> list[Any]:
+    """Return the hooks that run for every module, and those of the caller's block on saved tensors."""
+    modules = [value for name, value in vars(torch.nn.modules.module).items() if name.startswith("_global_")]
+    saved = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return [*(hooks for hooks in modules if isinstance(hooks, dict) and hooks), *(saved or ())]
+
+
 def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
-    """Remove the hooks that a run has added."""
+    """Remove the hooks that a run has added, and restore those that it has removed."""
     if tensor._backward_hooks is not None:
-        kept = tensor._backward_hooks
-        for key in [key for key in kept if not hooks or key not in hooks]:
-            del kept[key]
+        tensor._backward_hooks.clear()
+        tensor._backward_hooks.update(hooks or {})
 
 
 def is_plain(tensor: Tensor) -> bool:

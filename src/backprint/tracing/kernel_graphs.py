@@ -23,6 +23,7 @@ from backprint.tracing.assembly import gradient_names, names_of
 from backprint.tracing.call import read_call
 from backprint.tracing.kernel_values import KernelGraph, KernelPair
 from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.protection import protected
 from backprint.tracing.scout import scout
 
 DETACH = torch.ops.aten.detach.default
@@ -122,7 +123,7 @@ def traced_call(
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
     called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
-    with quiet_random(), outside_modes():
+    with quiet_random(), outside_modes(), protected(called):
         program, seen = scout(called)
         traced = trace(program, seen, partition=partition)
     if not any(role == "output" for _, role in traced.outputs):

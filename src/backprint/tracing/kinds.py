@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import functools
+import operator
+import re
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -14,16 +19,18 @@ from torch import Tensor, nn
 PLAIN = frozenset(
     (
         int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), slice, range,
-        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, types.CodeType, types.ModuleType,
-        types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
-        types.MethodDescriptorType, property, staticmethod, classmethod, types.MappingProxyType,
+        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, types.CodeType,
+        types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
+        types.MethodDescriptorType, property, staticmethod, classmethod, types.MappingProxyType, datetime.date,
+        datetime.time, datetime.datetime, datetime.timedelta, decimal.Decimal, re.Pattern, operator.attrgetter,
+        operator.itemgetter, operator.methodcaller,
     )
 )  # fmt: skip
 """Types without state that a program could change."""
 
 SKIPPED = (
     "torch.fx", "torch.jit", "torch.package", "torch.distributed", "torch.export", "torch.library",
-    "torch.multiprocessing", "logging", "threading", "_thread", "concurrent", "queue", "asyncio",
+    "torch.multiprocessing", "threading", "_thread", "concurrent", "asyncio",
     "multiprocessing", "io", "_io", "socket", "importlib", "_frozen_importlib", "backprint", "re", "ast", "_pytest",
     "pytest", "pluggy", "unittest", "abc", "typing", "inspect", "enum", "warnings", "sympy", "rich", "click",
 )  # fmt: skip
@@ -45,7 +52,11 @@ def class_of(value: Any) -> Any:
 @functools.cache
 def left_alone(kind: Any) -> bool:
     """Whether objects of a class are not looked into; an `nn.Module` of torch's own machinery still is."""
-    return not issubclass(kind, (nn.Module, Tensor)) and is_skipped(kind.__module__ or "")
+    return not issubclass(kind, OPENED) and is_skipped(kind.__module__ or "")
+
+
+OPENED = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore)
+"""Classes of skipped modules whose objects hold a program's state."""
 
 
 STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
@@ -57,28 +68,29 @@ def is_users(kind: Any) -> bool:
     return (kind.__module__ or "builtins").partition(".")[0] not in STANDARD and not left_alone(kind)
 
 
-ITERATORS: tuple[Any, ...] = (
-    types.GeneratorType, types.AsyncGeneratorType, type(iter({})), type(iter({}.values())), type(iter({}.items())),
-    type(iter(set())), zip, map, filter, enumerate, reversed,
-)  # fmt: skip
-"""Iterators that a run uses up and that cannot be restored; `itertools` has more."""
-
-COUNTED: tuple[Any, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
-"""Iterators whose position can be read and set."""
-
-
 @functools.cache
 def is_installed(module: str, file: str) -> bool:
     """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
     state."""
     above = Path(file).parents
     depth = module.count(".") + (Path(file).stem == "__init__")
-    return len(above) > depth and any(above[depth].glob("*.dist-info"))
+    return len(above) > depth and has_packages(above[depth])
 
 
-def is_iterator(value: Any) -> bool:
-    """Whether a value is an iterator that cannot be restored after a run."""
-    return isinstance(value, ITERATORS) or type(value).__module__ == "itertools"
+@functools.cache
+def has_packages(folder: Path) -> bool:
+    """Whether a folder has installed packages."""
+    return any(folder.glob("*.dist-info"))
+
+
+def is_users_module(module: types.ModuleType) -> bool:
+    """Whether a module is a user's own: not Python's, torch's or numpy's, and not of an installed package."""
+    name = str(getattr(module, "__name__", ""))
+    return not (
+        name.partition(".")[0] in STANDARD
+        or is_skipped(name)
+        or is_installed(name, str(getattr(module, "__file__", None)))
+    )
 
 
 @functools.cache
@@ -101,6 +113,18 @@ def names_in_code(code: types.CodeType) -> tuple[str, ...]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found |= dict.fromkeys(names_in_code(constant))
+    return tuple(found)
+
+
+@functools.cache
+def names_said(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names and the texts like names in a function's code: `globals()["COUNT"]` names a global too."""
+    found = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= dict.fromkeys(names_said(constant))
+        elif isinstance(constant, str) and constant.isidentifier():
+            found[constant] = None
     return tuple(found)
 
 

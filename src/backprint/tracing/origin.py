@@ -10,9 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.errors import ReplayError
 from backprint.graph.verdicts import PortVerdict
 from backprint.likeness.describe import Describing, describe_value
 from backprint.likeness.differences import likeness_differences
+from backprint.memory import has_memory
 from backprint.result_tree import ResultTree
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
@@ -100,6 +102,12 @@ class LiveProgram:
     def live(self) -> dict[str, Tensor]:
         """Return the same tensors, with all except arguments in their current state."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
+        for name, tensor in found.items():
+            if not has_memory(tensor):
+                raise ReplayError(
+                    f"{name!r} has a storage that was resized to less than its elements need, so it has no values: "
+                    "restore them, or pass `state`"
+                )
         found |= self.constants
         for named in self.program.tensors:
             if named.name in found:

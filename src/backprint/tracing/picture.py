@@ -1,20 +1,28 @@
 """A snapshot of everything that a program can reach, with how each thing is restored.
 
-A Picture walks everything that a callable, its arguments, its closure and the globals that it names lead to. It
-remembers every container's content, every object's attributes, every tensor (its memory, its content, its gradient, its
-hooks) and the state of every random generator. `put_back` restores all of it, and touches only what differs. Iterators
-cannot be restored, so a program that holds one is refused before it runs.
+A Picture walks everything that a callable, its arguments, its closure and the globals that it names lead to, in its own
+module and in others of the user's. It remembers every container's content, every object's attributes, every tensor (its
+memory, its content, its gradient, its hooks), the state of every random generator, and that of the C types in
+`contents`. `put_back` restores all of it, and touches only what differs.
 
-Left out are objects behind modules (`import helpers; helpers.x = 1`), threads, locks, files and loggers, and numpy
-arrays above 1 MiB that do not use a tensor's memory.
+While a Picture is open, copies of iterators stand in the places that hold them (`iterators`), because a run uses an
+iterator up for good. Where a place cannot hold a copy, or an iterator has none, the program is refused before it runs.
+
+What can be compared but not restored is in `lost` after a run has changed it. Left out are threads, locks, sockets,
+objects behind the modules of installed packages, and containers of more than `LONG` elements, of which only the
+elements themselves are kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
+import sys
+import threading
 import types
 import weakref
+import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,21 +30,25 @@ from typing import Any
 from torch import Tensor
 
 from backprint.errors import CaptureError
-from backprint.tracing.generators import GENERATORS, generator_state, put_generator
-from backprint.tracing.kept_tensor import LARGE, KeptTensor, untraced
+from backprint.tracing.contents import LARGE_BUFFER, ContentKind, content_kind, fingerprint, writable_buffer
+from backprint.tracing.generators import generator_state, is_generator, put_generator
+from backprint.tracing.iterators import copied_iterator, held_by, is_iterator
+from backprint.tracing.kept_tensor import KeptTensor, hooks_on, untraced
 from backprint.tracing.kinds import (
-    COUNTED,
     PLAIN,
     class_of,
     is_installed,
-    is_iterator,
     is_library,
     is_skipped,
     is_users,
+    is_users_module,
     left_alone,
-    names_in_code,
+    names_said,
     slots_of,
 )
+
+Put = Callable[[Any, Any], None]
+"""Writes another object in a place: at a key, the object."""
 
 MOST = 200_000
 """The most objects that a Picture looks at."""
@@ -48,29 +60,85 @@ LONG = 10_000
 class Picture:
     """Everything that was reachable, with how each thing is restored."""
 
-    def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, roots: Iterable[tuple[str, Any]], first: bool = True) -> None:
+        """Look at everything that the roots lead to; the `first` of several open Pictures also compares what it cannot
+        restore."""
+        self.first = first
         self.seen: dict[int, Any] = {}
         self.undo: list[Callable[[], None]] = []
         self.tensors: list[KeptTensor] = []
         self.by_id: dict[int, KeptTensor] = {}
         self.copied: set[int] = set()
-        self.iterators: list[tuple[str, Any]] = []
         self.generators: list[tuple[str, Any, Any]] = []
         self.arrays: list[Any] = []
-        self.spent: list[tuple[str, Any]] = []
         self.scopes: set[tuple[int, str]] = set()
-        self.queue: deque[tuple[str, Any]] = deque()
+        self.named: set[str] = set()
+        self.modules: dict[int, types.ModuleType] = {}
+        self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
+        self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
         self.classes: set[type] = set()
+        self.given: set[int] = set()
+        self.in_call = False
+        self.refused: list[tuple[str, Any, str]] = []
+        self.iterators: dict[int, Any] = {}
+        self.places: list[tuple[Any, Put, Any]] = []
+        self.copies: dict[int, tuple[Any, Any]] = {}
+        self.checks: list[Callable[[], None]] = []
+        self.lost: dict[int, str] = {}
         self.go_on(roots)
 
     def go_on(self, roots: Iterable[tuple[str, Any]]) -> None:
         """Look into these roots too."""
-        self.queue.extend(roots)
+        self.queue.extend((name, value, None, None) for name, value in roots)
+        lent = len(self.places)
         with untraced():
-            while self.queue and len(self.seen) < MOST:
-                self.visit(*self.queue.popleft())
-            self.queue.clear()
+            while self.queue:
+                while self.queue and len(self.seen) < MOST:
+                    self.visit(*self.queue.popleft())
+                self.queue.clear()
+                self.visit_modules()
             self.copy_small()
+        self.lend(lent)
+
+    def go_on_with_call(self, leaves: Iterable[tuple[str, Any]], call: Any) -> None:
+        """Look into the arguments of a call. Iterators among its leaves are no longer in their places when it runs:
+        each run of the call makes copies of them."""
+        leaves = list(leaves)
+        nested = [part for _, leaf in leaves if is_iterator(leaf) for part in self.iterators_in(leaf)]
+        self.refused += [("", each, "it is an argument and within its reach too") for each in nested
+                         if id(each) in self.iterators]  # fmt: skip
+        self.given = {id(leaf) for _, leaf in leaves}
+        self.in_call = True
+        self.go_on([*leaves, ("", call)])
+        self.in_call = False
+
+    def iterators_in(self, iterator: Any) -> list[Any]:
+        """Return an iterator and all those that it reads from."""
+        try:
+            return [
+                iterator,
+                *(each for part in held_by(iterator) if is_iterator(part) for each in self.iterators_in(part)),
+            ]
+        except TypeError:
+            return [iterator]
+
+    def lend(self, start: int = 0) -> None:
+        """Put copies of iterators in their places."""
+        for value, put, key in self.places[start:]:
+            put(key, copied_iterator(value, self.copies))
+
+    def close(self) -> None:
+        """Give the places their own iterators back, and compare what cannot be restored."""
+        for value, put, key in self.places:
+            put(key, value)
+        for scope, registry in self.registries.values():
+            if registry is None:
+                scope.pop("__warningregistry__", None)
+            elif scope.get("__warningregistry__") != registry:
+                scope["__warningregistry__"].clear()
+                scope["__warningregistry__"].update(registry)
+        for check in self.checks:
+            check()
 
     def copy_small(self) -> None:
         """Keep the bytes of tensors, each storage once; of large parameters only those that are known to be written."""
@@ -86,51 +154,61 @@ class Picture:
                 undo()
             for kept in self.tensors:
                 kept.put_back()
+        self.copies.clear()
+        self.lend()
 
     def refuse_iterators(self, title: str) -> None:
-        """Refuse a program that holds an iterator: a run would use it up, and it cannot be restored."""
-        if self.iterators:
-            name, value = self.iterators[0]
+        """Refuse a program that holds an iterator without a copy: a run would use it up, and it cannot be restored."""
+        if self.refused:
+            name, value, why = self.refused[0]
             raise CaptureError(
-                f"{title} holds an iterator ({type(value).__name__} {name}), which each run uses up: pass its "
-                "items as an argument"
+                f"{title} holds an iterator ({' '.join((type(value).__name__, name)).strip()}), which each run uses "
+                f"up, and {why}: pass its items as an argument",
+                every_engine=True,
             )
 
     # -------------------------------------------------------------- the walk
 
-    def visit(self, name: str, value: Any) -> None:
-        """Remember one value, and queue everything that it holds."""
+    def visit(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
+        """Remember one value, and queue everything that it holds; `put` writes another in its place."""
         kind = class_of(value)
-        if kind in PLAIN or id(value) in self.seen:
+        if is_iterator(value):
+            self.visit_iterator(name, value, put, key)
+        elif kind in PLAIN or id(value) in self.seen:
             return
-        if kind is weakref.ref:
+        elif issubclass(kind, weakref.ref):
             self.push(name, value())
         elif (visit := self.visit_of_kind(kind)) is not None:
             self.seen[id(value)] = value
             visit(name, value)
-        elif not left_alone(kind):
+        else:
+            row = content_kind(kind)
+            if row is None and left_alone(kind):
+                return
             self.seen[id(value)] = value
-            self.visit_held(name, value)
+            if row is not None:
+                self.visit_content(name, value, row)
+                if left_alone(kind):
+                    return
+            plain = self.visit_held(name, value)
             if not isinstance(value, (type, types.FunctionType)):
-                self.visit_object(name, value)
+                self.visit_object(name, value, self.first and row is None and not plain)
 
     def visit_of_kind(self, kind: Any) -> Callable[[str, Any], None] | None:
-        """Return how a tensor, a generator or an array is remembered; None for objects that hold others."""
+        """Return how a tensor, a generator, an array or a module is remembered; None for objects that hold others."""
         if issubclass(kind, Tensor):
             return self.visit_tensor
-        if kind in GENERATORS or (kind.__module__ or "").startswith("numpy.random"):
+        if is_generator(kind):
             return self.visit_generator
-        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+        if "numpy" in sys.modules and issubclass(kind, sys.modules["numpy"].ndarray):
             return self.visit_array
+        if issubclass(kind, types.ModuleType):
+            return self.visit_module
         return None
 
-    def visit_held(self, name: str, value: Any) -> None:
-        """Remember what a container, an iterator, a function or a class holds besides its attributes."""
-        if is_iterator(value):
-            self.iterators.append((name, value))
-        elif isinstance(value, COUNTED):
-            self.visit_iterator(name, value)
-        elif isinstance(value, dict):
+    def visit_held(self, name: str, value: Any) -> bool:
+        """Remember what a container, a function or a class holds besides its attributes; return whether it is one."""
+        if isinstance(value, dict):
             self.visit_dict(name, value)
         elif isinstance(value, (list, set, deque, bytearray)):
             self.visit_box(name, value)
@@ -141,44 +219,57 @@ class Picture:
         elif isinstance(value, types.MethodType):
             self.push(name, value.__self__)
             self.push(name, value.__func__)
+        elif isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            if not isinstance(value.__self__, types.ModuleType):
+                self.push(name, value.__self__)
         elif isinstance(value, functools.partial):
             self.push_all(name, enumerate(value.args))
-            self.push_all(name, value.keywords.items())
+            self.push_all(name, value.keywords.items(), value.keywords.__setitem__)
             self.push(name, value.func)
         elif isinstance(value, type):
             self.visit_class(value)
+        elif isinstance(value, logging.Logger):
+            self.visit_logger(name, value)
+        elif isinstance(value, BaseException):
+            self.visit_exception(name, value)
+        else:
+            return False
+        return True
 
-    def push(self, name: str, value: Any) -> None:
+    def push(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
         """Queue a value."""
         if type(value) not in PLAIN and id(value) not in self.seen:
-            self.queue.append((name, value))
+            self.queue.append((name, value, put, key))
 
-    def push_all(self, name: str, items: Iterable[tuple[Any, Any]]) -> None:
+    def push_all(self, name: str, items: Iterable[tuple[Any, Any]], put: Put | None = None) -> None:
         """Queue values with their keys, unless there are too many."""
         items = list(items)
         if len(items) <= LONG:
             for key, value in items:
                 if type(value) not in PLAIN and id(value) not in self.seen:
-                    self.queue.append((f"{name}.{key}" if name else str(key), value))
+                    self.queue.append((f"{name}.{key}" if name else str(key), value, put, key))
 
-    def visit_dict(self, name: str, box: dict[Any, Any]) -> None:
-        content = list(dict.items(box))
+    def visit_dict(self, name: str, box: dict[Any, Any], look: bool = True) -> None:
+        """Remember a dictionary; without `look`, what it holds is not looked into."""
         kind = OrderedDict if isinstance(box, OrderedDict) else dict
+        content = list(kind.items(box))
 
         def undo() -> None:
-            if not same_items(dict.items(box), content):
+            if not same_items(kind.items(box), content):
                 kind.clear(box)
                 for key, value in content:
                     kind.__setitem__(box, key, value)
 
         self.undo.append(undo)
-        self.push_all(name, content)
-        self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
+        if look:
+            self.push_all(name, content, functools.partial(kind.__setitem__, box))
+            self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
 
     def visit_box(self, name: str, box: Any) -> None:
         """Remember a list, a set, a deque or a bytearray."""
         content = list(box)
-        clear, fill = BOXES[next(kind for kind in BOXES if isinstance(box, kind))]
+        kind = next(kind for kind in BOXES if isinstance(box, kind))
+        clear, fill = BOXES[kind]
 
         def undo() -> None:
             if not same_elements(box, content):
@@ -186,34 +277,132 @@ class Picture:
                 fill(box, content)
 
         self.undo.append(undo)
-        self.push_all(name, enumerate(content))
+        put = list.__setitem__ if kind is list else deque.__setitem__ if kind is deque else None
+        self.push_all(name, enumerate(content), put and functools.partial(put, box))
 
-    def visit_object(self, name: str, value: Any) -> None:
-        """Remember an object's attributes and slots, and what the functions of a user's class reach."""
+    def visit_content(self, name: str, value: Any, row: ContentKind) -> None:
+        """Remember an object of a C type by its row in `contents`."""
         try:
-            attributes = object.__getattribute__(value, "__dict__")
+            state = row.read(value)
+        except (OSError, ValueError):
+            self.refused.append((name, value, "its position cannot be read"))
+            return
+
+        def undo() -> None:
+            if why := row.put(value, state):
+                self.tell(name, value, why)
+
+        self.undo.append(undo)
+        for part in row.holds(value):
+            self.push(name, part)
+
+    def tell(self, name: str, value: Any, why: str) -> None:
+        """Note what is not as it was."""
+        self.lost[id(value)] = f"{name} ({type(value).__name__}): {why}".lstrip()
+
+    def visit_exception(self, name: str, error: BaseException) -> None:
+        """Remember an exception: its arguments, and what a `raise` notes in it."""
+        before = [(key, getattr(error, key)) for key in ("args", "__traceback__", "__context__", "__cause__")]
+
+        def undo() -> None:
+            for key, content in before:
+                if getattr(error, key) is not content:
+                    setattr(error, key, content)
+
+        self.undo.append(undo)
+        self.push_all(name, enumerate(error.args))
+
+    def visit_logger(self, name: str, logger: logging.Logger) -> None:
+        """Remember a logger, its handlers and those of the loggers above it."""
+        self.visit_dict(name, vars(logger), look=False)
+        self.seen[id(vars(logger))] = vars(logger)
+        for key in ("handlers", "filters", "parent"):
+            self.push(f"{name}.{key}", getattr(logger, key, None))
+
+    def visit_module(self, name: str, module: Any) -> None:
+        """Remember the globals of a user's module that are named anywhere in the code that was looked into."""
+        if not is_users_module(module):
+            return
+        self.modules[id(module)] = module
+        scope = vars(module)
+        before = frozenset(scope)
+
+        def undo() -> None:
+            for key in [key for key in scope if key not in before and key in self.named]:
+                if not isinstance(scope[key], types.ModuleType):  # an import sets it, and will not set it again
+                    del scope[key]
+
+        self.undo.append(undo)
+
+    def visit_modules(self) -> None:
+        """Queue the globals of modules that code looked into by now names."""
+        for module in self.modules.values():
+            scope = vars(module)
+            for key in [key for key in scope if key in self.named and (id(scope), key) not in self.scopes]:
+                self.scopes.add((id(scope), key))
+                self.visit_global(scope, key)
+
+    def visit_object(self, name: str, value: Any, compared: bool) -> None:
+        """Remember an object's attributes and slots, and what the functions of a user's class reach.
+
+        With `compared`, an object without any is one of a C type, whose buffer or fingerprint is compared instead.
+        """
+        kind = class_of(value)
+        try:
+            read = threading.local.__getattribute__ if isinstance(value, threading.local) else object.__getattribute__
+            attributes = read(value, "__dict__")
         except (AttributeError, TypeError):
             attributes = None
         if type(attributes) is dict and id(attributes) not in self.seen:
             self.seen[id(attributes)] = attributes
             self.visit_dict(name, attributes)
-        for owner, slot in slots_of(class_of(value)):
+        if is_users(kind):
+            self.undo.append(lambda: None if type(value) is kind else setattr(value, "__class__", kind))
+        slots = slots_of(kind)
+        for owner, slot in slots:
             self.visit_slot(name, value, owner, slot)
-        if is_users(class_of(value)):
-            self.push(name, type(value))
+        if is_users(kind):
+            self.push(name, kind)
+        if compared and attributes is None and not slots and not is_immutable(kind):
+            self.visit_opaque(name, value)
+
+    def visit_opaque(self, name: str, value: Any) -> None:
+        """Remember an object of a C type: its buffer, or what pickle would keep of it, which can only be compared."""
+        view = writable_buffer(value)
+        if view is not None and view.nbytes <= LARGE_BUFFER:
+            content = bytes(view)
+
+            def undo() -> None:
+                now = writable_buffer(value)
+                if now is None or now.nbytes != len(content):
+                    self.tell(name, value, "its buffer is another one")
+                elif now != content:
+                    now[:] = content
+
+            self.undo.append(undo)
+            return
+        before = fingerprint(value)
+
+        def check() -> None:
+            if before is not None and fingerprint(value) != before:
+                self.tell(name, value, "it was changed")
+
+        self.checks.append(check)
 
     def visit_slot(self, name: str, value: Any, owner: Any, slot: str) -> None:
-        try:
-            content = owner.__get__(value)
-        except AttributeError:
-            return
+        content = slot_content(owner, value)
 
         def undo() -> None:
-            if owner.__get__(value, type(value)) is not content:
-                owner.__set__(value, content)
+            now = slot_content(owner, value)
+            if now is not content:
+                if content is EMPTY:
+                    owner.__delete__(value)
+                else:
+                    owner.__set__(value, content)
 
         self.undo.append(undo)
-        self.push(f"{name}.{slot}", content)
+        if content is not EMPTY:
+            self.push(f"{name}.{slot}", content, lambda _, other: owner.__set__(value, other))
 
     def visit_class(self, kind: type) -> None:
         """Remember the attributes of a user's class, and what its functions reach."""
@@ -234,11 +423,15 @@ class Picture:
                         type.__delattr__(each, key)
 
             self.undo.append(undo)
+            put = functools.partial(type.__setattr__, each)
             for key, value in content.items():
-                value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-                value = value.fget if isinstance(value, property) else value
-                self.push(key, value)
-            self.push("__call__", vars(each).get("__call__"))
+                for part in parts_of_attribute(value):
+                    self.push(key, part, put if part is value else None, key)
+            for key, value in vars(each).items():
+                if key.startswith("__") and isinstance(value, types.FunctionType):
+                    self.push(key, value)
+            if is_users(type(each)):
+                self.push(type(each).__name__, type(each))
 
     def visit_function(self, name: str, function: types.FunctionType) -> None:
         """Remember a function: its closure, its defaults, its attributes, and the globals that it names."""
@@ -252,17 +445,39 @@ class Picture:
             self.pass_over_generators(function)
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             self.visit_cell(key, cell)
-        self.push_all(name, enumerate(function.__defaults__ or ()))
-        if function.__kwdefaults__:
-            self.push(name, function.__kwdefaults__)
+        self.visit_defaults(name, function)
         self.push(name, function.__dict__)
         if is_skipped(str(function.__globals__.get("__name__", ""))) or is_library(function):
             return
         scope = function.__globals__
-        for key in names_in_code(function.__code__):
+        if self.first and id(scope) not in self.registries:
+            registry = scope.get("__warningregistry__")
+            self.registries[id(scope)] = scope, None if registry is None else dict(registry)
+        names = names_said(function.__code__)
+        self.named.update(names)
+        for key in names:
             if (id(scope), key) not in self.scopes:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
+                if key not in scope and isinstance(module := sys.modules.get(key), types.ModuleType):
+                    self.push(key, module)  # which the function imports
+
+    def visit_defaults(self, name: str, function: types.FunctionType) -> None:
+        """Remember a function's code and defaults, which can be replaced, and what the defaults hold."""
+        code, given, named = function.__code__, function.__defaults__, function.__kwdefaults__
+
+        def undo() -> None:
+            if function.__code__ is not code:
+                function.__code__ = code
+            if function.__defaults__ is not given:
+                function.__defaults__ = given
+            if function.__kwdefaults__ is not named:
+                function.__kwdefaults__ = named
+
+        self.undo.append(undo)
+        self.push_all(name, enumerate(given or ()))
+        if named:
+            self.push(name, named)
 
     def pass_over_generators(self, function: types.FunctionType) -> None:
         """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
@@ -277,21 +492,19 @@ class Picture:
         if id(cell) in self.seen:
             return
         self.seen[id(cell)] = cell
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            return
+        content = cell_content(cell)
 
         def undo() -> None:
-            try:
-                now = cell.cell_contents
-            except ValueError:
-                now = cell
+            now = cell_content(cell)
             if now is not content:
-                cell.cell_contents = content
+                if content is EMPTY:
+                    del cell.cell_contents
+                else:
+                    cell.cell_contents = content
 
         self.undo.append(undo)
-        self.push(name, content)
+        if content is not EMPTY:
+            self.push(name, content, lambda _, other: setattr(cell, "cell_contents", other))
 
     def visit_global(self, scope: dict[str, Any], key: str) -> None:
         """Remember one global variable that a function names, or creates."""
@@ -307,18 +520,30 @@ class Picture:
 
         self.undo.append(undo)
         if not (is_iterator(content) and is_installed(str(scope.get("__name__")), str(scope.get("__file__")))):
-            self.push(key, content)
+            self.push(key, content, scope.__setitem__, key)
 
     def visit_generator(self, name: str, source: Any) -> None:
         """Remember the state of a random generator."""
         state = generator_state(source)
         self.generators.append((name, source, state))
         self.undo.append(lambda: put_generator(source, state))
+        self.visit_object(name, source, False)
 
     def visit_array(self, name: str, array: Any) -> None:
-        """Remember the content of a numpy array, which may be a tensor's. Of a large one, remember only its address."""
+        """Remember the content of a numpy array, which may be a tensor's. A large one is compared, not copied."""
         self.arrays.append(array)
-        if array.nbytes > LARGE or not array.flags.writeable:
+        if not array.flags.writeable:
+            return
+        if array.dtype.hasobject:
+            self.push_all(name, enumerate(array.flat))
+        elif array.nbytes > LARGE_BUFFER:
+            if self.first:
+                before = zlib.crc32(array.tobytes("A"))
+                self.checks.append(
+                    lambda: (
+                        None if zlib.crc32(array.tobytes("A")) == before else self.tell(name, array, "it was changed")
+                    )
+                )
             return
         content = array.copy()
 
@@ -327,20 +552,24 @@ class Picture:
                 array[...] = content
 
         self.undo.append(undo)
+        self.visit_object(name, array, False)
 
-    def visit_iterator(self, name: str, value: Any) -> None:
-        """Remember the position of an iterator over a sequence, unless it is exhausted."""
-        state = value.__reduce__()
-        if len(state) == 3:
-            self.undo.append(lambda: self.rewind(name, value, state[2]))
-            self.push(name, state[1][0])
-
-    def rewind(self, name: str, value: Any, place: int) -> None:
-        """Set an iterator to its earlier position."""
-        if len(value.__reduce__()) < 3:
-            self.spent.append((name, value))
-        else:
-            value.__setstate__(place)
+    def visit_iterator(self, name: str, value: Any, put: Put | None, key: Any) -> None:
+        """Remember the place that holds an iterator, where a copy will stand, and what the iterator reads from."""
+        if id(value) not in self.iterators:
+            try:
+                for part in held_by(value):
+                    self.push(name, part, NOWHERE)
+                copied_iterator(value, {})
+            except (TypeError, ValueError) as error:
+                self.refused.append((name, value, str(error)))
+        self.iterators[id(value)] = value
+        if self.in_call and id(value) in self.given:
+            return
+        if put is None:
+            self.refused.append((name, value, "it is in a place that cannot hold a copy"))
+        elif put is not NOWHERE:
+            self.places.append((value, put, key))
 
     def add(self, name: str, tensor: Tensor, whole: bool = False) -> KeptTensor:
         """Remember a tensor; with `whole`, its content whatever its size."""
@@ -361,6 +590,8 @@ class Picture:
             self.push(f"{name}.grad", tensor.grad)
         if tensor._base is not None:
             self.push(f"{name}._base", tensor._base)
+        for hook in hooks_on(tensor):
+            self.push(f"{name}'s hook", hook)
         if tensor.__dict__:
             self.visit_dict(name, tensor.__dict__)
         else:
@@ -377,6 +608,40 @@ def same_elements(now: Iterable[Any], then: list[Any]) -> bool:
     """Whether a container has the same elements."""
     now = list(now)
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+EMPTY = object()
+"""Stands for the content of a slot or a cell that has none."""
+
+
+def NOWHERE(key: Any, other: Any) -> None:
+    """The place of an iterator in another iterator, which is copied with it."""
+
+
+def slot_content(owner: Any, value: Any) -> Any:
+    try:
+        return owner.__get__(value, type(value))
+    except AttributeError:
+        return EMPTY
+
+
+def cell_content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return EMPTY
+
+
+def parts_of_attribute(value: Any) -> tuple[Any, ...]:
+    """Return what an attribute of a class holds: the functions of a property, that of a method, or the value itself."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__,) if isinstance(value, (staticmethod, classmethod)) else (value,)
+
+
+def is_immutable(kind: Any) -> bool:
+    """Whether objects of a C type have no state that anyone could change, as far as is known."""
+    return kind is object or kind.__module__ in ("types", "torch") or issubclass(kind, BaseException)
 
 
 BOXES: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {

@@ -229,3 +229,8 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 def hooks_of(tensor: Tensor) -> list[Any]:
     """Return the user's hooks on a leaf tensor's gradient."""
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
+
+
+def objects_given(program: CalledProgram) -> list[Any]:
+    """Return the arguments that are no tensors."""
+    return [leaf for leaf in program.leaves if not isinstance(leaf, Slot)]

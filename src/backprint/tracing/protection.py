@@ -18,12 +18,15 @@ from backprint.tracing.program import CalledProgram, OwnObjects
 def protected(program: CalledProgram) -> Iterator[None]:
     """Remember everything that the program reaches once, and restore it at the end, whatever happens inside."""
     held = program.target
-    if not isinstance(held, OwnObjects) or held.picture is not None or held.target is None:
+    if held.picture is not None or held.target is None:
         yield
         return
-    with kept(held.target, held.loss, dict(program.outside)) as picture:
-        held.reached = frozenset(picture.by_id)
-        picture.go_on([("", held.call)])
+    own = held if isinstance(held, OwnObjects) else None
+    leaves = zip(program.leaf_names, program.leaves, strict=True)
+    with kept(held.target, program.loss, dict(program.outside)) as picture:
+        if own is not None:
+            own.reached = frozenset(picture.by_id)
+        picture.go_on_with_call(leaves, own.call if own is not None else ())
         picture.refuse_iterators(program.title)
         held.picture = picture
         try:

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
+from backprint.memory import has_memory
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram, Outcome
 from backprint.tracing.reach import tensors_of
@@ -77,6 +78,17 @@ def refuse_strangers(program: CalledProgram, seen: Sighting, tensor: Tensor, nam
             f"{program.title} uses a tensor of shape {list(tensor.shape)} that requires grad and is not reachable from "
             "its arguments, closure or globals: another thread, or code without operators, made it. Pass it as an input"
         )
+
+
+def refuse_without_memory(program: CalledProgram, tensors: Mapping[str, Tensor], how: str) -> None:
+    """Refuse tensors whose storage was resized to less than they need: their values cannot be read."""
+    for name, tensor in tensors.items():
+        if not has_memory(tensor):
+            raise CaptureError(
+                f"{program.title} {how} {name}, whose storage was resized to less than its elements need, so it has no "
+                "values: restore them inside of the captured call",
+                every_engine=True,
+            )
 
 
 def by_address(program: CalledProgram, tensor: Tensor) -> str:

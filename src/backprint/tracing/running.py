@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import operator
 import threading
@@ -22,6 +23,7 @@ from backprint.result_tree import ResultTree, outputs_of
 from backprint.tracing import frames
 from backprint.tracing.chance import same_chance
 from backprint.tracing.custom import through
+from backprint.tracing.iterators import copied_iterator, is_iterator
 from backprint.tracing.program import CalledProgram, OwnObjects, Slot, state_of
 from backprint.tree import copy_values, ones_tangent
 
@@ -116,14 +118,15 @@ def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the program's result on these values."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
+    program.chance.context = contextvars.copy_context()
     with same_chance(program.chance, program.target.picture):
-        return target(*args, **kwargs)
+        return program.chance.context.run(target, *args, **kwargs)
 
 
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
-    if isinstance(held, OwnObjects):
+    if isinstance(held, OwnObjects) and not any(map(is_iterator, program.leaves)):
         found, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
         if structure == program.structure and len(found) == len(wanted) and all(map(operator.is_, found, wanted)):
@@ -132,8 +135,12 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Return the arguments and keyword arguments of the program's call, with these values."""
-    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+    """Return the arguments and keyword arguments of the program's call, with these values and copies of iterators."""
+    copies: dict[int, tuple[Any, Any]] = {}
+    leaves = [
+        values[leaf.name] if isinstance(leaf, Slot) else copied_iterator(leaf, copies) if is_iterator(leaf) else leaf
+        for leaf in program.leaves
+    ]
     return pytree.tree_unflatten(leaves, program.structure)
 
 
@@ -154,7 +161,7 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
     """Return the loss and the detached result; without a loss, the result."""
     if program.loss is None:
         return result
-    loss = check_loss(program.loss(result))
+    loss = check_loss(program.chance.context.run(program.loss, result))
     named, tree = outputs_of(result)
     cut = tree.rebuilt([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": cut}
@@ -238,7 +245,9 @@ def pull_back(
     known = tangents or {}
     pulls = [known[name] if name in known else ones_tangent(tensor) for name, tensor in roots.items()]
     with modes_reach_backward(), same_chance(program.chance, program.target.picture, backward=True):
-        found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], pulls)
+        found = program.chance.context.run(
+            _pulled, program, list(roots.values()), [leaves[named.name] for named in wanted], pulls
+        )
     if found is None:
         return {}
     given = dict(zip((named.name for named in wanted), found, strict=True))

@@ -20,7 +20,7 @@ from backprint.tracing.keep import kept
 from backprint.tracing.kept_tensor import LARGE, lies_as, same_bytes, untraced
 from backprint.tracing.own_values import put_values, same_content, same_memory
 from backprint.tracing.picture import Picture
-from backprint.tracing.program import CalledProgram, NamedTensor, OwnObjects, hooks_of
+from backprint.tracing.program import CalledProgram, NamedTensor, OwnObjects, hooks_of, objects_given
 from backprint.tracing.protection import as_captured, protected
 from backprint.tracing.reach import keepers, state_of_optimizer, tensors_of
 from backprint.tracing.running import leaf_values, shielded, training_mode, with_values
@@ -109,7 +109,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     leaves = leaf_values(program, program.current() if values is None else values)
     with torch.enable_grad():
         ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    with kept(program.target(), dict(program.outside)), with_values(program, ready):
+    with kept(program.target(), dict(program.outside), objects_given(program)), with_values(program, ready):
         gradients = give_gradients(ready)
         yield stage_of(program, ready, leaves, gradients)
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, OpaqueEdge, Source
+from backprint.memory import has_memory
 from backprint.tracing import frames
 from backprint.tracing.custom import numbers_one_by_one, through
 from backprint.tracing.keep import given_away
@@ -136,6 +137,8 @@ class Opener(HookWatch):
                 f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
                 "graph cannot hold: write it with torch, or as a custom operator (torch.library)"
             )
+        if not has_memory(tensor):
+            return  # its storage was resized to 0: there are no values that anyone could read
         with torch.no_grad():
             with _disable_current_modes():
                 read = tensor.detach().clone()
@@ -150,6 +153,7 @@ def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         not tensor.is_leaf
         or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
         or tensor.layout is not torch.strided
+        or not has_memory(tensor)
     ):
         return Tensor.__deepcopy__(tensor, memo)
     made = tensor.detach().clone()

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.memory import has_memory
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
 from backprint.tracing.facts import (
@@ -32,6 +33,7 @@ from backprint.tracing.facts import (
     writes,
 )
 from backprint.tracing.fake import UNKNOWN_VALUES, World
+from backprint.tracing.keep import is_copied
 from backprint.tracing.kept_tensor import put_bytes
 from backprint.tracing.program import SPARSE
 from backprint.tree import FLAGS, plain_leaves, strided_parts
@@ -268,6 +270,13 @@ class Watch(TorchDispatchMode):
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
+        if not has_memory(tensor):
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"the program begins with a tensor of shape {list(tensor.shape)}{place} "
+                "whose storage was resized to less than its elements need, so it has no values: restore them first",
+                every_engine=True,
+            )
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
@@ -355,7 +364,8 @@ class Watch(TorchDispatchMode):
     def restore(self) -> None:
         """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
-            put_bytes(self.callers[key], before)
+            if not is_copied(key):  # a Picture has put it back, and knows it from before the run
+                put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor in self.seen.outside:

@@ -14,6 +14,7 @@ from backprint.errors import CaptureError
 from backprint.result_tree import ResultTree
 from backprint.settings import quiet_random
 from backprint.tracing.program import CalledProgram, NamedTensor, Outcome
+from backprint.tracing.refusals import refuse_without_memory
 from backprint.tracing.running import call, named_outputs, pull_back, result_of, with_loss
 from backprint.tracing.stage import Staged, staged
 from backprint.tree import strided_parts
@@ -60,6 +61,7 @@ class ForwardRun:
         """Return copies of the tensors that it wrote to, made and left."""
         written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
         every = {**written, **effects.made, **effects.left}
+        refuse_without_memory(self.stage.program, every, "leaves")
         return {name: tensor.detach().clone() for name, tensor in every.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
@@ -90,6 +92,7 @@ def run_forward(
         result = result_of(stage.program, stage.ready)
     named, tree = named_outputs(stage.program, result)
     tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+    refuse_without_memory(stage.program, tensors, "returns")
     return ForwardRun(stage, tuple(named), tree, tensors)
 
 

@@ -18,7 +18,7 @@ from backprint.tracing.aot.lines import LineNotes, mark
 from backprint.tracing.facts import SEED
 from backprint.tracing.fake import fake_like
 from backprint.tracing.keep import kept
-from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.program import ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import named_outputs, result_of, shielded, with_values
 from backprint.tracing.watch import Reading
@@ -80,7 +80,9 @@ class TracedFunction:
         ready = sharing_memory(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
-        self.open.enter_context(kept(program.target()))  # AOTAutograd runs the program more than once
+        self.open.enter_context(
+            kept(program.target(), objects_given(program))
+        )  # AOTAutograd runs the program more than once
         self.open.enter_context(with_values(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
         lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)

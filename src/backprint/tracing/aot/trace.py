@@ -27,7 +27,7 @@ from backprint.tracing.aot.joint import Traced, split_joint, take_out_copies
 from backprint.tracing.aot.surroundings import as_eager_runs, quiet_log, without_cuda, without_effects
 from backprint.tracing.fake import UNKNOWN_VALUES, absent, dispatching
 from backprint.tracing.keep import kept
-from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.program import ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths
 from backprint.tracing.running import Substitute, modes_reach_backward
 from backprint.tracing.scout import Findings
@@ -112,7 +112,7 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-        stack.enter_context(kept(run.program.target()))
+        stack.enter_context(kept(run.program.target(), objects_given(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())

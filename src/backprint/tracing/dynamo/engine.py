@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -91,7 +92,8 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
         with no_seeding(program), same_chance(program.chance, program.target.picture):
-            record = frontend.run_under_dynamo(program.target(), args, kwargs, program.loss, paths)
+            run = contextvars.copy_context().run
+            record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
         put = sorted({**stage.made(), **stage.left()})
         ready = {**stage.ready, **program.outside}
     if put:

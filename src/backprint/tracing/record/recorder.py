@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import CaptureError
+from backprint.memory import has_memory
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
 from backprint.tracing.eager.placement import Placement, dense, flat, spanned
@@ -152,6 +153,7 @@ class LiveRecorder(Recorder):
         return known is None or any(holds(each, place) for each in known)
 
     def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
+        refuse_freed("a tensor from outside", tensor)
         storage = tensor.untyped_storage()
         key = storage._cdata
         self.callers[key] = storage
@@ -202,6 +204,7 @@ class LiveRecorder(Recorder):
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()
         for index, place in mark.after.items():
+            refuse_freed("a gradient", self.seen.outside[index].grad)
             if index not in mark.before:
                 mark.given[index] = self.seen.outside[index].grad.detach().clone()
             elif place in mark.terms:
@@ -219,6 +222,12 @@ class LiveRecorder(Recorder):
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
                 found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
         return found
+
+
+def refuse_freed(what: str, tensor: Tensor | None) -> None:
+    """Refuse a tensor whose storage was resized to less than it needs: its values cannot be kept."""
+    if tensor is not None and not has_memory(tensor):
+        raise CaptureError(f"the step frees the memory of {what}, or begins without it{place_of_script()}")
 
 
 def is_sum(call: TapedCall) -> bool:

@@ -13,7 +13,7 @@ from backprint.tracing.eager.placement import Placement, flat
 from backprint.tracing.eager.tape import TapedCall
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.program import Outcome
-from backprint.tracing.record.recorder import Backward, LiveRecorder, is_sum
+from backprint.tracing.record.recorder import Backward, LiveRecorder, is_sum, refuse_freed
 
 aten = torch.ops.aten
 
@@ -122,6 +122,7 @@ class StepWriter:
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
+                refuse_freed(self.names[key], tensor)
                 found[self.names[key]] = (value, tensor.detach().clone())
         return found
 

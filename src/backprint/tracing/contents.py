@@ -1,0 +1,242 @@
+"""Objects of C types whose state is no attribute: caches, buffers, text in memory, files, queues.
+
+A ContentKind reads the state of one type, and sets it again. Setting returns '' or why the state is not as it was: then
+the caller is told. Of other C types, `fingerprint` returns what pickle would keep; a change of that is told too.
+Nothing is known of objects that have no buffer and cannot be pickled, such as sockets and locks.
+
+What CPython keeps in an `lru_cache` is reached with `gc.get_referents`: the dictionary of its entries. Tried on
+CPython 3.11 to 3.14; where it is not found, the cache is emptied instead.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import functools
+import gc
+import io
+import itertools
+import os
+import pickle
+import queue
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+LARGE_BUFFER = 2**26
+"""Arrays and buffers of more bytes are not copied; a change of one is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentKind:
+    """How the state of objects of one type is read and set, and which objects it holds."""
+
+    read: Callable[[Any], Any]
+    put: Callable[[Any, Any], str]
+    holds: Callable[[Any], Iterable[Any]] = lambda value: ()
+
+
+# ------------------------------------------------------------------ functools.lru_cache
+
+
+def cache_entries(wrapper: Any) -> dict[Any, Any] | None:
+    """Return the dictionary of an `lru_cache`: results by key, or links of a list if the cache has a `maxsize`."""
+    info = wrapper.cache_info()
+    own = vars(wrapper)
+    linked = info.maxsize is not None
+    for part in gc.get_referents(wrapper):
+        if type(part) is not dict or part is own or len(part) != info.currsize:
+            continue
+        if not linked or all(type(link).__name__ == "_lru_list_elem" for link in part.values()):
+            return part
+    return None
+
+
+def read_cache(wrapper: Any) -> tuple[Any, int, dict[Any, Any] | None]:
+    entries = cache_entries(wrapper)
+    return wrapper.cache_info(), TAKEN_OUT.get(wrapper, 0), None if entries is None else dict(entries)
+
+
+TAKEN_OUT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""How many entries `put_cache` has taken out of each cache that has a `maxsize`."""
+
+
+def held_by_cache(wrapper: Any) -> list[Any]:
+    """Return the keys and results of a cache, whose links have each key before its result."""
+    entries = cache_entries(wrapper) or {}
+    if wrapper.cache_info().maxsize is None:
+        return [*entries, *entries.values()]
+    parts, keys = gc.get_referents(wrapper), {id(key) for key in entries}
+    return [*entries, *(result for key, result in itertools.pairwise(parts) if id(key) in keys)]
+
+
+def put_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> str:
+    """Take out the entries that a run has put into a cache, and put back those that it has taken out.
+
+    A cache with a `maxsize` reuses the link of an entry that it pushes out, so such an entry is lost.
+    """
+    before, taken, entries = state
+    info, now = wrapper.cache_info(), cache_entries(wrapper)
+    if now is None or entries is None:
+        if info.misses != before.misses:
+            wrapper.cache_clear()
+        return "all of its entries were dropped" if before.currsize and info.misses != before.misses else ""
+    intact = all(now.get(key) is entry for key, entry in entries.items())
+    if intact and len(now) == len(entries) and (before.maxsize is None or info.misses == before.misses):
+        return ""  # a link may have been used again if there were misses
+    if not entries:
+        wrapper.cache_clear()
+        return ""
+    if before.maxsize is None:
+        now.clear()
+        now.update(entries)
+        return ""
+    taken = TAKEN_OUT.get(wrapper, 0) - taken
+    if intact and len(entries) + info.misses - before.misses - taken <= before.maxsize:
+        new = [key for key in now if key not in entries]
+        for key in new:
+            del now[key]
+        TAKEN_OUT[wrapper] = TAKEN_OUT.get(wrapper, 0) + len(new)
+        return ""
+    wrapper.cache_clear()
+    return "some of its entries were pushed out, so all were dropped"
+
+
+# ------------------------------------------------------------------ text and bytes in memory, files
+
+
+def read_memory_file(file: Any) -> Any:
+    return None if file.closed else file.__getstate__()[:-1]
+
+
+def put_memory_file(file: Any, state: Any) -> str:
+    if state is None:
+        return ""
+    if file.closed:
+        return "it was closed"
+    if file.__getstate__()[:-1] != state:
+        try:
+            file.__setstate__((*state, None))
+        except BufferError:
+            return "it was written to while its buffer is in use"
+    return ""
+
+
+def read_file(file: Any) -> tuple[int, int] | None:
+    """Return a file's position and, if it can be written, its size; None for one that is closed or has no position."""
+    if file.closed or file in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) or not file.seekable():
+        return None
+    return file.tell(), file_size(file)
+
+
+def file_size(file: Any) -> int:
+    if not file.writable():
+        return -1
+    file.flush()
+    try:
+        return os.fstat(file.fileno()).st_size
+    except OSError:
+        return -1
+
+
+def put_file(file: Any, state: tuple[int, int] | None) -> str:
+    if state is None:
+        return ""
+    if file.closed:
+        return "it was closed"
+    place, size = state
+    if size != (now := file_size(file)):
+        return f"it has {now:,} bytes and had {size:,}"
+    try:
+        moved = file.tell() != place
+    except OSError:  # a text file has no position between two calls of next(); its end gives it one again
+        file.seek(0, os.SEEK_END)
+        next(file, None)
+        moved = True
+    if moved:
+        file.seek(place)
+    return ""
+
+
+# ------------------------------------------------------------------ arrays and queues
+
+
+def put_array(value: Any, state: Any) -> str:
+    if value.tobytes() != state.tobytes():
+        try:
+            value[:] = state
+        except BufferError:
+            return "its length changed while its buffer is in use"
+    return ""
+
+
+def queued(value: Any) -> list[Any]:
+    """Return what a queue holds; it is put in again."""
+    items = []
+    while True:
+        try:
+            items.append(value.get_nowait())
+        except queue.Empty:
+            break
+    for item in items:
+        value.put(item)
+    return items
+
+
+def put_queue(value: Any, state: list[Any]) -> str:
+    now = queued(value)
+    if len(now) != len(state) or any(left is not right for left, right in zip(now, state, strict=True)):
+        for _ in now:
+            value.get_nowait()
+        for item in state:
+            value.put(item)
+    return ""
+
+
+def put_memory(value: Any, state: bytes) -> str:
+    if ctypes.sizeof(value) != len(state):
+        return "its size changed"
+    ctypes.memmove(ctypes.addressof(value), state, len(state))
+    return ""
+
+
+KINDS: dict[Any, ContentKind] = {
+    functools._lru_cache_wrapper: ContentKind(read_cache, put_cache, held_by_cache),
+    io.StringIO: ContentKind(read_memory_file, put_memory_file),
+    io.BytesIO: ContentKind(read_memory_file, put_memory_file),
+    io.IOBase: ContentKind(read_file, put_file),
+    array.array: ContentKind(lambda value: value[:], put_array),
+    queue.SimpleQueue: ContentKind(queued, put_queue, queued),
+    ctypes.c_int.__mro__[-2]: ContentKind(
+        lambda value: ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value)), put_memory
+    ),
+}
+"""How the state of each type is kept; the first that fits counts."""
+
+
+@functools.cache
+def content_kind(kind: Any) -> ContentKind | None:
+    """Return how objects of a type are kept; None if their attributes and elements are all of their state."""
+    return next((row for base, row in KINDS.items() if issubclass(kind, base)), None)
+
+
+# ------------------------------------------------------------------ other C types
+
+
+def writable_buffer(value: Any) -> memoryview | None:
+    """Return the bytes of an object that others can write to (a memoryview, mmap), if it has such."""
+    try:
+        view = memoryview(value)
+        return None if view.readonly or not view.contiguous or not view.nbytes else view.cast("B")
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
+def fingerprint(value: Any) -> Any:
+    """Return what pickle would keep of an object; None if pickle cannot."""
+    try:
+        return pickle.dumps(value, 4)
+    except Exception:  # whatever a stranger's object raises, it cannot be compared
+        return None
