@@ -6,10 +6,11 @@ are restored, a replaced clock or comparison is a CheatFound, and a slower eager
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from backprint.benching.clock import CLOCK, SHORT, timed
 from backprint.benching.findings import CheatFound, TimingWithheld
 from backprint.benching.instructions import instruction_counter
 from backprint.benching.statistics import FEWEST_ROUNDS, compare_timings
-from backprint.sample.rerun import EagerRun, copies
+from backprint.sample.rerun import copies
 from backprint.settings import SETTINGS
 
 ELAPSED = os.times
@@ -56,6 +57,30 @@ def relied_on() -> dict[str, Any]:
 
 ORIGINALS = relied_on()
 """The same as this module was imported."""
+
+
+def own_functions() -> dict[str, Any]:
+    """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
+    names = [name for name in sys.modules if name.startswith(("backprint.benching", "backprint.sample"))]
+    found: dict[str, Any] = {}
+    for name in names:
+        for key, value in vars(sys.modules[name]).items():
+            if inspect.isclass(value) and value.__module__ == name:
+                found |= {f"{name}.{key}.{method}": code_of(each) for method, each in vars(value).items()}
+            found[f"{name}.{key}"] = code_of(value)
+    return {name: code for name, code in found.items() if code is not None}
+
+
+def code_of(value: Any) -> Any:
+    """Return the code of a function; None of anything else."""
+    return getattr(value, "__code__", None)
+
+
+def check_own(before: Mapping[str, Any]) -> None:
+    """Raise if one of these functions has another code now."""
+    now = own_functions()
+    if changed := [name for name, code in before.items() if now.get(name) is not code]:
+        raise CheatFound(f"changes the bench that times it: {', '.join(changed[:4])} replaced")
 
 
 def check_replaced() -> None:
@@ -112,62 +137,43 @@ def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@contextlib.contextmanager
-def settings_held() -> Iterator[None]:
-    """Restore torch's settings afterwards; raise if calls of a compiled graph changed them."""
-    before = read_all_settings()
-    try:
-        yield
-    finally:
-        if changed := restore_settings(before):
-            raise CheatFound(f"its calls change torch's settings: {'; '.join(changed)}")
-
-
 # ------------------------------------------------------------------ eager's time
 
 
 @dataclass(frozen=True)
 class EagerBaseline:
-    """Eager's times before a compiler is loaded, those of a loop in plain Python beside them, and torch's settings."""
+    """Eager's times before a compiler is loaded, and those of a loop in plain Python beside them."""
 
-    run: EagerRun
     eager: Callable[..., Any]
     times: tuple[float, ...]
     loops: tuple[float, ...]
-    settings: Mapping[str, str]
 
-    def restored(self) -> tuple[str, ...]:
-        """Restore the settings that a compiler changed; return a note on each."""
-        return tuple(f"the compiler changed {text}; restored" for text in restore_settings(self.settings))
-
-    def check(self, times: Sequence[float]) -> None:
+    def check(self, times: Sequence[float], values: Sequence[Any]) -> None:
         """Raise if eager is slower than it was: in these times, and when it is measured again beside the loop."""
         if len(times) < FEWEST_ROUNDS or not slower(self.times, times[-FEWEST_ROUNDS:]):
             return
-        eager, loops = measured(self.eager, self.run)
-        relative = [[time / loop for time, loop in zip(*pair, strict=True)] for pair in self.beside(eager, loops)]
+        eager, loops = measured(self.eager, values)
+        relative = [
+            [time / loop for time, loop in zip(*pair, strict=True)]
+            for pair in ((self.times, self.loops), (eager, loops))
+        ]
         if slower(self.times, eager) and slower(*relative):
             ratio = compare_timings(self.times, eager).ratio
             raise TimingWithheld(f"eager became {ratio:.3g} times slower since the compiler was loaded")
 
-    def beside(self, eager: Sequence[float], loops: Sequence[float]) -> tuple[Any, Any]:
-        return (self.times, self.loops), (eager, loops)
 
-
-def eager_baseline(run: EagerRun, eager: Callable[..., Any] | None = None) -> EagerBaseline:
-    """Measure eager, which is the run's own module if not given.
+def eager_baseline(eager: Callable[..., Any], values: Sequence[Any]) -> EagerBaseline:
+    """Measure eager.
 
     Call it before the compiler is imported: instructions are counted of threads that start later.
     """
     instruction_counter()
-    eager = run.module() if eager is None else eager
-    times, loops = measured(eager, run)
-    return EagerBaseline(run, eager, times, loops, read_all_settings())
+    return EagerBaseline(eager, *measured(eager, values))
 
 
-def measured(eager: Callable[..., Any], run: EagerRun) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def measured(eager: Callable[..., Any], inputs: Sequence[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return seconds of a call of eager, and of a loop in plain Python, from rounds of both."""
-    values = copies(run.inputs)
+    values = copies(inputs)
     fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
     calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
     eagers, loops = [], []

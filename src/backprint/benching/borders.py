@@ -1,13 +1,13 @@
 """Give a compiler only tensors that it computes with, and give its caller the graph's own results.
 
 Exchange formats drop an input that nothing reads, rename or lose an output that is an input, and have no form for None
-and for numbers. `core_of` takes such values out of a graph; `Core.restored` puts them back.
+and for numbers. `core_of` takes such values out of a graph; `Core.around` puts them back.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,10 +15,15 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from backprint.benching.calling import arguments_of, tuple_text, written
 from backprint.sample.rerun import copies
 
-Build: TypeAlias = Callable[[fx.GraphModule, list[Tensor]], Callable[[list[Tensor]], Sequence[Tensor]]]
-"""A compiler of cores: a function of a graph and its inputs that returns a function of a list of such inputs."""
+NOTHING: Mapping[int, Any] = {}
+
+Build: TypeAlias = Callable[[fx.GraphModule, list[Tensor]], Callable[..., Sequence[Tensor]]]
+"""A compiler of cores: a function of a graph and its inputs that returns a function of such inputs, one by one."""
+
+Laying: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,20 @@ class Core:
         """Return the core's inputs among the graph's."""
         return [values[place] for place in self.taken]
 
-    def restored(self, results: Sequence[Any], values: Sequence[Any]) -> Any:
-        """Return the graph's results from the core's results and the graph's inputs."""
-        flat = [restored_value(kind, value, results, values) for kind, value in self.plan]
-        return pytree.tree_unflatten(flat, self.structure)
+    def around(
+        self, call: Callable[..., Sequence[Tensor]], count: int, laying: Mapping[int, Laying] = NOTHING
+    ) -> Callable[..., Any]:
+        """Return a function of the graph's `count` inputs that calls a compiled core: the core itself where it takes
+        and gives what the graph does. `laying` lays out some of the core's inputs first."""
+        names, flat = arguments_of(count), [restored_text(*each, place) for place, each in enumerate(self.plan)]
+        results = pytree.tree_unflatten(flat, self.structure)
+        given = [f"lay{place}({names[at]})" if place in laying else names[at] for place, at in enumerate(self.taken)]
+        in_order = [f"r[{place}]" for place in range(len(flat))]
+        if given == names and isinstance(results, (tuple, list)) and list(results) == in_order:
+            return call
+        kept = {f"c{place}": value for place, (kind, value) in enumerate(self.plan) if kind == "constant"}
+        body = [f"r = core({', '.join(given)})" if self.computes else "r = ()", f"return {structure_text(results)}"]
+        return written(names, body, {"core": call, **kept, **{f"lay{place}": lay for place, lay in laying.items()}})
 
     @property
     def computes(self) -> bool:
@@ -47,15 +62,27 @@ class Core:
         return any(kind == "core" for kind, _ in self.plan)
 
 
-def restored_value(kind: str, value: Any, results: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Return one result of a graph."""
+def restored_text(kind: str, value: Any, place: int) -> str:
+    """Return the expression of one result of a graph."""
     match kind:
         case "core":
-            return results[value]
+            return f"r[{value}]"
         case "input":
-            return values[value]
+            return f"v{value}"
         case _:
-            return value.clone() if isinstance(value, Tensor) else value
+            return f"c{place}.clone()" if isinstance(value, Tensor) else f"c{place}"
+
+
+def structure_text(value: Any) -> str:
+    """Return nested results of expressions as one expression."""
+    match value:
+        case tuple():
+            return tuple_text([structure_text(each) for each in value])
+        case list():
+            return f"[{', '.join(map(structure_text, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{key!r}: {structure_text(each)}" for key, each in value.items()) + "}"
+    return str(value)
 
 
 def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
@@ -155,11 +182,5 @@ def constants(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, An
 def bordered(module: fx.GraphModule, inputs: Sequence[Any], build: Build) -> Callable[..., Any]:
     """Compile the core of a graph; return a function of the graph's inputs that returns its results."""
     core = core_of(module, inputs)
-    if not core.computes:
-        return lambda *values: core.restored((), values)
-    call = build(core.module, core.given(copies(inputs)))
-
-    def results(*values: Any) -> Any:
-        return core.restored(call(core.given(values)), values)
-
-    return results
+    call = build(core.module, core.given(copies(inputs))) if core.computes else tuple
+    return core.around(call, len(inputs))

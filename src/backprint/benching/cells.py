@@ -20,9 +20,9 @@ RIGHT = (*ANSWERS, UNTIMED)
 STOPPED = ("refused", "failed", "crashed", "timeout", "out of memory")
 """The compiler raised; what it made raised; its process died; it was ended at a limit."""
 
-NOT_JUDGED = ("nondeterministic", "eager failed", "skipped", "unjudged")
-"""No fault of a compiler: eager differs from itself or raises, the graph needs one that did not run, judging raised an
-error of ours."""
+NOT_JUDGED = ("random", "nondeterministic", "eager failed", "skipped", "unjudged")
+"""Neither right nor wrong: results depend on random numbers of the compiler's own and could not be judged; eager
+differs from itself or raises; the graph needs one that did not run; judging raised an error of ours."""
 
 OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
 

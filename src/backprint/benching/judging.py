@@ -11,8 +11,6 @@ from backprint.benching.cells import BenchOutput
 from backprint.benching.tolerances import TOLERANCES
 from backprint.sample.judged import Eager, judged, one_to_the_bit, strided
 
-GOOD = ("bitwise", "close", "random")
-
 
 def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, ...]:
     """Judge every output of a compiler."""
@@ -74,11 +72,11 @@ def least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[flo
 
 
 def outcome_of_outputs(outputs: Sequence[BenchOutput]) -> tuple[str, str]:
-    """Return `wrong`, `nondeterministic`, or '' if all outputs are right, and the reason.
+    """Return `wrong`, `random`, `nondeterministic`, or '' if all outputs are right, and the reason.
 
     A saved value that eager does not repeat, such as a workspace, leaves the other outputs to judge by.
     """
-    for word in ("wrong", "nondeterministic"):
+    for word in ("wrong", "random", "nondeterministic"):
         bad = [output for output in outputs if output.word == word]
         if bad and not (word == "nondeterministic" and others_tell(outputs)):
             return word, named_first(bad)

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from backprint.benching.cells import DIRECTIONS
 from backprint.errors import RefusedError
@@ -27,8 +27,8 @@ from backprint.graph.steps import live
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
-from backprint.sample.judged import widen, widened_class
-from backprint.sample.rerun import EagerRun, Program, laid
+from backprint.sample.rerun import EagerRun, Program
+from backprint.tree import strided_parts
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 """A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
@@ -72,30 +72,6 @@ class BenchStep:
         """How many operators both call."""
         return self.forward.steps + self.backward.steps
 
-    @property
-    def module(self) -> Callable[..., Any]:
-        """Both modules as one function, in eager."""
-        return self.joined(self.forward.module.forward, self.backward.module.forward)
-
-    def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of the forward's inputs and the backward's own, with the outputs and then the gradients."""
-        count, sources, strides = len(self.forward.graph.inputs), self.sources, self.strides
-        others: list[int] | None = None
-        shown = [place for place, (role, _) in enumerate(self.forward.run.outputs) if role != "saved"]
-
-        def both(*values: Any) -> tuple[Any, ...]:
-            nonlocal others
-            results = forward(*values[:count])
-            taken = [results[place] if from_forward else values[place] for from_forward, place in sources]
-            if others is None:  # the strides of a compiled forward's results stay what they are
-                others = [place for place, stride in strides.items() if taken[place].stride() != stride]
-            for place in others:
-                taken[place] = laid(taken[place], strides[place])
-            gradients = backward(*taken)
-            return (*(results[place] for place in shown), *gradients)
-
-        return both
-
     @cached_property
     def strides(self) -> dict[int, tuple[int, ...]]:
         """The strides for which a backward is compiled, by the places of the saved tensors that it takes. A compiled
@@ -124,66 +100,12 @@ class BenchStep:
         return found
 
     @cached_property
-    def run(self) -> EagerRun:
-        """The eager run of both."""
+    def inputs(self) -> list[Any]:
+        """The forward's inputs, and then those that only the backward has."""
         count = len(self.forward.graph.inputs)
         pairs = zip(self.sources, self.backward.run.inputs, strict=True)
         own = [value for (from_forward, place), value in pairs if not from_forward and place >= count]
-        inputs = [*self.forward.run.inputs, *own]
-        outputs = [port for port in self.forward.run.outputs if port[0] != "saved"] + list(self.backward.run.outputs)
-        made = EagerRun(self.class_by(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
-        return replace(made, results=made.again(made.module()))
-
-    def after(self, forward: Callable[..., Any], run: EagerRun) -> EagerRun:
-        """Return the run of eager's backward on what a compiled forward saves from the inputs of a run.
-
-        A compiled step is judged by it. The forward is judged on its own; by both graphs in eager, its rounding alone
-        would be an error, because a backward may make much of it where a mask or an index changes.
-        """
-        module = JoinedClass(self, CompiledForward(self, forward), self.backward.run.module)
-        return replace(run, module=module, results=tuple(run.again(module())))
-
-    def class_by(self, form: Callable[[BenchGraph], Any]) -> Any:
-        """Return what makes the step from one form of both graphs, and of them in float64."""
-        return JoinedClass(self, form(self.forward), form(self.backward))
-
-
-@dataclass(frozen=True)
-class JoinedClass:
-    """The classes of a forward and a backward, to be called like one class."""
-
-    step: BenchStep
-    forward: Any
-    backward: Any
-
-    def __call__(self) -> Callable[..., Any]:
-        return self.step.joined(self.forward(), self.backward())
-
-    def widened(self) -> JoinedClass:
-        """Return the same in float64."""
-        return JoinedClass(self.step, widened_class(self.forward), widened_class(self.backward))
-
-
-@dataclass(frozen=True)
-class CompiledForward:
-    """A compiled forward in the place of a forward's class. In float64 it computes what it always does."""
-
-    step: BenchStep
-    function: Callable[..., Any]
-    wide: bool = False
-
-    def __call__(self) -> Callable[..., Any]:
-        return self.in_own_dtypes if self.wide else self.function
-
-    def in_own_dtypes(self, *values: Any) -> list[Any]:
-        """Call it with the dtypes of the inputs that it was compiled for, and widen its results."""
-        own = zip(values, self.step.forward.run.inputs, strict=True)
-        narrow = (value.to(kept.dtype) if isinstance(value, torch.Tensor) else value for value, kept in own)
-        return [widen(value) for value in self.function(*narrow)]
-
-    def widened(self) -> CompiledForward:
-        """Return what computes the same in a float64 run."""
-        return replace(self, wide=True)
+        return [*self.forward.run.inputs, *own]
 
 
 def bench_graphs(capture: Capture) -> list[BenchGraph]:
@@ -220,6 +142,17 @@ def unguarded_graph(graph: Graph) -> Graph:
     """Return the graph that compilers are given: sizes as they were captured, and no guards."""
     fixed = at_hints(graph)
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
+
+
+def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:
+    """Return place of a result -> place of the input whose memory it has."""
+    inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
+    return {place: inputs[memory_of(value)] for place, value in enumerate(results) if memory_of(value) in inputs}
+
+
+def memory_of(value: Any) -> int:
+    """Return the address of a tensor's memory, of a sparse one's values; 0 without memory."""
+    return strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
 
 
 def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:

@@ -1,43 +1,49 @@
-"""Try one compiler on one sample, in this process: compile each graph, judge its results, time it; a cell for each.
+"""Try one compiler on one sample: compile each graph, judge its results, time it; a cell for each.
 
-The order is that of trust. Eager runs twice before the compiler is loaded, so what it cannot repeat is not blamed on
-the compiler. Results are judged before the timing, and during it. A cell is given away as soon as it is known, because
-the next graph may end the process.
+The compiler works in a process of its own (`performer`), which is forked before eager has run. Here, every result that
+it gives is compared with eager's on the same inputs. The order is that of trust: results are judged before the timing,
+and during it. A cell is given away as soon as it is known, because the next graph may end the process.
 """
 
 from __future__ import annotations
 
-import gc
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backprint.benching.baseline import EagerBaseline, eager_baseline
-from backprint.benching.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
+import torch
+
+from backprint.benching.asking import AskedPerformer, CompilerFailed, PerformerDied
+from backprint.benching.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell, BenchOutput
 from backprint.benching.compilers.table import Compiler
-from backprint.benching.compilers.timed import compile_timed
+from backprint.benching.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
 from backprint.benching.findings import CheatFound, TimingWithheld
-from backprint.benching.gpu import on_gpu, with_device_bytes
-from backprint.benching.honest import Agree, agreement, check_honest
-from backprint.benching.judging import judged_outputs, notes_of_outputs, outcome_of_outputs
-from backprint.benching.moved import moved_graphs
+from backprint.benching.judge import GraphJudge, parts_of
+from backprint.benching.judging import notes_of_outputs, outcome_of_outputs, output_of_port
+from backprint.benching.moved import moved_graphs, movement
+from backprint.benching.own_draws import NotJudged, distribution_fault, opened_fault
 from backprint.benching.roofline import least_step_work, least_work
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
-from backprint.benching.timing import honest_and_timed
+from backprint.benching.timing import time_pair
 from backprint.benching.turns import Turns
+from backprint.benching.varied import VariedInputs
 from backprint.corpus import processes
 from backprint.corpus.clock import stage
 from backprint.corpus.task import one_line
 from backprint.graph.nouns import Capture
-from backprint.sample.judged import Eager, first_line
-from backprint.sample.rerun import EagerRun, copies
+from backprint.sample.export import graphs_needed
+from backprint.sample.judged import text_of_kind
+from backprint.sample.rerun import copies
 
 AnyGraph = BenchGraph | BenchStep
 
 Begun = Callable[[str, str], None]
+
+REDRAWS = 2
+"""How often the inputs of all graphs are redrawn, from seeds that the compiler cannot know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +70,28 @@ def tried(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, begun: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for each graph that has no outcome in `known` (title -> outcome) yet; `begun` is called with the
-    title of each and the part of the trial that begins."""
-    with stage("eager"):
-        graphs = bench_graphs(capture)
-        moved = [with_steps(each) for each in moved_graphs(capture, graphs)]
-    trial = CompilerTrial(plan, turns, begun, dict(known))
-    left = {
-        title: graph
-        for title, graph in with_steps(graphs).items()
-        if title not in known and graph.direction in plan.directions
-    }
-    at_work = [trial.run_eager(graph, [each[title].run for each in moved]) for title, graph in left.items()]
-    yield from map(trial.cell, at_work)
+    title of each and the part of the trial that begins. The last is that in which the compiler's process died, if it
+    did: graphs that are left need another."""
+    graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
+    asked = AskedPerformer(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
+    try:
+        with stage("eager"):
+            graphs = bench_graphs(capture)
+            drawn = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
+            moved = [with_steps(each) for each in moved_graphs(capture, graphs, drawn)]
+        trial = CompilerTrial(plan, turns, begun, asked, dict(known), with_steps(graphs), moved)
+        left = [
+            title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
+        ]
+        for title in left:
+            trial.run_eager(title)
+        for title in left:
+            cell = trial.cell(title)
+            yield cell
+            if trial.died:
+                return
+    finally:
+        asked.close()
 
 
 def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
@@ -84,15 +100,14 @@ def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
     return {graph.title: graph for graph in found}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GraphAtWork:
-    """A graph, its runs on other inputs, the eager runs that judge it, and eager's time before any compiler was
-    loaded."""
+    """A graph in the hands of the compiler's process."""
 
     graph: AnyGraph
-    others: Sequence[EagerRun]
-    eager: Eager
-    baseline: EagerBaseline | None
+    examination: Examination
+    first: str = ""
+    """Why the results of the call that ended the compilation are wrong."""
 
 
 @dataclass(slots=True)
@@ -102,125 +117,249 @@ class CompilerTrial:
     plan: TrialPlan
     turns: Turns
     begun: Begun
+    asked: AskedPerformer
     outcomes: dict[str, str]
-    compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    graphs: dict[str, AnyGraph]
+    moved: Sequence[Mapping[str, AnyGraph]]
+    judges: dict[str, GraphJudge] = field(default_factory=dict)
+    plans: dict[str, VariedPlan] = field(default_factory=dict)
+    compiled: set[str] = field(default_factory=set)
+    died: bool = False
 
-    def run_eager(self, graph: AnyGraph, others: Sequence[EagerRun]) -> GraphAtWork:
-        """Run eager a second time, and time it, before the compiler is loaded."""
-        eager = Eager(graph.run, lambda *values: self.compiled[graph.title](*values))
-        with stage(f"{graph.title}: eager"):
-            _ = eager.again
+    def run_eager(self, title: str) -> None:
+        """See how the inputs of a graph can vary, and time eager on such, before the compiler is loaded."""
+        graph = self.graphs[title]
+        judge = self.judge_of(graph)
+        with stage(f"{title}: eager"):
+            plan = self.plans[title] = varied_plan(judge, int.from_bytes(os.urandom(7), "little"))
             if not self.plan.timed:
-                return GraphAtWork(graph, others, eager, None)
+                return
+            varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed)
+            varied.put_seed(int.from_bytes(os.urandom(7), "little"))
             with self.turns.alone():
-                return GraphAtWork(graph, others, eager, eager_baseline(graph.run, called_eager(graph)))
+                given = self.asked.giving(varied.values)
+                self.asked.ask("baseline", title=title, inputs=given, step=step_told(graph))
 
-    def cell(self, work: GraphAtWork) -> BenchCell:
+    def judge_of(self, graph: AnyGraph) -> GraphJudge:
+        """Return a new judge of a graph; that of a step knows what those of its parts know."""
+        known = {title: judge.parts[0] for title, judge in self.judges.items() if len(judge.parts) == 1}
+        self.judges[graph.title] = GraphJudge(graph, known)
+        return self.judges[graph.title]
+
+    def cell(self, title: str) -> BenchCell:
         """Return the cell of one graph: what is known when a part ends it, or when all have passed."""
-        began, graph = time.monotonic(), work.graph
+        began, graph = time.monotonic(), self.graphs[title]
         cell = blank_cell(graph, self.plan.compiler.name)
-        for name, part in PARTS.items():
-            self.begun(graph.title, name)
-            with stage(f"{graph.title}: {name}"):
-                cell = part(self, work, cell)
-            if cell.outcome:
-                break
-        self.outcomes[graph.title] = cell.outcome
-        gc.collect()
-        return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
+        part = FIRST_PART
+        try:
+            self.begun(title, part)
+            work = self.in_hand(graph)
+            for part, act in PARTS.items():
+                if part != FIRST_PART:
+                    self.begun(title, part)
+                with stage(f"{title}: {part}"):
+                    cell = act(self, work, cell)
+                if cell.outcome:
+                    break
+            self.asked.ask("end")
+        except PerformerDied as error:
+            self.died = True
+            cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
+        self.outcomes[title] = cell.outcome
+        peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.asked.pid)
+        return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
+
+    def in_hand(self, graph: AnyGraph) -> GraphAtWork:
+        """Give a graph to the compiler's process."""
+        title = graph.title
+        if title not in self.judges:
+            self.plans[title] = varied_plan(self.judge_of(graph), int.from_bytes(os.urandom(7), "little"))
+        examination = Examination(self.asked, self.judges[title], self.plans[title])
+        examination.begin()
+        return GraphAtWork(graph, examination)
+
+    # -------------------------------------------------------------- parts
 
     def compile(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with empty caches; a step is made of its forward and its backward."""
         if isinstance(work.graph, BenchStep):
-            return self.join(work.graph, cell)
-        cold, refused = self.compile_as(work.graph, cold=True)
-        return replace(cell, outcome="refused", reason=refused) if refused else replace(cell, cold=cold)
-
-    def compile_as(self, graph: BenchGraph, cold: bool) -> tuple[float | None, str]:
-        """Compile a graph for its inputs, unless that was done; return how many seconds that took, and why the compiler
-        refused it."""
-        inputs = copies(graph.run.inputs)
-        caches = self.plan.caches.with_name(f"{self.plan.caches.name}_{graph.title.replace(' ', '_')}")
+            return self.join(work, cell)
         try:
-            made, seconds = compile_timed(self.plan.compiler, graph.module, inputs, caches, cold)
-        except (Exception, SystemExit) as error:
-            return None, reason_of(error)
-        self.compiled.setdefault(graph.title, made)  # what is timed is what was judged
-        return seconds, ""
+            seconds, notes = self.compile_as(work, cold=True)
+        except CompilerFailed as error:
+            return replace(cell, outcome="refused", reason=str(error))
+        return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
 
-    def join(self, graph: BenchStep, cell: BenchCell) -> BenchCell:
-        """Join the compiled forward and backward of a step."""
+    def compile_as(self, work: GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
+        """Compile the graph in hand and call it once; return the seconds and notes, and judge what the call gave."""
+        answer = self.asked.ask("compile", cold=cold, opened=False)
+        self.compiled.add(work.graph.title)
+        examination, judge = work.examination, work.examination.judge
+        if "results" in answer and not judge.by_stream and not work.first:
+            work.first = judge.fault(examination.own, self.asked.results_of(answer), (torch.get_rng_state(), ()))
+        return answer["seconds"], answer["notes"]
+
+    def join(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Join the compiled forward and backward of a step; those that have no cell of their own are judged first."""
+        graph = work.graph
+        assert isinstance(graph, BenchStep)
         for part in (graph.forward, graph.backward):
             ended = self.outcomes.get(part.title, "")
             if ended in (*STOPPED, *NOT_JUDGED, "wrong"):
                 outcome = "wrong" if ended == "wrong" else "skipped"
                 return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
-                _, refused = self.compile_as(part, cold=False)
-                if refused:
-                    return replace(cell, outcome="skipped", reason=f"{part.title}: {refused}")
-        forward, backward = (self.compiled[part.title] for part in (graph.forward, graph.backward))
-        self.compiled[graph.title] = graph.joined(forward, backward)
+                inner, known = self.in_hand(part), blank_cell(part, cell.compiler)
+                try:
+                    self.compile_as(inner, cold=False)
+                    known = self.judge(inner, known)
+                except CompilerFailed as error:
+                    return replace(cell, outcome="skipped", reason=f"{part.title}: {error}")
+                if known.outcome:
+                    outcome = "wrong" if known.outcome == "wrong" else "skipped"
+                    return replace(cell, outcome=outcome, reason=f"{part.title}: {known.reason}")
+        work.examination.begin()
+        both = {"forward": graph.forward.title, "backward": graph.backward.title}
+        self.asked.ask("join", **both, step=step_told(graph))
         return cell
 
     def judge(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compare each output with eager's and float64's."""
-        run, compiled = work.graph.run, self.compiled[work.graph.title]
+        examination, judge = work.examination, work.examination.judge
         try:
-            results, taken = with_device_bytes(partial(run.again, compiled), on_gpu(run.inputs))
-        except (Exception, SystemExit) as error:
-            return replace(cell, outcome="failed", reason=reason_of(error))
-        if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
-            given = f"{len(results)} results" if isinstance(results, (tuple, list)) else f"a {type(results).__name__}"
-            wanted = f"a tuple of {len(run.outputs)} results"
-            return replace(cell, outcome="wrong", reason=f"{given} where eager gives {wanted}")
-        cell, outputs = replace(cell, device_bytes=taken), judged_outputs(self.eager_to_judge_by(work), results)
+            inputs, results, state, answer = examination.called(None, None, 0.0)
+        except CompilerFailed as error:
+            return replace(cell, outcome="failed", reason=str(error))
+        except CheatFound as error:
+            return replace(cell, outcome="wrong", reason=one_line(str(error)))
+        if len(results) != len(judge.outputs):
+            return replace(
+                cell,
+                outcome="wrong",
+                reason=f"{len(results)} results where eager gives a tuple of {len(judge.outputs)}",
+            )
+        examination.keep_drawn(inputs, results, own=True)
+        cell = replace(cell, device_bytes=answer["device_bytes"])
+        several = len(judge.parts) > 1 or judge.parts[0].wrong_kind(results)
+        if several and (reason := judge.fault(inputs, results, state)):
+            return self.of_another_kind(judge, cell, results, reason)
+        return self.judged_cell(work, cell, inputs, results, state)
+
+    def of_another_kind(self, judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
+        """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step."""
+        outputs = tuple(
+            output_of_port(role, name, "wrong", reason, wanted, value)
+            for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
+            if len(judge.parts) == 1 and text_of_kind(value) != text_of_kind(wanted)
+        )
+        return replace(cell, outputs=outputs, outcome="wrong", reason=one_line(reason))
+
+    def judged_cell(
+        self, work: GraphAtWork, cell: BenchCell, inputs: Sequence[Any], results: Sequence[Any], state: Any
+    ) -> BenchCell:
+        """Return the cell with a word for each output of the first call."""
+        examination, judge = work.examination, work.examination.judge
+
+        def compiled(*values: Any) -> Any:
+            return examination.called_under(torch.initial_seed())
+
+        outputs = judge.outputs_of(inputs, results, state, compiled)
+        if any(output.word == "random" for output in outputs):
+            outputs = self.by_distribution(work, outputs)
         outcome, reason = outcome_of_outputs(outputs)
-        notes = () if outcome else notes_of_outputs(outputs)
-        return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
+        if not outcome and work.first:
+            outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
+        notes = notes_of_outputs(outputs)
+        shown = tuple(each for each in outputs if not (isinstance(work.graph, BenchStep) and each.role == "saved"))
+        return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
 
-    def eager_to_judge_by(self, work: GraphAtWork) -> Eager:
-        """Return the eager runs of a graph; of a step, those of its backward after the compiled forward."""
-        graph, compiled = work.graph, self.compiled[work.graph.title]
-        if not isinstance(graph, BenchStep):
-            return work.eager
-        return Eager(graph.after(self.compiled[graph.forward.title], graph.run), compiled)
-
-    def agreement(self, graph: AnyGraph) -> Agree:
-        """Return the comparison of results with those of an eager run on the same inputs."""
-        agree = agreement(self.compiled[graph.title])
-        if not isinstance(graph, BenchStep):
-            return agree
-        return lambda run, results: agree(graph.after(self.compiled[graph.forward.title], run), results)
+    def by_distribution(self, work: GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
+        """Judge outputs that depend on draws of the compiler's own, which the graph does not return: exactly by its
+        opened form, which returns them, and by their distribution."""
+        examination = work.examination
+        if isinstance(work.graph, BenchStep):
+            return outputs
+        (part,) = examination.judge.parts
+        part.followed = False
+        places = [place for place, output in enumerate(outputs) if output.word == "random"]
+        try:
+            reason, judged_by = opened_fault(examination), "its draws as results, and by distribution"
+            reason = reason or distribution_fault(examination, places)
+        except NotJudged as error:
+            return tuple(
+                replace(each, detail=f"{each.detail}; {error}") if each.word == "random" else each for each in outputs
+            )
+        word, part.by_distribution = "wrong" if reason else "close", not reason
+        return tuple(
+            replace(each, word=word, detail=reason or f"{each.detail}; judged with {judged_by}")
+            if each.word == "random"
+            else each
+            for each in outputs
+        )
 
     def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with the caches that the first time has filled."""
         if isinstance(work.graph, BenchStep) or not self.plan.timed:
             return cell
-        warm, refused = self.compile_as(work.graph, cold=False)
-        note = (f"refused when compiled again: {refused}",) if refused else ()
-        return replace(cell, warm=warm, notes=(*cell.notes, *note))
+        try:
+            warm, notes = self.compile_as(work, cold=False)
+        except CompilerFailed as error:
+            return replace(cell, notes=(*cell.notes, f"refused when compiled again: {error}"))
+        if work.first:
+            return replace(
+                cell, outcome="wrong", reason=one_line(f"compiled again, it gives wrong results: {work.first}")
+            )
+        return replace(cell, warm=warm, notes=tuple(dict.fromkeys((*cell.notes, *notes))))
 
     def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Call it on other inputs, and time it beside eager, alone on the machine."""
-        compiled, agree = self.compiled[work.graph.title], self.agreement(work.graph)
         try:
-            if work.baseline is None:
-                honest, timing = check_honest(work.graph.run, work.others, compiled, agree), None
+            if not self.plan.timed:
+                self.check(work)
+                timing = None
+                work.examination.finish(timed_calls=False)
             else:
                 with self.turns.alone():
-                    honest, timing = honest_and_timed(work.others, compiled, work.baseline, agree=agree)
+                    self.check(work)
+                    timing = time_pair(work.examination)
+                    work.examination.probe(timed=True)
+            work.examination.judge.check_drawn()
+            work.examination.check_held()
         except CheatFound as error:
             return replace(cell, outcome="wrong", reason=one_line(str(error)))
         except TimingWithheld as error:
             return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
-        except (Exception, SystemExit) as error:
-            return replace(cell, outcome="failed", reason=f"on other inputs: {reason_of(error)}")
-        outputs = tuple(replace(each, power=moved) for each, moved in zip(cell.outputs, honest.moved, strict=True))
-        cell = replace(cell, outputs=outputs, notes=(*cell.notes, *honest.notes), timing=timing)
+        except CompilerFailed as error:
+            return replace(cell, outcome="failed", reason=f"on other inputs: {error}")
+        moved = self.movement(work.graph)
+        outputs = tuple(replace(each, power=moved.get((each.role, each.name), True)) for each in cell.outputs)
+        cell = replace(cell, outputs=outputs, notes=(*cell.notes, *work.examination.notes()), timing=timing)
         if timing is None:
             return replace(cell, outcome=UNTIMED, reason="times were not asked for")
         return replace(cell, outcome=timing.answer)
+
+    def check(self, work: GraphAtWork) -> None:
+        """Call it on the inputs of other runs and on varied ones, and compare every call."""
+        examination = work.examination
+        contents = fitting(examination.judge, [each[work.graph.title] for each in self.moved])
+        pause = pause_after(examination.seconds)
+        for count, values in enumerate([*contents, None]):
+            occasion = (
+                f"a further call (number {count + 2}, on the same tensors with other contents) gives wrong results"
+            )
+            number = None if values is not None else examination.number()
+            examination.checked_call(values, number, pause, occasion)
+        examination.probe()
+        examination.look_again()
+
+    def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
+        """Return which outputs the redrawn inputs move."""
+        found: dict[tuple[str, str], bool] = {}
+        others = [parts_of(each[graph.title]) for each in self.moved]
+        for place, part in enumerate(parts_of(graph)):
+            moved = movement(part.run, [other[place].run for other in others])
+            found |= dict(zip(part.run.outputs, moved, strict=True))
+        return found
 
 
 PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]] = {
@@ -234,20 +373,9 @@ PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]
 FIRST_PART = next(iter(PARTS))
 
 
-def called_eager(graph: AnyGraph) -> Callable[..., Any]:
-    """Return eager as it is timed: the module that the compiler is given, without the hooks of a module's call."""
-    return graph.module if isinstance(graph, BenchStep) else graph.module.forward
-
-
 def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph of which nothing is known but its work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
     known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
     return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an error as one line, that of the compiler's own where torch.compile wraps it."""
-    inner = getattr(error, "inner_exception", error)
-    return one_line(f"{type(inner).__name__}: {first_line(inner)}")

@@ -1,15 +1,17 @@
-"""The inputs of timed calls: the same tensors throughout, whose contents change before every call.
+"""The inputs of timed calls: the same tensors throughout, whose contents are drawn anew before every call.
 
-A call that is timed must not have seen its inputs before, or a compiler that remembers results would be fast. So some
-elements of the floating-point inputs are multiplied by 1 + k * eps, with k drawn anew for each call. Torch sees these
-writes, so a cache that asks for a tensor's version is no cheat.
+A call that is timed must not have seen its inputs, nor inputs that are nearly the same, or a compiler that remembers
+results would be fast. So before each call some inputs get elements of their own, drawn from what they held and each
+multiplied by a factor from 0.5 to 1: results move by more than a tolerance. Tangents and the program's own inputs are
+rewritten as a whole, of one large tensor a window. The sign, the range and an index's bounds stay. Torch sees these
+writes, so a cache that asks for a tensor's version is no cheat. Contents are a function of a seed, so that the process
+that judges has them too.
 """
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,105 +21,155 @@ from backprint.closeness import same_bits
 from backprint.sample.rerun import copies
 from backprint.tree import strided_parts
 
-ELEMENTS = 24
-"""How many elements are varied."""
+WINDOW = 256
+"""Elements of a large tensor that are rewritten at a time."""
 
-MOST = 64
-"""The largest k. For dtypes of few digits it is less, so that no element changes by more than LARGEST."""
+SMALL = 2**16
+"""A tensor of so many elements is rewritten as a whole; and one that has no more than a quarter of all."""
 
-LARGEST = 2**-5
+BANK = 2**16
+"""Of how many places the elements of a call are taken at least."""
 
-BITS = 16
-"""So many bits of difference keep any two of a pair's calls apart."""
+MOST_WHOLE = 8
+"""How many inputs are rewritten as a whole, at most."""
 
-TRIES = 8
-"""Draws of an element; zeros, infinities and NaN are no use, as a factor does not change them."""
+FIRST = ("tangent", "input")
+"""The roles of inputs that are varied before others."""
+
+STRIDES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+
+INDEXING = frozenset(
+    "aten.embedding.default aten.embedding_dense_backward.default aten.nll_loss_forward.default "
+    "aten.nll_loss_backward.default aten.index.Tensor aten.gather.default aten.index_select.default".split()
+)
+"""Operators for which an index is as good as another of the same tensor."""
 
 
-Element = tuple[Tensor, float, float]
-"""An element as a tensor without dimensions, its value, and the eps of its dtype."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An input that is varied: its place, and whether as a whole or in a window."""
+
+    place: int
+    whole: bool
+
+
+class VariedPart:
+    """A tensor, or windows of it, and the bank that new elements come from."""
+
+    def __init__(self, tensor: Tensor, whole: bool, seed: int) -> None:
+        flat = tensor.detach().reshape(-1)
+        self.tensor, self.whole = tensor, whole
+        self.size = flat.numel() if whole else WINDOW
+        source = torch.Generator().manual_seed(seed)
+        length = self.size + max(BANK, flat.numel() if whole else 0)
+        picked = torch.arange(length) if whole else torch.randint(flat.numel(), (length,), generator=source)
+        bank = flat[(picked % flat.numel()).to(flat.device)]
+        if bank.is_floating_point():
+            factors = torch.rand(length, generator=source) / 2 + 0.5
+            bank = bank * factors.to(bank)
+        else:
+            bank = bank[torch.randperm(length, generator=source).to(bank.device)]
+        self.bank, self.span = bank, length - self.size
+        self.memory = dense_memory(tensor)
+        self.before = None if whole or self.memory is None else self.memory.clone()
+        self.start = -1
+
+    def put(self, number: int) -> None:
+        """Write new elements, by a number."""
+        new = self.bank.narrow(0, number % self.span, self.size)
+        if self.memory is None:
+            self.tensor.copy_(new.view(self.tensor.shape))
+        elif self.whole:
+            self.memory.copy_(new)
+        else:
+            self.start = (number // self.span) % (self.memory.numel() - self.size)
+            self.memory.narrow(0, self.start, self.size).copy_(new)
+
+    def restore(self) -> None:
+        """Put back what a window held."""
+        if self.memory is not None and self.start >= 0:
+            self.memory.narrow(0, self.start, self.size).copy_(self.old_window())
+            self.start = -1
+
+    def old_window(self) -> Tensor:
+        assert self.before is not None
+        return self.before.narrow(0, self.start, self.size)
 
 
 class VariedInputs:
-    """The inputs of one graph, and the elements of them that are varied."""
+    """The inputs of one graph, and the parts of them that are varied."""
 
-    def __init__(self, inputs: Sequence[Any], draw: random.Random) -> None:
-        self.values = copies(inputs)
-        self.original = copies(inputs)
-        self.elements = drawn_elements(self.values, draw)
+    def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int) -> None:
+        self.values = list(values)
+        self.original = copies(values)
+        parts = [
+            VariedPart(self.values[piece.place], piece.whole, seed + number) for number, piece in enumerate(pieces)
+        ]
+        self.always = [part for part in parts if part.whole]
+        self.windows = [part for part in parts if not part.whole]
+        self.dirty: VariedPart | None = None
 
-    def leave_out_refused(self, eager: Callable[..., Any]) -> None:
-        """Vary no element whose change makes eager raise, as that of a mask of zeros and ones may."""
-        if not self.runs(eager, self.elements):
-            self.elements = [element for element in self.elements if self.runs(eager, [element])]
-
-    def runs(self, eager: Callable[..., Any], elements: Sequence[Element]) -> bool:
-        """Whether eager runs when these elements change by as much as they may."""
-        for element, value, unit in elements:
-            element.fill_(value * (1 + most_units(unit) * unit))
-        try:
-            eager(*self.values)
-        except Exception:  # an operator may raise anything on other values
-            return False
-        finally:
-            self.put(self.original)
-        return True
-
-    @property
-    def varied(self) -> bool:
-        """Whether there are enough elements that no call has the inputs of another."""
-        return sum(math.log2(most_units(unit)) for _, _, unit in self.elements) >= BITS
-
-    def vary_all(self, draw: random.Random) -> None:
-        """Multiply every chosen element's original value by 1 + k * eps."""
-        for element, value, unit in self.elements:
-            element.fill_(value * (1 + drawn_factor(draw, unit) * unit))
-
-    def vary_one(self, draw: random.Random) -> None:
-        """Do so with one of them."""
-        if self.elements:
-            element, value, unit = self.elements[int(draw.random() * len(self.elements))]
-            element.fill_(value * (1 + drawn_factor(draw, unit) * unit))
+    def put_seed(self, seed: int) -> None:
+        """Give the inputs the contents of a seed."""
+        for place, part in enumerate(self.always):
+            part.put((seed * STRIDES[place % len(STRIDES)] >> (11 + place)) & 0x7FFFFFFFFFFF)
+        if self.windows:
+            if self.dirty is not None:
+                self.dirty.restore()
+            self.dirty = self.windows[seed % len(self.windows)]
+            self.dirty.put(seed >> 3)
 
     def put(self, contents: Sequence[Any]) -> None:
         """Give every tensor the contents of another of the same shape and strides."""
         for value, other in zip(self.values, contents, strict=True):
             if isinstance(value, Tensor):
                 put_contents(value, other)
-
-    def nudge(self, draw: random.Random) -> None:
-        """Multiply one chosen element by 1 + k * eps as it is now."""
-        if self.elements:
-            element, _, unit = self.elements[int(draw.random() * len(self.elements))]
-            element.mul_(1 + drawn_factor(draw, unit) * unit)
+        self.dirty = None
 
 
-def drawn_factor(draw: random.Random, unit: float) -> int:
-    """Return k, from 1 on."""
-    return 1 + int(draw.random() * most_units(unit))
+def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[int]) -> list[Piece]:
+    """Return the inputs that can be varied, those first that results depend on most; `indices` are places of integers
+    whose elements may change places."""
+    total = sum(value.numel() for value in values if isinstance(value, Tensor))
+    pointers = [
+        strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0 for value in values
+    ]
+    found = []
+    for place, value in enumerate(values):
+        if not isinstance(value, Tensor) or pointers.count(pointers[place]) > 1:
+            continue
+        if not (writable(value) or (place in indices and own_memory(value) and value.numel())):
+            continue
+        whole = value.numel() <= max(SMALL, total // 4)
+        if whole or (value.numel() > 2 * WINDOW and value.is_floating_point() and dense_memory(value) is not None):
+            found.append(Piece(place, whole))
+    rank = {role: number for number, role in enumerate(FIRST)}
+    return sorted(found, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
 
 
-def most_units(unit: float) -> int:
-    """Return the largest k of a dtype by its eps."""
-    return max(1, min(MOST, int(LARGEST / unit)))
+def varied_pieces(
+    found: Sequence[Piece], runs: Callable[[Sequence[Piece]], bool], moves: Callable[[Sequence[Piece]], bool]
+) -> tuple[Piece, ...]:
+    """Choose pieces with which eager `runs`, as few wholes as move all results."""
+    good = list(found) if runs(found) else [piece for piece in found if runs([piece])]
+    if not runs(good):
+        return ()
+    wholes, windows = ([piece for piece in good if piece.whole is whole] for whole in (True, False))
+    count = 2
+    while count < min(len(wholes), MOST_WHOLE) and not moves([*wholes[:count], *windows]):
+        count += 2
+    return (*wholes[: min(count, MOST_WHOLE)], *windows)
 
 
-def drawn_elements(values: Sequence[Any], draw: random.Random) -> list[Element]:
-    """Return elements of floating-point inputs as tensors without dimensions, with their values and their dtype's eps.
-
-    No element is there twice, not by another view of its memory either.
-    """
-    inputs = [value for value in values if isinstance(value, Tensor) and writable(value)]
-    found: dict[int, Element] = {}
-    for _ in range(ELEMENTS * TRIES if inputs else 0):
-        tensor = inputs[draw.randrange(len(inputs))]
-        element = tensor[tuple(draw.randrange(size) for size in tensor.shape)]
-        value = float(element)
-        if value and abs(value) < torch.finfo(tensor.dtype).max / 2 and value == value:
-            found.setdefault(element.data_ptr(), (element, value, torch.finfo(tensor.dtype).eps))
-        if len(found) == ELEMENTS:
-            break
-    return list(found.values())
+def dense_memory(tensor: Tensor) -> Tensor | None:
+    """Return a dense tensor's elements as they lie in memory; None if there are gaps between them."""
+    room = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride != room:
+                return None
+            room *= size
+    return tensor.detach().as_strided((tensor.numel(),), (1,))
 
 
 def writable(tensor: Tensor) -> bool:

@@ -29,17 +29,12 @@ def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Ca
     replace_views(core.module)  # results of decompositions may have other strides
     with torch.no_grad():
         call = lookup_backend(backend)(core.module, core.given(copies(inputs)))
-    return lambda *values: core.restored(call(*core.given(values)), values)
+    return core.around(call, len(inputs))
 
 
 def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
     """Compile with a backend of torch.compile as its users call it."""
     own = fx.GraphModule(module, module.graph)  # its code is new, so nothing compiled before is used again
     call = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
-
-    def called(*values: Any) -> Any:
-        with torch.no_grad():
-            return call(*values)
-
-    called(*copies(inputs))
-    return called
+    call(*copies(inputs))
+    return call

@@ -33,7 +33,7 @@ def exchanged(
     refuse_draws(module)
     refuse_layouts(inputs)
 
-    def laid(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+    def laid(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         try:
             return build_lowered(core, given, build, more, False)
         except RefusedError:
@@ -49,13 +49,19 @@ def exchanged(
 
 def build_lowered(
     core: fx.GraphModule, given: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
-) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+) -> Callable[..., Sequence[Tensor]]:
     """Return a compiled core; it may hand inputs through once it is lowered, so what it computes is taken anew."""
     again = core_of(lower(core, given, thorough, more), given)
     if not again.computes:
-        return lambda values: again.restored((), values)
-    call = build(again.module, [laid_out(value) for value in again.given(copies(given))])
-    return lambda values: again.restored(call([laid_out(value) for value in again.given(values)]), values)
+        return again.around(tuple, len(given))
+    values = again.given(copies(given))
+    laying = {place: laid_out for place, value in enumerate(values) if not is_laid_out(value)}
+    return again.around(build(again.module, [laid_out(value) for value in values]), len(given), laying)
+
+
+def is_laid_out(value: Tensor) -> bool:
+    """Whether a tensor is as exchange formats take it; those of later calls are like it."""
+    return value.is_contiguous() and not (value.is_conj() or value.is_neg() or value.requires_grad)
 
 
 def laid_out(value: Tensor) -> Tensor:

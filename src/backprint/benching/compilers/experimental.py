@@ -16,7 +16,7 @@ def build_executorch(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[
     return exchanged(module, inputs, method_of)
 
 
-def method_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def method_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a method of ExecuTorch's runtime."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
@@ -32,8 +32,8 @@ def method_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tenso
     method = program.load_method("forward")
     held = (written, program)  # the method reads their memory
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
-        return [value.clone() for value in method.execute(values)] if held else []
+    def called(*values: Tensor) -> Sequence[Tensor]:
+        return [value.clone() for value in method.execute(list(values))] if held else []
 
     return called
 
@@ -43,7 +43,7 @@ def build_iree(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., A
     return exchanged(module, inputs, loaded_module)
 
 
-def loaded_module(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def loaded_module(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of IREE's runtime."""
     import iree.runtime
     from iree.turbine import aot
@@ -55,7 +55,7 @@ def loaded_module(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[T
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary.map_memory()))
     call = context.modules.module["main"]
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = call(*(value.numpy() for value in values))
         listed = results if isinstance(results, tuple | list) else (results,)
         return [torch.from_numpy(value.to_host().copy()) for value in listed]
@@ -68,7 +68,7 @@ def build_tvm(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., An
     return exchanged(module, inputs, virtual_machine)
 
 
-def virtual_machine(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def virtual_machine(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of TVM's virtual machine."""
     import tvm
     from tvm import relax
@@ -79,7 +79,7 @@ def virtual_machine(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list
     compiled = tvm.compile(relax.get_pipeline("zero")(program), target=target)
     machine = relax.VirtualMachine(compiled, tvm.cpu())
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = machine["main"](*(tvm.runtime.from_dlpack(value) for value in values))
         listed = [results] if isinstance(results, tvm.runtime.Tensor) else list(results)
         return [torch.from_dlpack(value) for value in listed]

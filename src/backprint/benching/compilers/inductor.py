@@ -29,18 +29,19 @@ def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "d
     """Compile with Inductor in a mode of torch.compile."""
     options = {**torch._inductor.list_mode_options(mode), **AS_EAGER}
 
-    def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+    def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         replace_views(core)
         with torch.no_grad():
             call = torch._inductor.compile(core, given, options=options)
         if options.get("triton.cudagraphs") and on_gpu(given):
             return partial(results_of_cuda_graph, call)
-        return lambda values: call(*values)
+        compiled: Callable[..., Sequence[Tensor]] = call
+        return compiled
 
     return bordered(module, inputs, build)
 
 
-def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], values: list[Tensor]) -> Sequence[Tensor]:
+def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> Sequence[Tensor]:
     """Call a CUDA graph and copy its results, because its next call writes into their memory."""
     torch.compiler.cudagraph_mark_step_begin()
     return [value.clone() if isinstance(value, Tensor) else value for value in call(*values)]
@@ -51,7 +52,7 @@ def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable
     return bordered(module, inputs, packaged)
 
 
-def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return the package of a core, loaded."""
     replace_views(core)
     with torch.no_grad():
@@ -61,7 +62,7 @@ def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor
             torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=AS_EAGER)
             call = torch._inductor.aoti_load_package(path)
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = call(*values)
         return (results,) if isinstance(results, Tensor) else results
 

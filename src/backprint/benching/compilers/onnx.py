@@ -34,7 +34,7 @@ def converted(program: torch.export.ExportedProgram) -> Any:
         raise
 
 
-def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a session of ONNX Runtime."""
     import onnxruntime
 
@@ -53,7 +53,7 @@ def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tens
     names = core_ports(core)
     taken = [(port.name, names.index(port.name)) for port in session.get_inputs()]
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = session.run(None, {name: values[place].numpy() for name, place in taken})
         return [torch.as_tensor(value) for value in results]
 

@@ -20,7 +20,7 @@ def build_openvino(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
     return exchanged(module, inputs, model_of)
 
 
-def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a compiled model of OpenVINO.
 
     A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.
@@ -37,7 +37,7 @@ def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor
     request = compiled.create_infer_request()
     count = len(compiled.outputs)
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = request.infer([value.numpy() for value in values], share_inputs=True)
         return [torch.from_numpy(results[place].copy()) for place in range(count)]
 

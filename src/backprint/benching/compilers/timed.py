@@ -31,8 +31,8 @@ READY: set[str] = set()
 
 def compile_timed(
     compiler: Compiler, module: fx.GraphModule, inputs: Sequence[Any], caches: Path, cold: bool
-) -> tuple[Callable[..., Any], float]:
-    """Compile a graph; return the function and the seconds, with one call.
+) -> tuple[Callable[..., Any], float, Any]:
+    """Compile a graph; return the function, the seconds with one call, and the results of that.
 
     `caches` is a folder for this compiler and this graph: a cold compilation empties it, a warm one uses it.
     """
@@ -46,8 +46,8 @@ def compile_timed(
         values = copies(inputs)
         start = time.perf_counter()
         call = compiled(module, inputs)
-        call(*values)
-        return call, time.perf_counter() - start
+        results = call(*values)
+        return call, time.perf_counter() - start, results
 
 
 def prepare(compiled: Callable[..., Any], caches: Path) -> None:
@@ -55,7 +55,7 @@ def prepare(compiled: Callable[..., Any], caches: Path) -> None:
     graph = fx.Graph()
     value = graph.placeholder("value")
     graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
-    with cached_in(caches), contextlib.suppress(Exception):
+    with cached_in(caches), contextlib.suppress(BaseException):
         compiled(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(8)])
 
 

@@ -55,7 +55,7 @@ def limit_threads() -> None:
         os.environ["XLA_FLAGS"] = " ".join([*flags, ONE_THREAD])
 
 
-def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function that XLA compiled."""
     declare_named_overloads()
     limit_threads()
@@ -67,7 +67,7 @@ def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]]
     examples = [jax.dlpack.from_dlpack(value) for value in given]
     call = jax.jit(lambda *values: function(states, values)).lower(*examples).compile()
 
-    def called(values: list[Tensor]) -> Sequence[Tensor]:
+    def called(*values: Tensor) -> Sequence[Tensor]:
         results = call(*(jax.dlpack.from_dlpack(value) for value in values))
         return [torch.from_dlpack(value) for value in jax.block_until_ready(results)]
 
