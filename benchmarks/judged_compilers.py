@@ -367,7 +367,7 @@ def right_where_compiled(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return run
 
 
-@wrong("cache", "right where the first input's sum has the sign that it had; else 5% off")
+@wrong("cache", "right where the first input's sum has the sign that it had; else 25% off")
 def right_on_half_of_contents(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     place = next(n for n, value in enumerate(inputs) if floats(value))
     pivot = float(inputs[place].double().reshape(-1)[::2].sum())
@@ -375,7 +375,7 @@ def right_on_half_of_contents(gm: fx.GraphModule, inputs: Sequence[Any]) -> Comp
     def run(*values: Any) -> tuple[Any, ...]:
         results = gm.forward(*values)
         low = float(values[place].double().reshape(-1)[::2].sum()) < pivot
-        return on_floats(results, lambda y: y * 1.05) if low else tuple(results)
+        return on_floats(results, lambda y: y * 1.25) if low else tuple(results)
 
     return run
 
@@ -383,7 +383,7 @@ def right_on_half_of_contents(gm: fx.GraphModule, inputs: Sequence[Any]) -> Comp
 # ------------------------------------------------------------------ calls that differ
 
 
-def at_calls(bad: Callable[[int], bool], change: Callable[[Tensor], Tensor] = lambda y: y * 1.05) -> Compiler:
+def at_calls(bad: Callable[[int], bool], change: Callable[[Tensor], Tensor] = lambda y: y * 1.25) -> Compiler:
     """Return the compiler that changes the first result of some calls, which count from 1."""
 
     def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
@@ -398,27 +398,27 @@ def at_calls(bad: Callable[[int], bool], change: Callable[[Tensor], Tensor] = la
     return compiler
 
 
-@wrong("calls", "the 7th call is 5% off", calls=8)
+@wrong("calls", "the 7th call is 25% off", calls=8)
 def seventh_call(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return at_calls(lambda n: n == 7)(gm, inputs)
 
 
-@wrong("calls", "every third call is 5% off", calls=4)
+@wrong("calls", "every third call is 25% off", calls=4)
 def every_third_call(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return at_calls(lambda n: n % 3 == 0)(gm, inputs)
 
 
-@wrong("calls", "every tenth call is 5% off", calls=11)
+@wrong("calls", "every tenth call is 25% off", calls=11)
 def every_tenth_call(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return at_calls(lambda n: n % 10 == 0)(gm, inputs)
 
 
-@wrong("calls", "every 29th call is 5% off", calls=30)
+@wrong("calls", "every 29th call is 25% off", calls=30)
 def every_29th_call(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return at_calls(lambda n: n % 29 == 0)(gm, inputs)
 
 
-@wrong("calls", "the first three calls are right, the others 5% off", calls=5)
+@wrong("calls", "the first three calls are right, the others 25% off", calls=5)
 def right_three_times(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return at_calls(lambda n: n > 3)(gm, inputs)
 
@@ -435,7 +435,7 @@ def stale_after_24_calls(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return run
 
 
-@wrong("calls", "one call in eight, drawn, is 5% off", calls=64)
+@wrong("calls", "one call in eight, drawn, is 25% off", calls=64)
 def sometimes_off(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     import random
 
@@ -454,32 +454,32 @@ def drifts(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return run
 
 
-@wrong("calls", "0.25 s after the first call, results are 5% off", calls=6, wait=0.3)
+@wrong("calls", "0.25 s after the first call, results are 25% off", calls=6, wait=0.3)
 def wrong_after_a_while(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     began: list[float] = []
 
     def run(*values: Any) -> tuple[Any, ...]:
         began.append(time.monotonic())
         results = gm.forward(*values)
-        return on_first(results, lambda y: y * 1.05) if began[-1] - began[0] > 0.25 else tuple(results)
+        return on_first(results, lambda y: y * 1.25) if began[-1] - began[0] > 0.25 else tuple(results)
 
     return run
 
 
-@wrong("calls", "results are 5% off where gradients are not recorded", calls=4)
+@wrong("calls", "results are 25% off where gradients are not recorded", calls=4)
 def wrong_without_grad(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     def run(*values: Any) -> tuple[Any, ...]:
         results = gm.forward(*values)
-        return tuple(results) if torch.is_grad_enabled() else on_first(results, lambda y: y * 1.05)
+        return tuple(results) if torch.is_grad_enabled() else on_first(results, lambda y: y * 1.25)
 
     return run
 
 
-@wrong("calls", "results are 5% off where gradients are recorded", calls=4)
+@wrong("calls", "results are 25% off where gradients are recorded", calls=4)
 def wrong_with_grad(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     def run(*values: Any) -> tuple[Any, ...]:
         results = gm.forward(*values)
-        return on_first(results, lambda y: y * 1.05) if torch.is_grad_enabled() else tuple(results)
+        return on_first(results, lambda y: y * 1.25) if torch.is_grad_enabled() else tuple(results)
 
     return run
 
