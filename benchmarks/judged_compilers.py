@@ -1431,7 +1431,8 @@ def decomposed(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     rules = {
         operator: rule for operator, rule in core_aten_decompositions().items() if "bernoulli" not in str(operator)
     }
-    traced: Compiled = make_fx(gm.forward, decomposition_table=rules)(*inputs).forward
+    # make_fx counts the arguments by the code of a function, which a bound method's is not.
+    traced: Compiled = make_fx(lambda *values: gm.forward(*values), decomposition_table=rules)(*inputs).forward
     return traced
 
 
@@ -1466,6 +1467,12 @@ def copies_of_one_buffer(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return lambda *values: on_tensors(buffers(*values), torch.clone)
 
 
+def free(buffer: Tensor) -> bool:
+    """Whether no other tensor has its memory; the storage counts its tensors, and the object that asks."""
+    count: int = torch._C._storage_Use_Count(buffer.untyped_storage()._cdata)
+    return count <= 2
+
+
 @right("a buffer is used again when nobody holds it")
 def buffers_reused(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     buffers: dict[Any, list[Tensor]] = {}
@@ -1473,8 +1480,8 @@ def buffers_reused(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     def placed(y: Tensor) -> Tensor:
         known = buffers.setdefault((y.shape, y.dtype), [])
         for buffer in known:
-            # The list, the loop, and getrefcount's argument; and no view shares its storage.
-            if sys.getrefcount(buffer) <= 3 and buffer.untyped_storage()._use_count() <= 2:
+            # Held by the list, the loop and getrefcount's argument alone. A view of it would hold it as its base.
+            if sys.getrefcount(buffer) <= 3 and free(buffer):
                 return buffer.copy_(y)
         known.append(y.clone())
         return known[-1]
