@@ -17,9 +17,9 @@ RIGHT = (*ANSWERS, UNTIMED)
 STOPPED = ("refused", "failed", "crashed", "timeout", "out of memory")
 """The compiler raised; what it made raised; its process died; it was ended at a limit."""
 
-NOT_JUDGED = ("nondeterministic", "eager failed", "skipped", "unjudged")
-"""No fault of a compiler: eager differs from itself or raises, the graph needs one that did not run, judging raised an
-error of ours."""
+NOT_JUDGED = ("random", "nondeterministic", "eager failed", "skipped", "unjudged")
+"""Neither right nor wrong: results depend on random numbers of the compiler's own and could not be judged; eager
+differs from itself or raises; the graph needs one that did not run; judging raised an error of ours."""
 
 OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
 
@@ -101,6 +101,8 @@ class BenchCell:
     flops_by_dtype: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    load: float | None = None
+    """The machine's load average over the last minute when the cell was done; None where the system has none."""
 
     @property
     def right(self) -> bool:
