@@ -107,6 +107,8 @@ class BenchCell:
     flops_by_dtype: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    load: float | None = None
+    """The machine's load average over the last minute when the cell was done; None where the system has none."""
 
     @property
     def right(self) -> bool:

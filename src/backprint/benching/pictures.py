@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from backprint.benching.means import quantile
+from backprint.benching.names import short_names
 from backprint.benching.scored import ScoredSample
 from backprint.benching.scores import ScorePoint, ScoreTerms, score_curve
 from backprint.benching.svg import (
@@ -18,12 +19,14 @@ from backprint.benching.svg import (
     drawing,
     label,
     legend,
+    legend_width,
     marker,
     polyline,
     powers_of_two,
     range_around,
     rule,
     series_class,
+    wrapped,
 )
 from backprint.report.nouns import Figure
 
@@ -32,16 +35,17 @@ Scored = Mapping[str, Sequence[ScoredSample]]
 
 WIDTH, HEIGHT = 620.0, 340.0
 
-LEFT, RIGHT, TOP, BOTTOM = 68.0, 186.0, 16.0, 46.0
-"""Room around the axes; on the right for the legend."""
+LEFT, TOP, BOTTOM = 68.0, 16.0, 46.0
+"""Room around the axes; on the right is as much as the legend takes."""
 
-EDGE = WIDTH - RIGHT
+EDGE = 434.0
 
 
 def pictures(scored: Scored) -> tuple[Figure, ...]:
     """Return the pictures for which there are samples."""
     measured = {name: tuple(each for each in samples if each.measured) for name, samples in scored.items()}
-    known = {name: samples for name, samples in measured.items() if samples}
+    shown = short_names(measured)
+    known = {shown[name]: samples for name, samples in measured.items() if samples}
     if not known:
         return ()
     speeds = {name: right_speedups(samples) for name, samples in known.items()}
@@ -114,7 +118,7 @@ def curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) ->
         parts.append(polyline(places, index))
         parts += [marker(x, y, index) for x, y in places]
     parts += legend(EDGE + 14, TOP + 8, tuple(series))
-    return drawing(WIDTH, height, title, parts)
+    return drawing(EDGE + legend_width(series), height, title, parts)
 
 
 def height_for(count: int) -> float:
@@ -142,6 +146,9 @@ def ratio_text(value: float) -> str:
 
 COLUMN = 112.0
 
+NAME_LINE = 14.0
+"""From one line of a name to the next."""
+
 FEWEST_SHAPED = 5
 """From so many speedups on a violin has a shape; fewer are dots."""
 
@@ -163,6 +170,8 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
     everything = (*ends, *(value for values in speeds.values() for value in values))
     scale = LogScale(*range_around(everything, 2.0), HEIGHT - 60, TOP)
     column = (width - LEFT - 20) / len(speeds)
+    names = {name: wrapped(name, int(column / 7.2)) for name in speeds}
+    below = HEIGHT - 60 + 22 + NAME_LINE * (max(map(len, names.values())) - 1)
     parts = [*value_axis(scale, speedup_ticks(scale), width - 20, "speedup")]
     for index, (name, values) in enumerate(speeds.items()):
         middle = LEFT + (index + 0.5) * column
@@ -171,10 +180,13 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
         else:
             parts += [marker(middle, scale.place(value), index) for value in values]
         median = f"median {statistics.median(values):.2f}×" if values else ""
-        parts.append(label(middle, HEIGHT - 38, name, letters=int(column / 7.2)))
-        parts.append(label(middle, HEIGHT - 21, f"n = {len(values):,}", kind="label soft"))
-        parts.append(label(middle, HEIGHT - 6, median, kind="label soft"))
-    return Figure("Speedups", VIOLIN_NOTE, drawing(width, HEIGHT, "Speedups by compiler", parts))
+        parts += [
+            label(middle, HEIGHT - 38 + NAME_LINE * place, line, letters=int(column / 6))
+            for place, line in enumerate(names[name])
+        ]
+        parts.append(label(middle, below + 17, f"n = {len(values):,}", kind="label soft"))
+        parts.append(label(middle, below + 32, median, kind="label soft"))
+    return Figure("Speedups", VIOLIN_NOTE, drawing(width, below + 38, "Speedups by compiler", parts))
 
 
 Shape = Sequence[tuple[float, float]]
@@ -233,7 +245,7 @@ def size_picture(scored: Scored) -> Figure:
         parts += [marker(across.place(size), up.place(speed), index, "mark dot") for size, speed in points]
     parts += legend(EDGE + 14, TOP + 8, tuple(series))
     note = "Speedups of what is right at level 0."
-    return Figure("Speedup by size", note, drawing(WIDTH, height, "Speedup by size", parts))
+    return Figure("Speedup by size", note, drawing(EDGE + legend_width(series), height, "Speedup by size", parts))
 
 
 def size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,27 @@ def shorter(text: str, letters: int) -> str:
     """Return a stranger's text in at most so many letters."""
     line = one_line(text)
     return line if len(line) <= letters else f"{line[: letters - 1]}…"
+
+
+def middle_out(text: str, letters: int) -> str:
+    """Return a stranger's text in at most so many letters, without its middle: names often differ at their ends."""
+    line = one_line(text)
+    half = (letters - 1) // 2
+    return line if len(line) <= letters else f"{line[: letters - 1 - half]}…{line[-half:]}"
+
+
+BREAKS = re.compile(r"(?<=[_:.\-/ ])")
+"""Where a name may go on in the next line."""
+
+
+def wrapped(text: str, letters: int) -> list[str]:
+    """Return a name in lines of about so many letters, which break where its words do."""
+    lines = [""]
+    for word in BREAKS.split(one_line(text)):
+        if lines[-1] and len(lines[-1]) + len(word) > letters:
+            lines.append("")
+        lines[-1] += word
+    return lines
 
 
 def label(
@@ -74,9 +96,18 @@ def drawing(width: float, height: float, title: str, parts: Iterable[str]) -> st
     return f'<svg class="picture" role="img" aria-label="{said}" {size}>{inside}</svg>'
 
 
-LEGEND_LETTERS = 22
+LEGEND_LETTERS = 64
+"""A longer name loses its middle."""
+
+LETTER = 7.0
+"""How wide a letter is at most, on average over a name."""
 
 LEGEND_LINE = 18
+
+
+def legend_width(names: Iterable[str]) -> float:
+    """Return the room that a legend of these names takes."""
+    return 46 + LETTER * max((len(middle_out(name, LEGEND_LETTERS)) for name in names), default=0)
 
 
 def legend(x: float, y: float, names: Sequence[str]) -> Iterable[str]:
@@ -85,7 +116,7 @@ def legend(x: float, y: float, names: Sequence[str]) -> Iterable[str]:
         middle = y + index * LEGEND_LINE
         yield polyline([(x, middle), (x + 18, middle)], index)
         yield marker(x + 9, middle, index)
-        yield label(x + 24, middle + 4, name, anchor="start", letters=LEGEND_LETTERS)
+        yield label(x + 24, middle + 4, middle_out(name, LEGEND_LETTERS), anchor="start", letters=LEGEND_LETTERS)
 
 
 @dataclass(frozen=True, slots=True)

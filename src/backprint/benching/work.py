@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -132,8 +133,16 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     own = dict(capture.environment)
     with turns.working(), restored({name: own[name] for name in ARITHMETIC if name in own}):
         for cell in tried(capture, plan, outcomes(file), turns, begun):
-            named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"])
+            named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"], load=load_average())
             append(file, named.to_json())
+
+
+def load_average() -> float | None:
+    """Return how many processes have run or waited to run, on average over the last minute."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):  # not every system counts them
+        return None
 
 
 # ------------------------------------------------------------------ the file of cells

@@ -188,15 +188,15 @@ TONES = {
     "faster": "bitwise",
     "slower": "unproven",
     **dict.fromkeys(("refused", "crashed", "timeout", "out of memory", "regression"), "failed"),
-    **dict.fromkeys(("nondeterministic", "eager failed", "skipped"), "undifferentiable"),
+    **dict.fromkeys(("random", "nondeterministic", "eager failed", "skipped", "unjudged"), "undifferentiable"),
 }
 """Classes by word: verdicts, and outcomes of a bench."""
 
 
 def tone(standing: str) -> str:
-    """Return the class of a verdict or an outcome, or of none."""
+    """Return the class of a verdict or an outcome, or of none. A number may follow an outcome: `faster · 1.52×`."""
     verdict, _, vacuous = standing.partition(", ")
-    return "vacuous" if vacuous else TONES.get(verdict, "")
+    return "vacuous" if vacuous else TONES.get(verdict.partition(" · ")[0], "")
 
 
 def bar(share: float) -> str:
