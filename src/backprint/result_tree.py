@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from backprint.errors import CaptureError
-from backprint.likeness.describe import EXACT, OURS, attributes_of, is_array
+from backprint.likeness.describe import OURS
+from backprint.likeness.texts import EXACT, attributes_of, is_array
 from backprint.tree import key_text, number_duplicates, printable_name
 
 MOST = 100_000

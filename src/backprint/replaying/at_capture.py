@@ -15,8 +15,8 @@ from backprint.graph.links import free_ports, held_exact
 from backprint.graph.nouns import Capture, Guard, Ref
 from backprint.graph.origin import TracedOrigin
 from backprint.graph.verdicts import PortVerdict
+from backprint.replaying.constants import HELD
 from backprint.replaying.draws import Draw, random_tangents
-from backprint.replaying.power import HELD
 from backprint.replaying.results import Results, against, differing, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
 from backprint.sample.recipes import digest
