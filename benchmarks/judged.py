@@ -343,7 +343,8 @@ def kind_changes(kind: Kind, subject: BenchGraph | BenchStep) -> bool:
     if isinstance(subject, BenchGraph):
         return changes(kind, subject.module.forward, compiled_by(kind, subject), subject.run.inputs)
     both = compiled_by(kind, subject.forward), compiled_by(kind, subject.backward)
-    return changes(kind, subject.module, subject.joined(*both), subject.run.inputs)
+    eager = subject.forward.module.forward, subject.backward.module.forward
+    return changes(kind, subject.joined(*eager), subject.joined(*both), subject.run.inputs)
 
 
 def compiled_by(kind: Kind, graph: BenchGraph) -> Callable[..., Any]:

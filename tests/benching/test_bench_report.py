@@ -177,7 +177,7 @@ def test_a_report_of_logs_has_the_scores_and_pictures_of_the_run(tmp_path: Path)
     made = bench_report(run)
     logged = report_of_logs({name: read_log(tmp_path / f"{name}.log") for name in ("eager", "xla")})
     assert table(logged, "S(t) by level") == table(made, "S(t) by level")
-    assert [each.svg for each in logged.figures] == [each.svg for each in made.figures]
+    assert [each.svg for each in logged.figures] == [each.svg for each in made.figures if each.title != "Outcomes"]
     assert "Bench logs" in invoked(tmp_path)
     assert "Bench logs" in invoked(tmp_path / "xla.log")
 
@@ -199,7 +199,7 @@ def texts(svg: ElementTree.Element) -> list[str]:
 def test_curves_and_violins_show_every_compiler(tmp_path: Path) -> None:
     names = [f"compiler_{n}" for n in range(11)]
     found = drawn(report_on(tmp_path, varied_cells(names, 8)))
-    assert list(found) == ["S(t)", "ES(t), default", "ES(t), extended", "Speedups", "Speedup by size"]
+    assert list(found) == ["Outcomes", "S(t)", "ES(t), default", "ES(t), extended", "Speedups", "Speedup by size"]
     for svg in found.values():
         assert set(names) <= set(texts(svg))
     lines = [each for each in found["S(t)"].iter("polyline") if (each.get("points") or "").count(",") > 2]
@@ -241,6 +241,70 @@ def test_a_speedup_of_nothing_in_a_log_is_drawn_at_the_edge(tmp_path: Path) -> N
         assert ElementTree.fromstring(figure.svg) is not None
 
 
+def test_an_untimed_run_has_every_compiler_in_its_picture_and_no_scores(tmp_path: Path) -> None:
+    """Scores of a run without times would be those of the wrong compilers alone."""
+    cells = [cell("a", outcome="untimed", timing=None), cell("a", compiler="bad", outcome="wrong", timing=None)]
+    made = report_on(tmp_path, cells)
+    assert [each.title for each in made.figures] == ["Outcomes"]
+    assert {"inductor", "bad", "right", "wrong"} <= set(texts(drawn(made)["Outcomes"]))
+    assert not {"S(t) by level", "Counted in scores", "fast_p"} & {each.title for each in made.tables}
+    assert "no cell was timed" in dict(made.facts)["noise"]
+
+
+def test_names_in_pictures_end_as_they_are(tmp_path: Path) -> None:
+    """Functions of one file differ at the end of their names, which a cut would leave out."""
+    names = [f"/a/long/folder/of/someone/compilers.py:a_compiler_with_a_name_{n}" for n in range(2)]
+    found = drawn(report_on(tmp_path, [cell(f"s{n}", compiler=name) for name in names for n in range(6)]))
+    for title in ("Outcomes", "S(t)", "Speedup by size"):
+        assert {f"compilers.py:a_compiler_with_a_name_{n}" for n in range(2)} <= set(texts(found[title]))
+        width = float(found[title].get("width", 0))
+        for each in found[title].iter("text"):
+            if each.get("text-anchor") == "start":
+                assert float(each.get("x", 0)) + 6.5 * len(each.text or "") <= width
+    lines = "".join(texts(found["Speedups"]))
+    assert "compilers.py:a_compiler_with_a_name_1" in lines
+
+
+def test_the_matrix_has_a_row_for_each_graph(tmp_path: Path) -> None:
+    cells = [
+        cell("a", ratio=0.5),
+        cell("a", compiler="x/y.py:f", outcome="wrong"),
+        cell("b", outputs=(output(power=False),)),
+    ]
+    rows = table(report_on(tmp_path, cells), "Graphs by compilers")
+    assert [(row["sample"], row["inductor"], row["y.py:f"]) for row in rows] == [
+        ("a pair_0 forward", "faster · 2.00×", "wrong"),
+        ("b pair_0 forward", "faster · 2.00×, powerless", ""),
+    ]
+
+
+def test_fast_p_is_the_share_that_is_right_and_so_much_faster(tmp_path: Path) -> None:
+    cells = [cell("a", ratio=1 / 3), cell("b", ratio=1 / 1.2), cell("c", ratio=2.0), cell("d", outcome="wrong")]
+    cells += [cell("e", outcome="untimed", timing=None), stopped("random", "draws", sample="f")]
+    [row] = table(report_on(tmp_path, cells), "fast_p")
+    shares = [row[f"fast_{p}"] for p in ("0", "0.5", "0.8", "1", "1.5", "2", "4")]
+    assert shares == [3 / 4, 2 / 4, 2 / 4, 2 / 4, 1 / 4, 1 / 4, 0]
+    assert (row["cells"], row["right but untimed"]) == (4, 1)
+
+
+def test_what_was_not_judged_is_said_and_in_no_share(tmp_path: Path) -> None:
+    cells = [cell("a", outputs=(output(), output("z", word="random"))), stopped("random", "draws", sample="b")]
+    made = report_on(tmp_path, cells)
+    [row] = table(made, "Outcomes")
+    assert (row["right"], row["random"]) == (1.0, 1)
+    [row] = table(made, "Outputs not judged")
+    assert (row["outputs"], row["right"], row["random"]) == (2, 1, 1)
+    assert dict(made.facts)["not judged"] == "1 of 2 outputs of right cells (1 random)"
+    assert "Outputs not judged" not in [each.title for each in report_on(tmp_path / "all", [cell()]).tables]
+
+
+@pytest.mark.parametrize(("load", "high"), [(0.9, False), (1.4, False), (3.0, True), (None, False)])
+def test_a_busy_machine_is_said(tmp_path: Path, load: float | None, high: bool) -> None:
+    said = dict(report_on(tmp_path, [cell(load=load)]).facts).get("load", "")
+    assert ("HIGH: 1 of 1 cells over 1.5" in said) == high
+    assert bool(said) == (load is not None)
+
+
 # ------------------------------------------------------------------ whatever the run holds
 
 
@@ -269,7 +333,7 @@ def test_strangers_words_stay_text(tmp_path: Path) -> None:
     page = Page()
     page.feed(text)
     assert page.tags.count("script") == 1
-    assert page.tags.count("svg") >= len(made.figures) == 5
+    assert page.tags.count("svg") >= len(made.figures) == 6
     assert "\x1b" not in text
     assert "\u202e" not in text
     drawn(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from backprint.benching.scored_cells import (
     scored_samples,
     size_class,
 )
+from backprint.benching.standings import fast_table, matrix, outcome_picture, unjudged_outputs, unjudged_text
 from backprint.report.nouns import Cell, Report, Table, share
 from backprint.report.rows import one_line
 from backprint.report.tables import columns, filled
@@ -30,6 +31,8 @@ from backprint.report.tables import columns, filled
 CHANGED = 0.05
 """From so much on eager against eager counts as called a change, as a compiler's time does."""
 
+MORE_LOAD = 0.5
+"""So much load beside the bench's own is no other work's yet; on larger machines it is a quarter of the cores."""
 
 EAGER = "eager"
 """The control that gives each graph back as it is."""
@@ -47,12 +50,17 @@ def report_of(path: Path) -> Report:
 def bench_report(run: BenchRun) -> Report:
     """Return the report of a bench run."""
     names = [compiler.name for compiler in run.compilers]
-    scored = {name: scored_samples(run, name) for name in names}
+    timed = any(cell.timing is not None for cell in run.cells)
+    # Without times only what is wrong has a score, and the curves would be those of the wrong compilers alone.
+    scored = {name: scored_samples(run, name) for name in names} if timed else {}
     without = powerless_graphs(run.cells)
     left_out = {name: sum((cell.sample, cell.graph) in without for cell in run.of(name)) for name in names}
     tables = (
         *outcome_tables(run.cells, names),
+        fast_table(run.cells),
+        matrix(run.cells),
         *fault_tables(run.cells),
+        unjudged_outputs(run.cells),
         *cost_tables(run.cells, run.peaks),
         *score_tables(scored, left_out),
     )
@@ -63,7 +71,7 @@ def bench_report(run: BenchRun) -> Report:
         all_cells(run, without),
         FIELDS,
         lambda: cell_rows(run),
-        pictures(scored),
+        (*outcome_picture(run.cells), *pictures(scored)),
     )
 
 
@@ -85,6 +93,8 @@ def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
         "backprint": run.backprint,
         "peaks": peaks_text(run.peaks),
         "noise": noise_text(run.cells),
+        "load": load_text(run),
+        "not judged": unjudged_text(run.cells),
         "options": words_of(run.options),
         "started": date_text(run.started),
         "finished": date_text(run.finished) or "not finished",
@@ -112,17 +122,31 @@ def peaks_text(peaks: Peaks | None) -> str:
     return ", ".join(f"{rate / 1e9:.3g} {word}" for word, rate in rates.items() if rate < math.inf)
 
 
-def noise_text(cells: Iterable[BenchCell]) -> str:
+def noise_text(cells: Sequence[BenchCell]) -> str:
     """Say how far eager against eager came out: the share called a change, and how wide the intervals are."""
     known = [found for cell in cells if cell.timing and (found := noise_interval(cell, cell.timing))]
     if not known:
-        return "not measured (eager against eager)"
+        timed = any(cell.timing for cell in cells)
+        return "not measured (eager against eager)" if timed else "no cell was timed: there are no scores"
     changed = sum(low > 1 + CHANGED or high < 1 / (1 + CHANGED) for low, high in known)
     width = statistics.median(high / low - 1 for low, high in known)
     return (
         f"eager against eager: {changed:,} of {len(known):,} called a change ({share(changed / len(known))}), "
         f"median width of the interval {width:.1%}"
     )
+
+
+def load_text(run: BenchRun) -> str:
+    """Say how busy the machine was, and whether other work ran beside the bench."""
+    loads = [cell.load for cell in run.cells if cell.load is not None]
+    if not loads:
+        return ""
+    own, cores = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1), run.machine.get("cores")
+    most = own + max(MORE_LOAD, (cores or 1) / 4)
+    busy = sum(load > most for load in loads)
+    high = f"HIGH: {busy:,} of {len(loads):,} cells over {most:g}: other work ran beside, and times may wait for it"
+    usual = f"median {statistics.median(loads):.3g}, at most {max(loads):.3g}, of which {own} is the bench's own"
+    return f"{usual}; {high}" if busy else usual
 
 
 def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
@@ -178,7 +202,7 @@ FIELDS = (
     *((name, "number") for name in ("eager_mean", "compiled_mean", "noise", "noise_low", "noise_high")),
     *((name, "number") for name in ("instructions", "device")),
     ("rounds", "count"),
-    *((name, "number") for name in ("cold", "warm", "roofline", "seconds")),
+    *((name, "number") for name in ("cold", "warm", "roofline", "seconds", "load")),
     *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
     ("notes", "texts"),
 )
@@ -191,7 +215,7 @@ TIMED = (
 
 KEPT = (
     *("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "right"),
-    *("cold", "warm", "seconds", "peak_bytes", "device_bytes", "flops", "moved_bytes", "notes"),
+    *("cold", "warm", "seconds", "peak_bytes", "device_bytes", "flops", "moved_bytes", "notes", "load"),
 )
 
 

@@ -128,6 +128,7 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
     from backprint.benching.cells import OUTCOMES
     from backprint.benching.means import geometric_mean
+    from backprint.benching.standings import unjudged_text
 
     counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
@@ -137,6 +138,8 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
         mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
         rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
     yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
+    if told := unjudged_text(run.cells):
+        yield f"not judged: {told}"
     timings = [cell.timing for cell in run.cells if cell.timing is not None]
     noise = [(each.noise_low, each.noise_high) for each in timings if each.noise_low and each.noise_high]
     if noise:
