@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
 GROUND = (
     "errors",
+    "defects",
     "version",
     "tree",
     "settings",
@@ -40,6 +41,7 @@ GROUND = (
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "defects": ("errors",),
     "version": (),
     "tried": (),
     "tree": ("errors",),
