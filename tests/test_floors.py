@@ -36,6 +36,7 @@ GROUND = (
     "web_page",
     "whole_file",
     "tensor_stats",
+    "tensor_files",
     "amounts",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
@@ -61,6 +62,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "web_page": ("errors", "whole_file"),
     "whole_file": ("errors",),
     "tensor_stats": (),
+    "tensor_files": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),
     "drawings": ("calls", "plain", "web_page", "graph", "drawing", "replaying"),

@@ -192,7 +192,7 @@ def check_installed(compiler: Compiler) -> None:
     if missing:
         raise UsageError(
             f"compiler {compiler.name} needs {', '.join(missing)}, which is not installed: "
-            f"pip install 'backprint[{compiler.extra}]'"
+            f"pip install '.[{compiler.extra}]' in Backprint's folder"
         )
 
 
