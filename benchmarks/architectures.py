@@ -5,7 +5,7 @@ They were chosen before any of them was captured, for their kinds; each trains (
 on its own inputs and on redrawn ones (`verify`), once more against autograd by this script itself (`autograd`), and
 once more from disk: it is saved as users save, and a process of its own proves the folder (`disk`).
 
-    pip install 'backprint[models]'
+    pip install '.[models]'
     python benchmarks/architectures.py [--engine auto] [--only NAME] [--set sixty] [--markdown FILE] [--json FILE]
 """
 
@@ -647,7 +647,7 @@ def options() -> argparse.Namespace:
 def main() -> int:
     given = options()
     if importlib.util.find_spec("transformers") is None:
-        sys.exit("the architectures are those of transformers, which is not here: pip install 'backprint[models]'")
+        sys.exit("the architectures are those of transformers, which is not here: pip install '.[models]'")
     those = SETS[given.set] if given.set else EVERY
     chosen = [one for one in those if not given.only or {one.name, one.family} & set(given.only)]
     if not chosen:

@@ -55,10 +55,11 @@ BUILDS = {
     ),
     "2.13.0": Build("torch===2.13.0", "2.13.0", True, {"PIP_FIND_LINKS": ""}),
     "2.14.1": Build("torch==2.14.1", "2.14.1", True),
+    "2.15.0": Build("torch==2.15.0", "2.15.0", True),
 }
 """PyPI's builds have CUDA libraries. `===` leaves out builds with a local version (+cpu)."""
 
-NEWEST = "2.14.1"
+NEWEST = "2.15.0"
 SPACE = 12 << 30
 """The bytes that have to be free for an environment and for what pip unpacks."""
 

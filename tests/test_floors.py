@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
 GROUND = (
     "errors",
+    "defects",
     "version",
     "tree",
     "result_tree",
@@ -39,11 +40,13 @@ GROUND = (
     "typed",
     "strangers_file",
     "tensor_stats",
+    "tensor_files",
     "amounts",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "defects": ("errors",),
     "version": (),
     "tried": (),
     "tree": ("errors",),
@@ -67,6 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "typed": (),
     "strangers_file": ("errors",),
     "tensor_stats": (),
+    "tensor_files": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),
     "drawings": ("calls", "plain", "web_page", "graph", "drawing", "replaying"),

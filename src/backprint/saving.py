@@ -14,6 +14,7 @@ from typing import Any
 
 from backprint import settings
 from backprint.choices import check_choice
+from backprint.defects import is_defect
 from backprint.errors import CaptureError, SampleError, UsageError
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
@@ -132,6 +133,8 @@ def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]
         try:
             return inputs, attest(replace(capture, recipes=inputs), power)
         except Exception as error:  # the user's program may raise anything on redrawn inputs
+            if is_defect(error):
+                raise
             causes.append(error)
             if not capture.origin.alive:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import platform
@@ -157,6 +158,11 @@ class RandomStates(NamedTuple):
 def random_states() -> RandomStates:
     """The states of torch's generators now."""
     return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if cuda_in_use() else ())
+
+
+def state_bytes(state: Tensor) -> bytes:
+    """Return the bytes of a generator's state, without numpy and without a call that a dispatch mode would see."""
+    return ctypes.string_at(state.data_ptr(), state.nbytes)
 
 
 def put_random_states(states: RandomStates) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.defects import told_whole
+
 if TYPE_CHECKING:
     from torch import fx
 
@@ -36,7 +38,7 @@ def backend(
     try:
         LOG.append(keep(module, inputs, settings))
     except Exception as error:  # a program must not stop because a graph of it cannot be kept
-        warn(f"backprint: the graph of {name} is not kept: {type(error).__name__}: {error}")
+        warn(f"backprint: the graph of {name} is not kept: {told_whole(error)}")
     try:
         return as_eager(module)
     except Exception as error:  # nor compute anything else

@@ -8,26 +8,38 @@ Differences between versions are handled where they matter: `Function.apply` (a 
 
 from __future__ import annotations
 
-import functools
 import re
+import sys
 import warnings
 
-OLDEST, NEWEST = (2, 11), (2, 14)
+OLDEST, NEWEST = (2, 11), (2, 15)
 """The first two numbers of the versions that it was tried with, as far as README says; `make compat` runs the suite."""
 
+TRIED = " to ".join(".".join(map(str, version)) for version in (OLDEST, NEWEST))
 
-@functools.cache
+_warned: set[str] = set()
+
+
+def is_tried(version: str) -> bool:
+    """Whether Backprint was tried with a version of torch; one that is not a version is not judged."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is None or OLDEST <= (int(numbers[1]), int(numbers[2])) <= NEWEST
+
+
 def warn_if_untried(version: str) -> None:
-    """Warn once if this torch is newer or older than those that were tried."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
+    """Warn once if this torch is newer or older than those that were tried. It stays a warning where warnings are
+    errors, because nothing has failed."""
+    if is_tried(version) or version in _warned:
         return
-    first, last = (".".join(map(str, each)) for each in (OLDEST, NEWEST))
-    warnings.warn(
-        f"Backprint was tried with torch {first} to {last}, and this is {version}: what it relies on may have changed "
-        "there. Each capture is still compared with the program itself; if something fails, try one of those",
-        stacklevel=3,
+    _warned.add(version)
+    text = (
+        f"Backprint was tried with torch {TRIED}, and this is {version}: what it relies on may have changed "
+        "there. Each capture is still compared with the program itself; `backprint doctor` lists the engines that work"
     )
+    try:
+        warnings.warn(text, stacklevel=3)
+    except UserWarning:
+        sys.stderr.write(f"{text}\n")
 
 
 def warn_with_this_torch() -> None:

@@ -260,5 +260,5 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(samples: Path
         pytest.skip("every compiler's packages are installed here")
     answer = invoke(samples, "--compiler", missing[0].name, "-o", tmp_path / "run")
     assert answer.exit_code == 2
-    assert f"pip install 'backprint[{missing[0].extra}]'" in answer.output
+    assert f"pip install '.[{missing[0].extra}]'" in answer.output
     assert not os.path.exists(tmp_path / "run")

@@ -538,6 +538,20 @@ def test_the_doctor_finds_this_machine_good() -> None:
     assert answer["torch"].startswith(torch.__version__)
 
 
+def test_the_doctor_lists_the_engines_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    from backprint.tracing.dynamo import frontend
+
+    answer = json.loads(good("doctor", "--json").stdout)
+    assert answer["engines"] == "eager bitwise, aot bitwise, dynamo bitwise"
+    monkeypatch.setattr(frontend, "ran_once", None)
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    result = call("doctor", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["good"]) == (1, False)
+    assert "eager bitwise, aot bitwise, dynamo not good: TypeError" in answer["engines"]
+    assert answer["torch"].startswith("2.99.0 (not tried: Backprint was tried with 2.11 to 2.15)")
+
+
 def test_the_doctor_names_what_is_not_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise bp.SampleError("the disk is full")

@@ -332,7 +332,7 @@ def test_asked_to_end_while_ray_connects_it_ends_at_once(number: signal.Signals)
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install 'backprint\[ray\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[ray\]'"):
         connected(None)
 
 

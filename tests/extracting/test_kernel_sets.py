@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -95,10 +96,29 @@ def test_a_kernel_is_compiled_when_it_is_asked() -> None:
     kernel = next(iter(bp.kernels(mlp(), torch.randn(5, 8), target="cuda:90", mode="train")))
     assert ".target sm_90" in kernel.ptx()
     assert ".target sm_80" in kernel.ptx(80)
-    assert tempfile.gettempdir() not in kernel.ptx()  # nothing of this machine
+    assert tempfile.gettempdir() not in kernel.ptx()  # nothing of this machine, also where it is installed there
     assert kernel.cubin().startswith(b"\x7fELF")
     assert len(kernel.configurations) == len(kernel.calls[0].grids) > 0
     assert all(min(grid) >= 1 for call in kernel.calls for grid in call.grids)
+
+
+@needs_triton
+def test_what_is_compiled_names_files_by_package_and_nothing_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import triton
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    kernel = next(iter(bp.kernels(lambda x: x.softmax(-1), torch.randn(5, 300), target="cuda:90")))
+    built = kernel.built()
+    texts = (built.ptx, built.llir, built.ttir, built.cubin.decode("latin-1"))
+    for module in (torch, triton):
+        assert not [text for text in texts if str(Path(module.__file__).parents[1]) in text]
+    assert re.search(r'\.file\s+\d+ "triton/language/?"? ?"?standard\.py', built.ptx), "it calls a function of Triton's"
+    with monkeypatch.context() as without:
+        without.setattr(build_triton, "files_by_package", contextlib.nullcontext)
+        without.setattr(build_triton, "cache_of_ours", contextlib.nullcontext)
+        assert str(Path(triton.__file__).parents[1]) in kernel.ptx()  # as Triton itself has it
 
 
 @needs_triton

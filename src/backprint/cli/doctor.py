@@ -1,9 +1,11 @@
-"""`backprint doctor`: check whether this machine can capture, save and prove."""
+"""`backprint doctor`: check whether this machine can capture, save and prove, and which engines work on this torch."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import platform
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from backprint.cli.say import echo
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(as_json: bool) -> None:
-    """Check this machine: versions, and a small capture through the whole flow."""
+    """Check this machine: versions, extras, each engine, and a small capture through the whole flow."""
     rows: dict[str, str] = {}
     good = True
     for name, check in CHECKS.items():
@@ -37,16 +39,74 @@ def python_version() -> str:
     return f"{platform.python_version()} on {platform.machine()}"
 
 
+def own_version() -> str:
+    """Return Backprint's version, and the extras of it whose packages are installed."""
+    import backprint as bp
+
+    there = {extra: all(map(is_installed, packages)) for extra, packages in packages_of_extras().items()}
+    present = ", ".join(extra for extra, whole in there.items() if whole) or "none"
+    absent = ", ".join(extra for extra, whole in there.items() if not whole)
+    return f"{bp.__version__}; extras: {present}" + (f"; not installed: {absent}" if absent else "")
+
+
+def packages_of_extras() -> dict[str, list[str]]:
+    """Return what each extra brings, but for those of developers; none where Backprint runs from its sources."""
+    found: dict[str, list[str]] = {}
+    try:
+        rows = importlib.metadata.requires("backprint") or []
+    except importlib.metadata.PackageNotFoundError:
+        rows = []
+    for row in rows:
+        extra = re.search(r"extra == ['\"](\w+)['\"]", row)
+        package = re.match(r"[\w.-]+", row)
+        if extra and package and extra[1] not in ("dev", "docs"):
+            found.setdefault(extra[1], []).append(package[0])
+    return found
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is installed."""
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def torch_version() -> str:
     """Return PyTorch's version, threads and devices."""
     import torch
+
+    from backprint.tried import TRIED, is_tried
 
     cuda = (
         f"CUDA {torch.version.cuda}, {torch.cuda.device_count()} devices"
         if torch.cuda.is_available()
         else "no CUDA device"
     )
-    return f"{torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, {cuda}"
+    tried = "" if is_tried(torch.__version__) else f" (not tried: Backprint was tried with {TRIED})"
+    cpu = torch.backends.cpu.get_cpu_capability()
+    return f"{torch.__version__}{tried}, {torch.get_num_threads()} threads, {cpu}, {cuda}"
+
+
+def engines() -> str:
+    """Capture and verify a small function by each engine; raise if one does not work."""
+    import torch
+
+    import backprint as bp
+    from backprint.tracing.engines import ENGINES
+
+    outcomes: dict[str, str] = {}
+    for engine in ENGINES:
+        try:
+            capture = bp.capture(lambda x: x.sin() * x, torch.ones(3), engine=engine)
+            outcomes[engine] = bp.verify(capture)[-1].verdict
+        except Exception as error:  # whatever it raises, the other engines may work
+            outcomes[engine] = f"not good: {type(error).__name__}: {error}"
+    text = ", ".join(f"{engine} {outcome}" for engine, outcome in outcomes.items())
+    if set(outcomes.values()) != {"bitwise"}:
+        raise RuntimeError(text)
+    return text
 
 
 def flow() -> str:
@@ -64,4 +124,10 @@ def flow() -> str:
     return "capture, save, load and verify: bitwise"
 
 
-CHECKS: dict[str, Callable[[], str]] = {"python": python_version, "torch": torch_version, "flow": flow}
+CHECKS: dict[str, Callable[[], str]] = {
+    "python": python_version,
+    "backprint": own_version,
+    "torch": torch_version,
+    "engines": engines,
+    "flow": flow,
+}

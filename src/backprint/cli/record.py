@@ -80,4 +80,4 @@ def print_line(text: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
         sys.stderr.flush()
     with contextlib.suppress(OSError):
-        os.write(2, f"backprint: {printable(text)}\n".encode(errors="replace"))
+        os.write(2, f"backprint: {printable(text, True)}\n".encode(errors="replace"))

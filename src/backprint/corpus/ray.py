@@ -53,7 +53,9 @@ def connected(address: str | None) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UsageError("--executor ray needs ray, which is not installed: pip install 'backprint[ray]'") from error
+        raise UsageError(
+            "--executor ray needs ray, which is not installed: pip install '.[ray]' in Backprint's folder"
+        ) from error
     if ray.is_initialized():
         return ray
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

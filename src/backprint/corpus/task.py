@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.find import escape
+from backprint.defects import is_defect, told
 from backprint.errors import SampleError
 from backprint.formats import GRAPHNET
 
@@ -102,7 +103,7 @@ def cause_of(error: BaseException) -> tuple[str, str]:
             return "out of memory", said
     if isinstance(error, SampleError) and error.__cause__:  # what the sample's own code raised
         return type(error.__cause__).__name__, said
-    return type(error).__name__, said
+    return type(error).__name__, one_line(f"a defect of Backprint: {told(error)}") if is_defect(error) else said
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -64,8 +64,10 @@ def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
     try:
         import resvg_py
     except ImportError:
-        why = "a PNG is made with the package resvg-py: pip install 'backprint[png]'; .svg and .dot need no package"
-        raise UsageError(why) from None
+        raise UsageError(
+            "a PNG is made with the package resvg-py: pip install '.[png]' in Backprint's folder; .svg and .dot need "
+            "no package"
+        ) from None
     picture = picture_of(drawn, opened_frames(drawn, nodes))
     fits = min(scale, EDGE / max(picture.width, picture.height))
     return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
 BLOCKS = 32
 """How many blocks stand for those of a grid that are alike: inside, or at the same edges."""
@@ -29,10 +30,43 @@ STEPS = 100_000
 LANES = 1 << 22
 """The lanes that an array may have here."""
 
+
+def array(value: Any) -> Tensor:
+    """Return a value as an array of 64 bits, on the CPU whatever the default device and dtype are."""
+    if isinstance(value, Tensor):
+        return value
+    kinds = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    if type(value) not in kinds:
+        raise NotFollowed(f"a {type(value).__name__} where a number is expected")
+    return torch.tensor(value, dtype=kinds[type(value)], device="cpu")
+
+
+def divided(one: Any, other: Any) -> Any:
+    """Return a quotient as Python has it: in 64 bits."""
+    return operator.truediv(*(value.double() if isinstance(value, Tensor) else value for value in (one, other)))
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Return `tl.where`: of numbers a number, as addresses and loops need it."""
+    if not any(isinstance(value, Tensor) for value in (condition, one, other)):
+        return one if condition else other
+    return torch.where(array(condition).bool(), array(one), array(other))
+
+
+def smaller(one: Any, other: Any) -> Any:
+    """Return the minimum of numbers or arrays."""
+    return chosen(operator.lt(one, other), one, other)
+
+
+def larger(one: Any, other: Any) -> Any:
+    """Return the maximum of numbers or arrays."""
+    return chosen(operator.gt(one, other), one, other)
+
+
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = MappingProxyType(
     {
         ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod, ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+        ast.Mod: operator.mod, ast.Div: divided, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
         ast.BitXor: operator.xor, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
         ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.USub: operator.neg,
     }
@@ -41,9 +75,9 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = MappingProxyType(
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "where": np.where,
-        "minimum": np.minimum,
-        "maximum": np.maximum,
+        "where": chosen,
+        "minimum": smaller,
+        "maximum": larger,
         "cdiv": lambda one, other: -(-one // other),
         "div_floor_integer": operator.floordiv,
         "remainder_integer": operator.mod,
@@ -80,6 +114,12 @@ class NotFollowed(Exception):
     """Code that the evaluator does not follow."""
 
 
+NOT_FOLLOWED = (
+    NotFollowed, ValueError, TypeError, ZeroDivisionError, OverflowError, IndexError, RecursionError, RuntimeError,
+)  # fmt: skip
+"""Errors of a stranger's arithmetic. A RuntimeError is torch's, for shapes that do not go together or a zero."""
+
+
 def asked_bytes(
     function: ast.FunctionDef, known: Mapping[str, Any], sizes: Mapping[str, int], grid: Sequence[int]
 ) -> AskedBytes:
@@ -96,7 +136,7 @@ def asked_bytes(
                 unknown.update(follower.unknown)
                 for (direction, name), number in follower.counts.items():
                     totals[direction][name] += number * count / len(blocks)
-    except (NotFollowed, ValueError, TypeError, ZeroDivisionError, OverflowError, IndexError, RecursionError) as error:
+    except NOT_FOLLOWED as error:
         return AskedBytes({}, {}, False, False, (f"code that is not followed: {error}",))
     read, written = ({name: round(value) for name, value in totals[one].items()} for one in ("read", "written"))
     return AskedBytes(read, written, exact, True, tuple(unknown))
@@ -106,7 +146,7 @@ def blocks_alike(grid: Sequence[int]) -> Iterator[tuple[list[tuple[int, ...]], i
     """Yield blocks of a grid that are alike, sampled, and how many there are."""
     parts = [[range(size - 1), range(size - 1, size)] if size > 1 else [range(size)] for size in grid]
     for ranges in itertools.product(*parts):
-        count = int(np.prod([len(one) for one in ranges], dtype=object))
+        count = math.prod(len(one) for one in ranges)
         if not count:
             continue
         places = sorted({place * (count - 1) // max(1, min(BLOCKS, count) - 1) for place in range(min(BLOCKS, count))})
@@ -163,7 +203,7 @@ class BlockFollower:
                     self.follow(statement.body)
             case ast.If(test=test):
                 truth = self.value(test)
-                if not isinstance(truth, bool | int | np.bool_):
+                if not isinstance(truth, bool | int):
                     raise NotFollowed(f"line {statement.lineno}: a condition that the data decide")
                 self.follow(statement.body if truth else statement.orelse)
             case ast.Pass():
@@ -174,7 +214,7 @@ class BlockFollower:
     def numbers(self, bounds: Sequence[ast.expr], loop: ast.stmt) -> range:
         """Return the numbers of a loop."""
         found = [self.value(one) for one in bounds]
-        if not 1 <= len(found) <= 3 or not all(isinstance(one, int | np.integer) for one in found):
+        if not 1 <= len(found) <= 3 or not all(isinstance(one, int) for one in found):
             raise NotFollowed(f"line {loop.lineno}: a loop whose bounds are not known")
         return range(*map(int, found))
 
@@ -196,7 +236,7 @@ class BlockFollower:
                 return self.combined(type(op), self.value(left), self.value(right))
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 found = self.value(operand)
-                return np.logical_not(found) if is_mask(found) else UnknownData(shape_of(found))
+                return found.logical_not() if is_mask(found) else UnknownData(shape_of(found))
             case ast.UnaryOp(op=op, operand=operand):
                 return self.combined(type(op), self.value(operand))
             case ast.Subscript(value=value, slice=index):
@@ -224,8 +264,9 @@ class BlockFollower:
         if not all(isinstance(one, ast.Slice) or getattr(one, "value", 0) is None for one in parts):
             return UnknownData()
         places = tuple(slice(None) if isinstance(one, ast.Slice) else None for one in parts)
-        empty = np.broadcast_to(np.int8(0), shape)[places]
-        return UnknownData(empty.shape) if isinstance(value, UnknownData) else np.asarray(value)[places]
+        if isinstance(value, UnknownData):
+            return UnknownData(tuple(array(False).expand(shape)[places].shape))
+        return array(value)[places]
 
     def called(self, node: ast.Call) -> Any:
         """Return the result of a call; loads and stores are counted."""
@@ -246,7 +287,8 @@ class BlockFollower:
             case "tl", "num_programs", [int() as axis]:
                 return self.grid[axis]
             case "tl", "arange", [int() as start, int() as stop]:
-                return limited(np.arange(start, min(stop, start + LANES + 1), dtype=np.int64))
+                last = max(start, min(stop, start + LANES + 1))
+                return limited(torch.arange(start, last, dtype=torch.int64, device="cpu"))
             case "tl", "full", [_, filled, *_]:
                 return self.broadcast(filled, node.args[:1])
             case "tl", "zeros", _:
@@ -262,12 +304,12 @@ class BlockFollower:
         """Return a value of a shape that is written as a list, or as several numbers."""
         parts = shape[0].elts if len(shape) == 1 and isinstance(shape[0], ast.List | ast.Tuple) else shape
         sizes = [self.value(one) for one in parts]
-        if not all(isinstance(one, int | np.integer) and 0 <= one <= LANES for one in sizes):
+        if not all(isinstance(one, int) and 0 <= one <= LANES for one in sizes):
             return UnknownData()
         whole = tuple(map(int, sizes))
         if isinstance(value, UnknownData):
             return UnknownData(whole)
-        return limited(np.broadcast_to(value, whole))
+        return limited(array(value).broadcast_to(whole))
 
     def accessed(self, name: str, node: ast.Call) -> UnknownData:
         """Count a load, a store or an atomic operation."""
@@ -297,11 +339,11 @@ class BlockFollower:
         if isinstance(mask, UnknownData):
             self.unknown[f"{pointer}: the data decide the mask, and every lane counts"] = None
             mask = True
-        lanes = np.broadcast_to(mask, shape)
+        lanes = array(mask).bool().broadcast_to(shape)
         if isinstance(address, UnknownData):
             self.unknown[f"{pointer}: the data decide the addresses, and each lane counts"] = None
             return int(lanes.sum())
-        return len(np.unique(np.broadcast_to(address, shape)[lanes.astype(bool)]))
+        return torch.unique(array(address).broadcast_to(shape)[lanes]).numel()
 
 
 def without_pointer(address: ast.expr, pointers: Mapping[str, str]) -> ast.expr:
@@ -316,12 +358,12 @@ def without_pointer(address: ast.expr, pointers: Mapping[str, str]) -> ast.expr:
 
 def is_mask(value: Any) -> bool:
     """Whether a value is an array of truths."""
-    return isinstance(value, np.ndarray) and value.dtype == np.bool_
+    return isinstance(value, Tensor) and value.dtype == torch.bool
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
     """Return the shape of a value."""
-    return value.shape if isinstance(value, UnknownData) else tuple(np.shape(value))
+    return value.shape if isinstance(value, UnknownData) else tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def common_shape(values: Sequence[Any]) -> tuple[int, ...] | None:
@@ -329,7 +371,7 @@ def common_shape(values: Sequence[Any]) -> tuple[int, ...] | None:
     shapes = [shape_of(value) for value in values]
     if any(shape is None for shape in shapes):
         return None
-    whole = np.broadcast_shapes(*(shape for shape in shapes if shape is not None))
+    whole = tuple(torch.broadcast_shapes(*(shape for shape in shapes if shape is not None)))
     if math.prod(whole) > LANES:
         raise NotFollowed(f"an array of {math.prod(whole)} lanes")
     return whole
@@ -337,6 +379,7 @@ def common_shape(values: Sequence[Any]) -> tuple[int, ...] | None:
 
 def limited(value: Any) -> Any:
     """Return a value that is not too large to be counted here."""
-    if np.size(value) > LANES or (isinstance(value, int) and value.bit_length() > 63):
-        raise NotFollowed(f"an array of {np.size(value)} lanes, or a number beyond 64 bits")
+    lanes = value.numel() if isinstance(value, Tensor) else 1
+    if lanes > LANES or (isinstance(value, int) and value.bit_length() > 63):
+        raise NotFollowed(f"an array of {lanes} lanes, or a number beyond 64 bits")
     return value

@@ -3,9 +3,10 @@
 A kernel's source is run to get its function and its configurations: only kernels that were extracted in this process
 come here. Triton compiles for a target that it is given, so nothing asks for a driver.
 
-Private torch APIs of this module, tried on torch 2.13 with triton 3.7.1: `CachingAutotuner` of
-`torch._inductor.runtime.triton_heuristics`, `torch._inductor.runtime.triton_helpers.set_driver_to_gpu`; of triton,
-`knobs.cache`.
+Private torch APIs of this module, tried on torch 2.13 with triton 3.7.1 and on torch 2.15 with triton 3.9: of torch,
+`CachingAutotuner` of `torch._inductor.runtime.triton_heuristics` and
+`torch._inductor.runtime.triton_helpers.set_driver_to_gpu`; of triton, `knobs.cache`, `JITCallable.file_name` (3.9) and
+`compiler.code_generator.get_jit_fn_file_line` (before).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import contextlib
 import hashlib
 import importlib.util
 import linecache
+import os
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +52,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    with pretended(target), cache_of_ours():
+    with pretended(target), cache_of_ours(), files_by_package():
         tuner = loaded_kernel(kernel)
         for configuration in tuner.configs:
             meta = tuner._create_compile_meta(configuration)
@@ -69,8 +72,47 @@ def cache_of_ours() -> Iterator[None]:
     from triton import knobs
 
     with knobs.cache.scope():
-        knobs.cache.dir = str(Path(knobs.cache.dir) / "backprint")
+        knobs.cache.dir = str(Path(knobs.cache.dir) / "backprint_by_package")
         yield
+
+
+@contextlib.contextmanager
+def files_by_package() -> Iterator[None]:
+    """While this lasts, Triton names the files of packages as `triton/language/standard.py`, wherever they are.
+
+    It writes the files of all functions that a kernel calls into what it compiles: with their paths, the same kernel
+    would be another text on another machine.
+    """
+    from triton.compiler import code_generator
+
+    if hasattr(code_generator, "get_jit_fn_file_line"):
+        plain = code_generator.get_jit_fn_file_line
+
+        def named(function: Any) -> tuple[str, int]:
+            file, line = plain(function)
+            return file_in_package(file), line
+
+        with mock.patch.object(code_generator, "get_jit_fn_file_line", named):
+            yield
+        return
+    from triton.runtime.jit import JITCallable
+
+    name = property(
+        lambda function: file_in_package(vars(function)["file_name"]),
+        lambda function, file: vars(function).update(file_name=file),
+    )
+    with mock.patch.object(JITCallable, "file_name", name, create=True):  # a property hides what an object has
+        yield
+
+
+def file_in_package(file: str) -> str:
+    """Return the name of a file that starts with its package, if it is one of a package that Python can import."""
+    inside = [
+        os.path.relpath(file, folder)
+        for folder in map(os.path.abspath, sys.path)
+        if os.path.isabs(file) and file.startswith(os.path.join(folder, ""))
+    ]
+    return min(inside, key=len, default=file)
 
 
 def built_kernel(made: Any, configuration: Any) -> BuiltKernel:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import ast
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from backprint.errors import RefusedError, UsageError
 from backprint.extracting.alone.alone_draws import FlowsOfTriton
-from backprint.extracting.block_traffic import AskedBytes, asked_bytes
 from backprint.extracting.nouns import Kernel, KernelArgument, KernelCall
 from backprint.extracting.programs.normal_triton import find_kernel, is_jitted, parse_module
+
+if TYPE_CHECKING:
+    from backprint.extracting.block_traffic import AskedBytes
 
 BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -73,6 +76,10 @@ def kernel_traffic(call: KernelCall, kernel: Kernel, configuration: int = 0) -> 
         return KernelTraffic(least, None, False, ("the loops of a C++ kernel are not counted",))
     if not configuration < len(call.grids) <= len(kernel.configurations):
         raise UsageError(f"{kernel.name}: configuration {configuration} of {len(kernel.configurations)} has no grid")
+    from backprint.extracting.block_traffic import (
+        asked_bytes,  # which loads torch: reading and C++ kernels do not need it
+    )
+
     uses = parameter_uses(kernel)
     sizes = {use.name: element_bytes(argument) for use, argument in zip(uses, call.arguments, strict=False)}
     numbers = {use.name: argument.value for use, argument in zip(uses, call.arguments, strict=False)}

@@ -17,6 +17,7 @@ import torch
 from backprint.checks.asserting import would_assert
 from backprint.checks.counts import divided
 from backprint.checks.schema import wrong
+from backprint.defects import for_program
 from backprint.errors import DeviceAssertError, RefusedError, ReplayError
 from backprint.graph.isolation import SEEN
 from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom
@@ -85,7 +86,7 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
             check_call(target, function, args, kwargs)
-        return function(*args, **kwargs)
+        return for_program(function, *args, **kwargs)
 
     call.__name__ = target.replace(".", "_")
     return call

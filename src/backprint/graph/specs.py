@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from backprint.errors import GraphError
+from backprint.errors import GraphError, RefusedError
 from backprint.graph.legal import MAX_SIZE, Size, check_device, check_expression, check_size
 
 DTYPES: Mapping[str, str] = {
@@ -55,9 +55,9 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise GraphError(f"{self.dtype!r} is not a tensor dtype; known are {', '.join(DTYPES)}")
+            raise RefusedError(f"{self.dtype!r} is not a tensor dtype; known are {', '.join(DTYPES)}")
         if self.layout not in LAYOUTS:
-            raise GraphError(f"{self.layout!r} is not a tensor layout; known are {', '.join(LAYOUTS)}")
+            raise RefusedError(f"{self.layout!r} is not a tensor layout; known are {', '.join(LAYOUTS)}")
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):

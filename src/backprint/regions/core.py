@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from types import CodeType
 
+from backprint.defects import told_whole
 from backprint.errors import RegionError
 from backprint.regions.bounds import PassBounds, PassCount, count_of
 from backprint.regions.build import PassBuild, origin_of
@@ -147,7 +148,7 @@ class RegionCore:
 
     def failed(self, error: Exception) -> None:
         """Warn of an error in watching, once; the program goes on."""
-        text = str(error) if isinstance(error, RegionError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, RegionError) else told_whole(error)
         if text in self.errors:
             return
         self.errors.append(text)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backprint.defects import told_whole
 from backprint.memory import has_memory
 from backprint.regions import anomaly, watch
 from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
@@ -285,7 +286,7 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
         with watch.unwatched_here():
             call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
     except Exception as error:  # an error of ours: the backward runs on, unseen by regions
-        message = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
+        message = f"backprint: regions do not see this backward: {told_whole(error)}"
         warnings.warn(message, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
     if not call.cores:

@@ -34,6 +34,7 @@ from backprint.regions.nouns import (
     UnreachedOperator,
     Unwatched,
 )
+from backprint.tensor_files import write_safetensors
 from backprint.tensor_stats import Stats
 
 FORMAT = 2
@@ -107,16 +108,13 @@ def count_text(op: UnreachedOperator) -> str:
 
 def write_dump_folder(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Tensor]) -> Path:
     """Write files to a new folder below `folder`, all or none."""
-    from safetensors.torch import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{head}.", suffix=".part", dir=folder))
     try:
         for name, text in texts.items():
             (staging / name).write_text(text, encoding="utf-8")
         if tensors:
-            save_file(tensors, staging / "gradients.safetensors")
-            (staging / "gradients.safetensors").chmod(0o644)  # it is made for its owner alone
+            write_safetensors(staging / "gradients.safetensors", tensors)
         staging.chmod(0o755)
         return rename_to_free_name(staging, folder, head)
     finally:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from backprint import settings
+from backprint.defects import is_defect
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
@@ -120,7 +121,9 @@ def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor]
     torch.manual_seed(seed)
     try:
         gave = program.step_alone(values, anew)
-    except Exception:  # the program may raise anything: there is nothing to compare
+    except Exception as error:  # the program may raise anything: there is nothing to compare
+        if is_defect(error):
+            raise
         return None
     return results_by_port(gave.outputs, gave.mutations, gave.gradients)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, ReplayError
 from backprint.graph.keys import PortKey, of_role
 from backprint.graph.links import mutated
@@ -35,7 +36,9 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
         return draw.name == "fresh"
     try:
         eager(capture, draw)
-    except Exception:  # the program may raise anything: the inputs prove nothing
+    except Exception as error:  # the program may raise anything: the inputs prove nothing
+        if is_defect(error):
+            raise
         return True
     return False
 
@@ -53,6 +56,8 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
     try:
         wanted = eager(capture, draw)
     except Exception as error:  # the user's program may raise anything on redrawn inputs
+        if is_defect(error):
+            raise
         if draw.name == "captured":
             raise ReplayError(
                 f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
@@ -215,6 +220,8 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
         except BackprintError:
             raise
         except Exception as error:  # the graph may raise anything, but its Pair did not
+            if is_defect(error):
+                raise
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
     written = {name: played.values[name] for name in played.mutations if name in played.values}

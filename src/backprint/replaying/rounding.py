@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from backprint.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
+from backprint.defects import is_defect
 from backprint.graph.keys import PortKey
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.draws import Draw
@@ -78,7 +79,9 @@ def movements(
     for seed in range(NUDGES):
         try:
             gave = step(replace(draw, values=nudged(draw.values, seed)))
-        except Exception:  # the program may raise anything on other inputs: such a run shows nothing
+        except Exception as error:  # the program may raise anything on other inputs: such a run shows nothing
+            if is_defect(error):
+                raise
             return {}
         for key in keys:
             left, right = gave.get(key), results.get(key)

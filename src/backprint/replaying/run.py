@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from backprint.defects import for_program
 from backprint.errors import GuardError, ReplayError
 from backprint.fx.operators import check_call, checked_function, resolve
 from backprint.fx.values import hold, maker
@@ -153,7 +154,7 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
         with taken_dtype(step, args, kwargs):
-            env[step.name] = function(*args, **kwargs)
+            env[step.name] = for_program(function, *args, **kwargs)
     except ReplayError:
         raise
     except Exception as error:

@@ -63,7 +63,7 @@ def write_parquet(report: Report, file: BinaryIO) -> None:
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError(
-            "--format parquet needs pyarrow, which is not installed: pip install 'backprint[parquet]', "
+            "--format parquet needs pyarrow, which is not installed: pip install '.[parquet]' in Backprint's folder, "
             "or take --format csv"
         ) from error
 

@@ -26,6 +26,7 @@ from backprint.sample.metadata import FORMAT, describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipe_json import to_json
 from backprint.sample.standalone import ENDINGS, taken_twice
+from backprint.tensor_files import write_safetensors
 
 Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
 """Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
@@ -130,11 +131,8 @@ def model_text(capture: Capture, side: str, graph: Graph, flat: bool) -> str:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write the exact data."""
-    from safetensors.torch import save
-
     try:
-        content = save({name: tensor.clone() for name, tensor in tensors.items()})
-        path.write_bytes(content)  # save_file would make a file that only its owner can read
+        write_safetensors(path, tensors)
     except OSError as error:
         raise PlaceError(f"{path}: the exact data could not be written: {error}") from error
     except (ValueError, RuntimeError) as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from backprint.errors import CaptureError, DataDependentError, UsageError
+from backprint import defects
+from backprint.errors import CaptureError, DataDependentError, GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.verdicts import REFUTED
 from backprint.tracing.engines import ENGINES
@@ -28,6 +31,9 @@ def by_auto(
     must compute what the untouched program computes, on its own values and on others. A capture that another engine may
     do better is used after all others failed. Where every engine's capture differs on other values only, the first is
     returned, for the captured inputs only.
+
+    A refusal, an error of torch or of the program is a reason to try the next engine. A defect of Backprint is one too,
+    but not a quiet one: a warning has its traceback, and it is raised where no other engine captures the program.
     """
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
@@ -45,10 +51,12 @@ def by_auto(
             errors[name] = KeepsLess(made.plainer[0], capture)
         except UsageError:
             raise
-        except Exception as error:  # a refusal, the program's own error, or a defect of that engine
+        except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
             if isinstance(error, CaptureError) and error.every_engine:
                 raise
             errors[name] = error
+            if is_defect(error):
+                warn_of_defect(program.title, name, error)
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
     for found in tried.values():
         if isinstance(found, KeepsLess):
@@ -56,6 +64,8 @@ def by_auto(
     for found in tried.values():
         if isinstance(found, DiffersOnOthers):
             return found.made
+    if defect := next(filter(is_defect, tried.values()), None):
+        raise defect
     first = next(iter(tried.values()))
     if not isinstance(first, CaptureError):
         raise first  # the program's own error: the first engine runs it as it is
@@ -85,7 +95,25 @@ def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
 
 def why(error: Exception) -> str:
     """Say in one line why an engine failed."""
+    if is_defect(error):
+        return f"a defect of Backprint: {defects.told(error)}"
     return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
+
+
+def is_defect(error: Exception) -> bool:
+    """Whether an engine failed through a fault of ours: also if the graph that it wrote breaks the rules of graphs."""
+    malformed = isinstance(error, GraphError) and not isinstance(error, RefusedError)
+    return malformed or defects.is_defect(error)
+
+
+def warn_of_defect(title: str, engine: str, error: Exception) -> None:
+    """Warn that an engine failed through a fault of ours."""
+    warnings.warn(
+        f"engine {engine!r} does not capture {title} because of a defect of Backprint; the other engines are tried. "
+        f"Please report it, with this traceback:\n{''.join(traceback.format_exception(error))}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 class NotTaken(CaptureError):

@@ -31,6 +31,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint import settings
+from backprint.defects import for_program, is_defect
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import BUILT_IN, Capture, allowed
 from backprint.tracing import frames
@@ -92,10 +93,12 @@ class Book:
         if name not in self.whole and name not in self.found and watching() and is_python(operator, args, kwargs):
             try:
                 with under_modes():
-                    return operator.redispatch(keys & BELOW, *args, **kwargs)
+                    return for_program(operator.redispatch, keys & BELOW, *args, **kwargs)
             except Leaving as leaving:
                 self.found[name] = str(leaving)
             except Exception as error:
+                if is_defect(error):
+                    raise
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
                     said = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
                     self.found[name] = f"its body does not run without values: {said}"
@@ -103,7 +106,7 @@ class Book:
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
                     raise
-        return PLAIN[name].call_boxed(keys, *args, **kwargs)
+        return for_program(PLAIN[name].call_boxed, keys, *args, **kwargs)
 
     def open(self) -> None:
         """Register a kernel of ours for every operator that has none yet."""
@@ -179,7 +182,7 @@ def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     handling = HANDLING.modes
     handling.append(mode)
     try:
-        return func(*args, **kwargs)
+        return for_program(func, *args, **kwargs)
     finally:
         handling.pop()
 

@@ -32,6 +32,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint import settings
+from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.tracing import frames
 from backprint.tracing.custom import through
@@ -150,7 +151,7 @@ class World:
         """Run an operator on the values behind these tensors, on the CPU."""
         args, kwargs = pytree.tree_map(self.real_argument, (args, kwargs))
         with _disable_current_modes(), torch.no_grad():
-            result = func(*args, **kwargs)
+            result = for_program(func, *args, **kwargs)
             if func in UNINITIALISED:
                 result.zero_()
         return result

@@ -18,6 +18,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from backprint.defects import for_program
 from backprint.errors import UsageError
 from backprint.result_tree import ResultTree, outputs_of
 from backprint.tracing import frames
@@ -120,7 +121,7 @@ def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     args, kwargs = own_arguments(program, values)
     program.chance.context = contextvars.copy_context()
     with same_chance(program.chance, program.target.picture):
-        return program.chance.context.run(target, *args, **kwargs)
+        return for_program(program.chance.context.run, target, *args, **kwargs)
 
 
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
@@ -161,7 +162,7 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
     """Return the loss and the detached result; without a loss, the result."""
     if program.loss is None:
         return result
-    loss = check_loss(program.chance.context.run(program.loss, result))
+    loss = check_loss(for_program(program.chance.context.run, program.loss, result))
     named, tree = outputs_of(result)
     cut = tree.rebuilt([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": cut}
@@ -188,7 +189,8 @@ def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
     given = {name: ready[f"tangent.{name}"] for name in program.tangents}
     roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
     wanted = [each.name for each in program.tensors if each.requires_grad and not each.name.startswith("tangent.")]
-    found = torch.autograd.grad(
+    found = for_program(
+        torch.autograd.grad,
         list(roots.values()),
         [ready[name] for name in wanted],
         [given[name] for name in roots],
@@ -266,11 +268,11 @@ def _pulled(
     """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
     try:
         if not program.accumulates:
-            return torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+            return for_program(torch.autograd.grad, roots, leaves, tangents, allow_unused=True)
         before = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
-        torch.autograd.backward(roots, tangents)
+        for_program(torch.autograd.backward, roots, tangents)
         found = [leaf.grad for leaf in leaves]
         for leaf, gradient in zip(leaves, before, strict=True):
             leaf.grad = gradient

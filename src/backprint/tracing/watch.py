@@ -18,6 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.memory import has_memory
@@ -149,17 +150,19 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.namespace == "prim" and torch.is_grad_enabled() and self.knows(args):
-            return func(*args, **kwargs)  # a question about a tensor, such as its device: half of a run without values
+            # a question about a tensor, such as its device: half of a run without values
+            return for_program(func, *args, **kwargs)
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
-            return func(*args, **kwargs)  # a higher-order operator computes shapes, no value of the program
+            # a higher-order operator computes shapes, no value of the program
+            return for_program(func, *args, **kwargs)
         names = self.met_with(func, given)
         if isinstance(func, HigherOrderOperator):
-            return self.follow(func(*args, **kwargs), names)
+            return self.follow(for_program(func, *args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.note_call(func, args, kwargs, given)
@@ -207,7 +210,7 @@ class Watch(TorchDispatchMode):
     def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
         """Run an operator; if it fails because there are no values, say so."""
         try:
-            return func(*args, **kwargs)
+            return for_program(func, *args, **kwargs)
         except UNKNOWN_VALUES as error:
             where = frames.here(self.paths)
             raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error

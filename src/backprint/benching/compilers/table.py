@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.defects import is_defect
 from backprint.errors import UsageError
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def check_installed(compiler: Compiler) -> None:
     if missing:
         raise UsageError(
             f"compiler {compiler.name} needs {', '.join(missing)}, which is not installed: "
-            f"pip install 'backprint[{compiler.extra}]'"
+            f"pip install '.[{compiler.extra}]' in Backprint's folder"
         )
 
 
@@ -224,6 +225,8 @@ def loaded_build(compiler: Compiler) -> Any:
     try:
         space = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))
     except Exception as error:
+        if is_defect(error):
+            raise
         raise UsageError(f"compiler {compiler.name!r}: {place} raises {type(error).__name__}: {error}") from error
     if not callable(space.get(name)):
         raise without_function(compiler.name, place, name, [each for each in space if callable(space[each])])

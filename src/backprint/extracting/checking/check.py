@@ -137,8 +137,11 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 def refuse_what_cannot_run(target: KernelTarget) -> None:
     """Raise if kernels of a target cannot run here."""
     if target.language == "triton":
-        if importlib.util.find_spec("triton") is None:
-            raise RefusedError("running Triton kernels needs triton, which is not installed: pip install triton")
+        for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
+            if importlib.util.find_spec(package) is None:
+                raise RefusedError(
+                    f"running Triton kernels needs {package}, which is not installed: pip install {package}"
+                )
         return
     import torch._inductor.cpu_vec_isa as instructions
     from torch._inductor.cpp_builder import get_cpp_compiler

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.benching.children import in_child
+from backprint.defects import is_defect
 from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.checking.check import process_of_check, subject_of, write_inputs
 from backprint.extracting.checking.check_folder import (
@@ -101,6 +102,8 @@ def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wan
         runs, results = judge.results(faulty)
         verdict = judge.verdict(faulty, runs, results)
     except Exception as error:
+        if is_defect(error):  # a fault is seen by what a check says of it, not by an error of the check
+            raise
         return "seen", f"failed: {error}"[:300]
     if verdict.verdict not in GOOD:
         return "seen", f"{verdict.verdict}: {verdict.detail}"[:300]

@@ -9,6 +9,7 @@ backward in the captured dtypes, by which the backward is judged. What `sample/j
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint import defects
 from backprint.benching.subjects import BenchGraph, bench_graphs
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.checking.check_folder import (
@@ -118,6 +120,9 @@ def verdict_of(
     except RefusedError as error:
         return Verdict("unproven", subject.title, str(error)), ForwardKernels()
     except Exception as error:
+        if defects.is_defect(error):
+            traceback.print_exc()
+            return Verdict("failed", subject.title, f"a defect of Backprint: {defects.told(error)}"), ForwardKernels()
         cause = root_of(error)
         word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
         return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else told(error)), (

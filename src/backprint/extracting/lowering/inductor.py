@@ -22,6 +22,7 @@ from unittest import mock
 import torch
 from torch import fx
 
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.lowering.fake_gpu import pretended
 from backprint.extracting.lowering.missing_rules import rules_added
@@ -138,6 +139,8 @@ def named_refusals() -> Iterator[None]:
     except BackprintError:
         raise
     except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        if is_defect(error):
+            raise
         said = str(error).strip()
         named = OPERATOR.search(said)
         operators = [named[1]] if named else operators_at_work(error)

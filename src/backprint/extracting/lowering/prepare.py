@@ -26,6 +26,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from backprint.benching.lowering import replace_views
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.lowering.canonical_order import in_canonical_order
 from backprint.extracting.lowering.known_sizes import with_known_sizes
@@ -122,6 +123,8 @@ class Tracing(fx.Interpreter):
                 "capture the program without it"
             ) from error
         except Exception as error:  # what an operator asks of a device is in its own code
+            if is_defect(error):
+                raise
             said = str(error).strip().partition("\n")[0][:300]
             raise RefusedError(
                 f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint.defects import for_program, is_defect
 from backprint.errors import RefusedError
 from backprint.extracting.lowering.missing_rules import LIKE, result_like
 from backprint.extracting.nouns import KernelArgument, KernelCall
@@ -85,8 +86,11 @@ class NotedOperators(TorchDispatchMode):
         if not views and str(function) not in MEMORY:
             self.recorded.externs[str(function)] += 1
         try:
-            return result_like(function, *args) if function in LIKE else function(*args, **(kwargs or {}))
+            call = result_like if function in LIKE else for_program
+            return call(function, *args, **({} if function in LIKE else kwargs or {}))
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
+            if is_defect(error):
+                raise
             said = str(error).strip().partition(". ")[0][:200]
             raise RefusedError(
                 f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "

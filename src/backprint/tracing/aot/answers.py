@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
+from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
@@ -92,7 +93,7 @@ class RecordedFakes:
             return False, None
         args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
         with _disable_current_modes(), torch.no_grad():
-            return True, func(*args, **kwargs)
+            return True, for_program(func, *args, **kwargs)
 
     def follow(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
@@ -118,7 +119,7 @@ class Told(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
-            return func(*args, **(kwargs or {}))
+            return for_program(func, *args, **(kwargs or {}))
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
         self.used = True
@@ -126,7 +127,7 @@ class Told(TorchDispatchMode):
             inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
             if self.fake.world.able(func, pytree.tree_leaves(inner)):
                 found = self.fake.world.really(func, *inner)
-                return func(*args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
+                return for_program(func, *args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
             if not self.waiting:
                 raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
         reading = self.meet(func)
@@ -135,7 +136,7 @@ class Told(TorchDispatchMode):
             return reading.result
         self.fake.expected = reading
         try:
-            result = func(*args, **(kwargs or {}))
+            result = for_program(func, *args, **(kwargs or {}))
         finally:
             needed, self.fake.expected = self.fake.expected is None, None
         if needed:

@@ -14,6 +14,7 @@ import torch.fx.traceback as fx_traceback
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from backprint.defects import for_program
 from backprint.tracing import frames
 from backprint.tracing.custom import through
 from backprint.tracing.fake import on_present_devices
@@ -38,7 +39,7 @@ class LineNotes(TorchFunctionMode):
         if self.table:
             args, kwargs = with_others(self.table, args), with_others(self.table, kwargs or {})
         if func.__name__ == "__get__":
-            return func(*args)
+            return for_program(func, *args)
         func, args, kwargs = rewritten(func, args, kwargs)
         if self.fake:
             func, args, kwargs = on_present_devices(func, args, kwargs)

@@ -19,6 +19,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.fx.convert import pin_dtypes
 from backprint.tracing import frames
@@ -88,6 +89,8 @@ def trace_once(
         except BackprintError:
             raise
         except Exception as error:
+            if is_defect(error):
+                raise
             said = f"{type(error).__name__}: {str(error)[:1000]}"
             raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
         graph_module = joint.graph_module

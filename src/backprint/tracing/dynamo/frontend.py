@@ -37,6 +37,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint.defects import for_program, is_defect
 from backprint.errors import BackprintError, CaptureError
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
@@ -129,7 +130,7 @@ class Outside(TorchDispatchMode):
         self.refused: CaptureError | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = for_program(func, *args, **(kwargs or {}))
         if self.inside and not isinstance(func, HigherOrderOperator) and func._schema.name in SILENT_WRITERS:
             self.record.ran[-1].written |= running(func, args, kwargs or {})
         if self.inside or self.refused or harmless(func, args, kwargs, result):
@@ -187,12 +188,14 @@ def run_under_dynamo(
         before = len(graph_break_reasons)
         try:
             with outside:
-                record.result = compiled(plain_callable(target))(*args, **kwargs)
+                record.result = for_program(compiled(plain_callable(target)), *args, **kwargs)
                 if loss is not None:
-                    record.loss = compiled(plain_callable(loss))(record.result)
+                    record.loss = for_program(compiled(plain_callable(loss)), record.result)
         except BackprintError:
             raise
         except Exception as error:
+            if is_defect(error):
+                raise
             said = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
             raise outside.refused or CaptureError(
                 f"the program runs, but not through Dynamo: {type(error).__name__}: {said}"
@@ -207,7 +210,7 @@ def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
     """Return a callable that Dynamo accepts: a module or a function itself, anything else wrapped in a function."""
     if isinstance(target, torch.nn.Module) or hasattr(target, "__code__"):
         return target
-    return lambda *args, **kwargs: target(*args, **kwargs)
+    return lambda *args, **kwargs: for_program(target, *args, **kwargs)
 
 
 def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
@@ -218,7 +221,7 @@ def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given:
         values = {int(index): copied for index, copied in copy_values(tensors).items()}
         ran = GraphRun(module, given, values, ambient(), asking(given))
         record.ran.append(ran)
-        result = module(*given)
+        result = for_program(module, *given)
         ran.outputs = tuple(result)
         ran.asking = asking(given)
         return result

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
@@ -83,13 +84,14 @@ def refused_guard(guard: Guard) -> str:
 
 
 def record_or_say_why(program: CalledProgram) -> RecordedStep:
-    """Record one live step. An error of the program is raised as it is, an error of the recording is not."""
+    """Record one live step. Errors of the program and defects of ours are raised as they are; what a program raises
+    only while it is recorded is a refusal."""
     try:
         return record_step(program)
     except (BackprintError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        if not runs_untouched(program):
+        if is_defect(error) or not runs_untouched(program):
             raise
         text = f"{program.title} runs, but not while a dispatch mode records it: {type(error).__name__}: {error}"
         raise CaptureError(text) from error

@@ -29,9 +29,9 @@ class Foresight:
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         alike = (func, self.key(args), self.key(kwargs))
         if alike not in self.outlooks:
-            metas = self.metas(kwargs)
+            taken, named = self.metas(tuple(args)), self.metas(kwargs)
             try:
-                found = func(*self.metas(tuple(args)), **metas)
+                found = func(*taken, **named)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
                 raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
             self.outlooks[alike] = placement_tree(found, self.device(args, kwargs))

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from backprint.defects import for_program
 from backprint.errors import CaptureError
-from backprint.settings import random_states
+from backprint.settings import random_states, state_bytes
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
 from backprint.tracing.eager.placement import Placement, flat, indexed, placements
@@ -108,7 +109,7 @@ class Recorder(Watch):
             args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
         about = self.before(func, args, kwargs)
         try:
-            result = func(*args, **kwargs)
+            result = for_program(func, *args, **kwargs)
         except RuntimeError:
             self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
             raise
@@ -292,7 +293,7 @@ def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> Gen
         state = torch.get_rng_state()
     else:
         state = torch.get_device_module(device).get_rng_state(device)
-    return GeneratorState(str(device), bytes(state.numpy().tobytes()))
+    return GeneratorState(str(device), state_bytes(state))
 
 
 def drawing_device(args: Any, kwargs: Any) -> torch.device:
@@ -305,7 +306,7 @@ def own_generators() -> dict[str, bytes]:
     """Return the states of the generators of the devices in use."""
     states = random_states()
     found = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
-    return {device: bytes(state.numpy().tobytes()) for device, state in found.items()}
+    return {device: state_bytes(state) for device, state in found.items()}
 
 
 LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})

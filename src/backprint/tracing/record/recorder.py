@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint.defects import told_whole
 from backprint.errors import CaptureError
 from backprint.memory import has_memory
 from backprint.tracing import frames
@@ -112,7 +113,7 @@ class LiveRecorder(Recorder):
             with torch._C.DisableTorchFunction():
                 return act(*args)
         except Exception as error:  # the script goes on
-            self.lose(f"{type(error).__name__}: {error}")
+            self.lose(told_whole(error))
             return None
 
     def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:

@@ -27,6 +27,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
 from backprint import settings
+from backprint.defects import told_whole
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
@@ -120,7 +121,7 @@ class Recording:
         try:
             act(*args, **kwargs)
         except Exception as error:
-            self.give_up(f"{type(error).__name__}: {error}")
+            self.give_up(told_whole(error))
         except BaseException:
             self.close()
             raise
@@ -281,7 +282,7 @@ class Recording:
                     capture = capture_of_step(recorder, names, f"step_{number}")
                 self.done(number, capture)
             except BaseException as error:  # all errors here are ours, not the script's
-                failed.append(f"{type(error).__name__}: {error}")
+                failed.append(told_whole(error))
 
         thread = threading.Thread(target=work, name="backprint")
         thread.start()

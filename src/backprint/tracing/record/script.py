@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from backprint.defects import told_whole
 from backprint.errors import UsageError
 
 
@@ -146,7 +147,7 @@ def harmless(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[
         try:
             act()
         except Exception as error:  # the script that imports torch goes on
-            tell(f"no step is recorded: {type(error).__name__}: {error}")
+            tell(f"no step is recorded: {told_whole(error)}")
 
     return acting
 

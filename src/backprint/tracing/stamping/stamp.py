@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from backprint.defects import is_defect
 from backprint.fx.convert import tensor_spec
 from backprint.graph.folding.stored import collector_paused
 from backprint.graph.nouns import Port
@@ -112,6 +113,8 @@ def traced_at(
         except CannotStamp:
             raise
         except Exception as error:  # a refusal, or the program's own, which takes the number of its layers for granted
+            if is_defect(error):
+                raise
             said = f"{type(error).__name__}: {error}"
             raise CannotStamp(f"with {layers} layers it cannot be traced: {said[:300]}") from error
 
