@@ -13,7 +13,7 @@ from backprint.defects import is_defect
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
-from backprint.graph.nouns import Capture, Guard, Ref
+from backprint.graph.nouns import Capture, Guard, Pair, Ref
 from backprint.graph.origin import TracedOrigin
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.constants import HELD
@@ -69,15 +69,13 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         unseen = differs_on(capture, reseeded, {}) if light or not others else ""
         alone: list[str] = []
         for other in others if not unseen else ():
+            compared = False
             for moved in other.tries:
                 draw = Draw(other.name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
                 redrawn = compared_on(capture, draw, found if other.name == "redrawn" else {})
-                if redrawn is not None:
-                    break
-            else:
-                alone += other.alone
-                continue
-            if redrawn:
+                compared |= redrawn is not None
+                if not redrawn:
+                    continue
                 if identity := by_identity(capture, program, values):
                     return Proof(tuple(found.values()), identity=identity)
                 if not light and (unseen := differs_on(capture, reseeded, {})):
@@ -85,6 +83,7 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
                 redrawn = f"the program reads them in a way that Backprint does not see: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
+            alone += () if compared else other.alone
         if unseen:
             unseen = f"under another seed, {unseen}: Backprint does not see all random numbers that are drawn"
             return Proof(tuple(found.values()), unseen, identity=by_identity(capture, program, values))
@@ -184,8 +183,8 @@ def compared_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict])
 
 @dataclass(frozen=True, slots=True)
 class Redraw:
-    """Other values for some inputs: of several tries the first that can be compared counts. If none can, the inputs in
-    `alone` were compared at their captured values only."""
+    """Other values for some inputs, in several tries. If none can be compared, the inputs in `alone` were compared at
+    their captured values only."""
 
     name: str
     tries: Iterable[Mapping[str, Tensor]]
@@ -254,14 +253,22 @@ def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
     if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
         return True
     fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
-    compared = {
-        step.args[0].name
-        for pair in capture.pairs
-        for step in pair.forward.steps
-        if step.target == "assert_equal" and isinstance(step.args[0], Ref)
-    }
     ports = {port.local for pair in capture.pairs for port in pair.forward.inputs if port.name == name}
-    return fixed >= max(1, value.numel()) or not ports.isdisjoint(compared)
+    return fixed >= max(1, value.numel()) or any(not ports.isdisjoint(compared_whole(pair)) for pair in capture.pairs)
+
+
+def compared_whole(pair: Pair) -> set[str]:
+    """Return the values of a forward of which a guard fixes every element: it compares them with `aten.equal`."""
+    steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
+    found: set[str] = set()
+    for step in pair.forward.steps:
+        if step.is_guard and step.target == "assert_equal" and isinstance(step.args[0], Ref):
+            judged = steps.get(step.args[0].name)
+            if judged is None:
+                found.add(step.args[0].name)
+            elif judged.target == "aten.equal.default" and step.args[1] is True:
+                found.update(each.name for each in judged.args if isinstance(each, Ref))
+    return found
 
 
 def own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:

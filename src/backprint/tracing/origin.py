@@ -20,6 +20,7 @@ from backprint.settings import outside_modes
 from backprint.tracing.made import Made
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
+from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import plain_own
 from backprint.tracing.running import call_arguments
 from backprint.tracing.stage import is_only_given
@@ -35,7 +36,9 @@ class LiveProgram:
 
     def __init__(self, made: Made, asked: Mapping[str, Any]) -> None:
         self.program = made.program
-        self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
+        self.constants = {
+            name: tensor.detach() for name, tensor in {**made.constants, **unreached(made.program)}.items()
+        }
         self.tangents = made.tangents
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
         self.parts = made.parts
@@ -158,6 +161,18 @@ class LiveProgram:
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
         return self.structure.rebuilt(leaves[1:] if loss else leaves)
+
+
+def unreached(program: ScoutedProgram) -> dict[str, Tensor]:
+    """Return the constants that nothing the program holds leads to: it makes them itself, without an operator
+    (`frombuffer`, a pool of memory), so it cannot be given other values for them."""
+    names = names_of_outside(program.target()) if program.outside and program.world is None else {}
+    roles = {named.name: named.role for named in program.tensors}
+    return {
+        name: tensor
+        for name, tensor in program.outside.items()
+        if program.world is None and id(tensor) not in names and roles.get(name) == "constant"
+    }
 
 
 def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
