@@ -40,12 +40,12 @@ def is_generator(kind: Any) -> bool:
 
 
 def generator_state(source: Any) -> Any:
-    return GENERATORS[base_of(source)][0](source)
+    return GENERATORS[generator_base(source)][0](source)
 
 
 def put_generator(source: Any, state: Any) -> None:
-    GENERATORS[base_of(source)][1](source, state)
+    GENERATORS[generator_base(source)][1](source, state)
 
 
-def base_of(source: Any) -> Any:
+def generator_base(source: Any) -> Any:
     return next((base for base in (torch.Generator, random.Random) if isinstance(source, base)), None)

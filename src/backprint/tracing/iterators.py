@@ -37,7 +37,7 @@ def copied_iterator(value: Any, memo: dict[int, tuple[Any, Any]]) -> Any:
     `memo` has the iterators copied so far, by identity: two that read from one iterator share its copy.
     """
     if id(value) not in memo:
-        call, arguments, *state = parts_of(value)
+        call, arguments, *state = recipe_of_iterator(value)
         made = call(*(copied_part(part, memo) for part in arguments))
         if state and state[0] is not None:
             made.__setstate__(copied_part([*state[0]] if type(state[0]) is list else state[0], memo, True))
@@ -54,7 +54,7 @@ def copied_part(part: Any, memo: dict[int, tuple[Any, Any]], state: bool = False
     return list(part) if state and type(part) is list else part
 
 
-def parts_of(value: Any) -> tuple[Any, ...]:
+def recipe_of_iterator(value: Any) -> tuple[Any, ...]:
     """Return how an iterator is made again: a callable, its arguments and a state; raise TypeError if it cannot be."""
     kind = type(value)
     if kind.__module__ not in LIBRARY or kind in UNCOPIED:
@@ -73,7 +73,7 @@ def parts_of(value: Any) -> tuple[Any, ...]:
 
 def held_by(value: Any) -> Iterator[Any]:
     """Yield what an iterator holds: other iterators, what they iterate over, and the functions that they call."""
-    for part in parts_of(value)[1:]:
+    for part in recipe_of_iterator(value)[1:]:
         yield from flat_parts(part)
 
 
