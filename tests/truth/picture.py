@@ -301,7 +301,7 @@ def digest(value: Any) -> str:
     if isinstance(value, PurePath):
         return repr(value)
     if isinstance(value, decimal.Context):
-        return f"decimal {value!r}"
+        return f"decimal {id(value)} {_arithmetic(value)}"
     return f"{type(value).__module__}.{type(value).__qualname__}" + ("" if _fleeting(value) else f" {id(value)}")
 
 
@@ -310,6 +310,11 @@ def _alive(view: memoryview) -> bool:
         return view.nbytes >= 0
     except ValueError:
         return False
+
+
+def _arithmetic(context: decimal.Context) -> str:
+    """How decimals are computed; not the flags, which every division sets."""
+    return f"{context.prec} {context.rounding} {context.Emin} {context.Emax} {sorted(map(str, context.traps.items()))}"
 
 
 def _place(file: Any) -> str:
@@ -414,7 +419,7 @@ def surroundings() -> dict[str, str]:
         output=(id(sys.stdout), id(sys.stderr)),
         excepthook=id(sys.excepthook),
         recursion=sys.getrecursionlimit(),
-        decimal=repr(decimal.getcontext()),
+        decimal=_arithmetic(decimal.getcontext()),
         numpy_errors=np.geterr(),
         numpy_print=hash(str(np.get_printoptions())),
         locale=locale.setlocale(locale.LC_ALL),
