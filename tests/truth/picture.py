@@ -20,12 +20,11 @@ import queue
 import random
 import signal
 import sys
-import tempfile
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
 OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
 SCRATCH = "odd_scratch"  # how the names of modules begin that programs write, and import when they run
+QUIET = ("torch._dynamo", "torch.amp", "torch.autograd.grad_mode", "torch._ops")  # what these keep is torch's own
 LAZY = (  # what `functools` keeps for itself, which no result depends on
     "dispatch_cache",
     "cache_token",
@@ -129,7 +129,7 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (property, staticmethod, classmethod)):
         inner = value.fget if isinstance(value, property) else value.__func__
         yield path, inner
-    elif type(value).__module__.startswith(("torch._dynamo", "torch.amp", "torch.autograd.grad_mode")):
+    elif isinstance(value, PurePath) or type(value).__module__.startswith(QUIET):
         return
     elif not isinstance(value, (types.ModuleType, enum.Enum, torch.Generator, random.Random, np.random.Generator)):
         yield from attribute_parts(path, value)
@@ -298,10 +298,10 @@ def digest(value: Any) -> str:
         return f"lru_cache {id(value)} {value.cache_info()}"
     if isinstance(value, types.FunctionType):
         return f"function {id(value)} {hash(value.__code__)}"
-    if isinstance(value, Path) and value.is_absolute():
-        return f"Path {value} {_files(value)}"
+    if isinstance(value, PurePath):
+        return repr(value)
     if isinstance(value, decimal.Context):
-        return f"decimal {value!r}"
+        return f"decimal {id(value)} {_arithmetic(value)}"
     return f"{type(value).__module__}.{type(value).__qualname__}" + ("" if _fleeting(value) else f" {id(value)}")
 
 
@@ -312,6 +312,11 @@ def _alive(view: memoryview) -> bool:
         return False
 
 
+def _arithmetic(context: decimal.Context) -> str:
+    """How decimals are computed; not the flags, which every division sets."""
+    return f"{context.prec} {context.rounding} {context.Emin} {context.Emax} {sorted(map(str, context.traps.items()))}"
+
+
 def _place(file: Any) -> str:
     """Where a file stands, and what one in memory has."""
     if file.closed:
@@ -320,15 +325,6 @@ def _place(file: Any) -> str:
         return f"at {file.tell()} {file.getvalue() if isinstance(file, (io.StringIO, io.BytesIO)) else file.name!r}"
     except (OSError, AttributeError) as error:
         return type(error).__name__
-
-
-def _files(path: Path) -> str:
-    """What lies at a path of a program's own, below the folder for temporary files."""
-    if not path.is_relative_to(tempfile.gettempdir()) or path == Path(tempfile.gettempdir()):
-        return ""
-    if path.is_dir():
-        return str(sorted((str(p.relative_to(path)), p.stat().st_size) for p in path.rglob("*.*")))
-    return hashlib.sha1(path.read_bytes()).hexdigest()[:12] if path.is_file() else "nothing"
 
 
 def _fleeting(value: Any) -> bool:
@@ -423,7 +419,7 @@ def surroundings() -> dict[str, str]:
         output=(id(sys.stdout), id(sys.stderr)),
         excepthook=id(sys.excepthook),
         recursion=sys.getrecursionlimit(),
-        decimal=repr(decimal.getcontext()),
+        decimal=_arithmetic(decimal.getcontext()),
         numpy_errors=np.geterr(),
         numpy_print=hash(str(np.get_printoptions())),
         locale=locale.setlocale(locale.LC_ALL),

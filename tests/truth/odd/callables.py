@@ -627,13 +627,16 @@ many(
     ),
     callee_class_of_closure=lambda: made(*(lambda n=n: class_of(n) for n in (5, 7, 5))),
     callee_class_attribute=lambda: swapped(
-        lambda x, k: x * k.by, lambda: class_of(1, by=2), lambda: class_of(1, by=3), lambda: class_of(1, by=2)
+        lambda x, k: x * k.level,
+        lambda: class_of(1, level=2),
+        lambda: class_of(1, level=3),
+        lambda: class_of(1, level=2),
     ),
     callee_class_attribute_of_object=lambda: swapped(
-        lambda x, k: x * k.by, lambda: class_of(1, by=2)(0), lambda: class_of(1, by=3)(0)
+        lambda x, k: x * k.level, lambda: class_of(1, level=2)(0), lambda: class_of(1, level=3)(0)
     ),
     callee_class_attribute_tensor=lambda: swapped(
-        lambda x, k: x * k.by, lambda: class_of(1, by=torch.ones(3)), lambda: class_of(1, by=torch.zeros(3))
+        lambda x, k: x * k.level, lambda: class_of(1, level=torch.ones(3)), lambda: class_of(1, level=torch.zeros(3))
     ),
     callee_class_base=lambda: made(*(lambda n=n: with_base(n) for n in (5, 7, 5))),
     callee_class_bases_in_order=lambda: made(lambda: with_bases(True), lambda: with_bases(False)),

@@ -37,7 +37,7 @@ import torch
 from case import Case, attributes, bare, many, module, randn
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrizations, parametrize, prune
 
 LEVEL = contextvars.ContextVar("odd_level", default=1)
 LOCAL = threading.local()
@@ -320,7 +320,7 @@ many(
     global_imported_and_written=lambda: _reset(_writes_imported, _string_back),
     global_builtin_added=lambda: _reset(
         lambda x: run(setattr(__builtins_module(), "odd_word", 2), x * 2),
-        lambda: delattr(__builtins_module(), "odd_word"),
+        lambda: vars(__builtins_module()).pop("odd_word", None),
     ),
     global_environment_list=lambda: _reset(
         lambda x: run(os.environ.update(ODD_N=os.environ.get("ODD_N", "") + "a"), x * len(os.environ["ODD_N"])),
@@ -407,9 +407,7 @@ many(
     state_of_orthogonal=lambda: Case(parametrizations.orthogonal(nn.Linear(4, 4)), randn(3, 4), variants=False),
     state_of_parametrize_counter=lambda: Case(_counting_parametrization(), randn(3, 4)),
     state_of_parametrize_cache=lambda: Case(_cached_parametrization(), randn(3, 4)),
-    state_of_pruning=lambda: Case(
-        run(n := nn.Linear(4, 4), nn.utils.prune.l1_unstructured(n, "weight", 3), n), randn(3, 4)
-    ),
+    state_of_pruning=lambda: Case(run(n := nn.Linear(4, 4), prune.l1_unstructured(n, "weight", 3), n), randn(3, 4)),
     state_of_moving_average=lambda: Case(_averaged(), randn(3, 4), others=[randn(3, 4, seed=5)]),
     state_of_moving_average_by_swap=lambda: Case(_averaged_model(), randn(3, 4)),
     state_of_momentum_encoder=lambda: Case(_momentum_encoder(), randn(3, 4), others=[randn(3, 4, seed=5)]),
@@ -433,7 +431,9 @@ many(
         module(None, lambda s, x: run(y := x @ s.w * (2 if s.training else 3), s.train(not s.training), y)), randn(3, 4)
     ),
     state_of_requires_grad=lambda: Case(
-        module(None, lambda s, x: run(y := x @ s.w, s.w.requires_grad_(not s.w.requires_grad), y)), randn(3, 4)
+        module(None, lambda s, x: run(y := x @ s.w, s.w.requires_grad_(not s.w.requires_grad), y)),
+        randn(3, 4),
+        gradients=False,
     ),
     state_of_grad_attribute=lambda: Case(
         module(None, lambda s, x: run(setattr(s.w, "grad", torch.ones(4, 4)), x @ s.w)), randn(3, 4)
@@ -480,8 +480,7 @@ def _folder() -> Path:
 
 
 def _noted(folder: Path) -> None:
-    with (folder / "log.txt").open("a") as file:
-        file.write("b")
+    (folder / "log.txt").write_text("abc")
 
 
 def _weak() -> Any:
