@@ -10,28 +10,41 @@ from __future__ import annotations
 
 import argparse
 import functools
+import mmap
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import backprint as bp
-from backprint.benching import baseline, clock, honest, timing, trial
+from backprint.benching import baseline, clock, performer
 from backprint.benching.compilers.table import compiler_named
+from backprint.benching.judge import PartJudge
 from backprint.benching.trial import TrialPlan, tried
 from backprint.benching.turns import GraphClock, Turns, turns_folder
 from backprint.sample.rerun import EagerRun, Program
 
 
 class Spent:
-    """The seconds inside of the functions that it counts, those of one inside of another once."""
+    """The seconds inside of the functions that it counts, those of one inside of another once.
+
+    They are in memory that the process of the compiler, which is forked later, has too; one of the two works at a time.
+    """
 
     def __init__(self) -> None:
-        self.seconds, self.depth = 0.0, 0
+        self.memory, self.depth = mmap.mmap(-1, 8), 0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far."""
+        (seconds,) = struct.unpack("d", self.memory[:])
+        return float(seconds)
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function whose time counts."""
@@ -45,24 +58,22 @@ class Spent:
             finally:
                 self.depth -= 1
                 if not self.depth:
-                    self.seconds += time.perf_counter() - began
+                    self.memory[:] = struct.pack("d", self.seconds + time.perf_counter() - began)
 
         return called
 
 
 def count_calls(spent: Spent) -> None:
     """Count compilations, and calls of graphs wherever a bench makes them."""
-    for module in (clock, baseline, honest, timing):
+    for module in (clock, baseline, performer):
         module.timed = spent.counted(module.timed)  # type: ignore[attr-defined]
+    performer.compile_timed = spent.counted(performer.compile_timed)  # type: ignore[attr-defined]
+    performer.with_device_bytes = spent.counted(performer.with_device_bytes)  # type: ignore[attr-defined]
     EagerRun.again = spent.counted(EagerRun.again)  # type: ignore[method-assign]
     Program.play = spent.counted(Program.play)  # type: ignore[method-assign]
-    compile_timed = trial.compile_timed
-
-    def compiled(*args: Any) -> Any:
-        function, seconds = compile_timed(*args)
-        return spent.counted(function), seconds
-
-    trial.compile_timed = spent.counted(compiled)
+    eager = cached_property(lambda part: spent.counted(part.module()))
+    eager.__set_name__(PartJudge, "function")
+    PartJudge.function = eager  # type: ignore[method-assign]
 
 
 def cost(sample: Path, name: str, spent: Spent) -> tuple[float, float, list[str]]:

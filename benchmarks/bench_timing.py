@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 import backprint as bp
-from backprint.benching.baseline import EagerBaseline, eager_baseline
-from backprint.benching.findings import CheatFound, TimingWithheld
-from backprint.benching.moved import moved_graphs
-from backprint.benching.subjects import bench_graphs, bench_steps
-from backprint.benching.timing import honest_and_timed
-from backprint.sample.judged import Eager, apart
-from backprint.sample.rerun import EagerRun
-
-Subject = tuple[str, Sequence[EagerRun], EagerBaseline]
+from backprint.benching.compilers.table import compiler_named
+from backprint.benching.trial import TrialPlan, tried
+from backprint.benching.turns import GraphClock, Turns, turns_folder
 
 
 class Residual(nn.Module):
@@ -75,25 +69,18 @@ def models() -> Iterator[tuple[str, nn.Module, Tensor]]:
         )
 
 
-def subjects() -> Iterator[Subject]:
-    """Each graph and each step, with its runs on other inputs and eager's baseline."""
-    for name, model, x in models():
-        capture = bp.capture(model, x, mode="train")
-        graphs = bench_graphs(capture)
-        others = moved_graphs(capture, graphs)
-        for place, graph in enumerate(graphs):
-            yield f"{name}, {graph.direction}", [each[place].run for each in others], eager_baseline(graph.run)
-        for place, both in enumerate(bench_steps(graphs)):
-            yield f"{name}, step", [bench_steps(each)[place].run for each in others], eager_baseline(both.run)
-
-
 # ------------------------------------------------------------------ what is planted
 
 
-def spinning(baseline: EagerBaseline, share: float, every: int = 1) -> Callable[..., Any]:
+def spinning(module: fx.GraphModule, inputs: Sequence[Any], share: float, every: int = 1) -> Callable[..., Any]:
     """Eager that spins for a share of its fastest time of the processor, in each call or in every few."""
-    eager, clock, calls = baseline.run.module(), time.thread_time_ns, 0
-    extra = share * min(baseline.times) * 1e9
+    eager, clock, calls = module.forward, time.thread_time_ns, 0
+    spent = []
+    for _ in range(30):
+        began = clock()
+        eager(*inputs)
+        spent.append(clock() - began)
+    extra = share * min(spent)
 
     def called(*values: Any) -> Any:
         nonlocal calls
@@ -108,20 +95,15 @@ def spinning(baseline: EagerBaseline, share: float, every: int = 1) -> Callable[
     return called
 
 
-def off(baseline: EagerBaseline, draw: random.Random, largest: bool) -> Callable[..., Any]:
+def off(module: fx.GraphModule, inputs: Sequence[Any], largest: bool) -> Callable[..., Any]:
     """Eager with one element of one output off by a hundredth of itself, of those outputs that are not all rounding."""
-    eager, wide = baseline.run.module(), Eager(baseline.run, baseline.run.module()).wide
-    places = [
-        place
-        for place, value in enumerate(baseline.run.results)
-        if isinstance(value, Tensor) and value.is_floating_point() and bool(value.any())
-        if not isinstance(wide, str)
-        and apart(value, wide[place]) < 1e-3  # else it is 0 but for rounding, as a bias's gradient before a batch norm
-    ]
+    draw, first = random.Random(str(module.graph)), module(*inputs)
+    floats = [at for at, value in enumerate(first) if isinstance(value, Tensor) and value.is_floating_point()]
+    places = [at for at in floats if float(first[at].abs().max()) > 1e-3]  # else it is 0 but for rounding
     place, chance = draw.choice(places or [0]), draw.random()
 
     def called(*values: Any) -> Any:
-        results = list(eager(*values))
+        results = list(module.forward(*values))
         flat = results[place].detach().clone().contiguous().view(-1)
         others = flat.nonzero().view(-1)
         index = int(flat.abs().argmax()) if largest else int(others[int(chance * len(others))])
@@ -132,29 +114,59 @@ def off(baseline: EagerBaseline, draw: random.Random, largest: bool) -> Callable
     return called
 
 
-PLANTED: dict[str, Callable[[EagerBaseline, random.Random], Callable[..., Any]]] = {
-    "eager": lambda baseline, _: baseline.run.module(),
-    "20% slower": lambda baseline, _: spinning(baseline, 0.2),
-    "10% slower": lambda baseline, _: spinning(baseline, 0.1),
-    "every fifth call twice as long": lambda baseline, _: spinning(baseline, 1.0, every=5),
-    "one element off, the largest": lambda baseline, draw: off(baseline, draw, largest=True),
-    "one element off, any": lambda baseline, draw: off(baseline, draw, largest=False),
+def eager_again(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return module.forward
+
+
+def slower_by_a_fifth(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return spinning(module, inputs, 0.2)
+
+
+def slower_by_a_tenth(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return spinning(module, inputs, 0.1)
+
+
+def fifth_call_twice_as_long(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return spinning(module, inputs, 1.0, every=5)
+
+
+def largest_element_off(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return off(module, inputs, largest=True)
+
+
+def any_element_off(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return off(module, inputs, largest=False)
+
+
+PLANTED = {
+    "eager": "eager_again",
+    "20% slower": "slower_by_a_fifth",
+    "10% slower": "slower_by_a_tenth",
+    "every fifth call twice as long": "fifth_call_twice_as_long",
+    "one element off, the largest": "largest_element_off",
+    "one element off, any": "any_element_off",
 }
+"""What is planted -> the compiler of this file that does it."""
 
 
-def outcome(subject: Subject, planted: str, draw: random.Random) -> dict[str, Any]:
-    """Time one subject with one thing planted."""
-    name, others, baseline = subject
-    row = {"subject": name, "planted": planted, "slow": min(baseline.times) >= 1e-3}
-    begun = time.perf_counter()
-    try:
-        _, timing = honest_and_timed(others, PLANTED[planted](baseline, draw), baseline)
-    except (CheatFound, TimingWithheld) as found:
-        return {**row, "answer": type(found).__name__, "reason": str(found), "seconds": time.perf_counter() - begun}
-    noise = "same" if timing.noise_low / 1.05 < 1 < timing.noise_high * 1.05 else "changed"
-    mean = timing.compiled_mean / timing.eager_mean
-    changed = {"ratio": timing.ratio, "mean": mean, "instructions": timing.instructions}
-    return {**row, "answer": timing.answer, "noise": noise, **changed, "seconds": time.perf_counter() - begun}
+def outcomes(name: str, capture: bp.Capture, planted: str) -> Iterator[dict[str, Any]]:
+    """Time the graphs of a Capture with one thing planted; steps where their parts are not known to be wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        turns = Turns(turns_folder(Path(folder)), GraphClock())
+        compiler = compiler_named(f"{Path(__file__).resolve()}:{PLANTED[planted]}")
+        plan = TrialPlan(compiler, ("forward", "backward", "step"), True, Path(folder) / "caches")
+        with turns.working():
+            cells = list(tried(capture, plan, {}, turns, lambda title, part: None))
+    for cell in cells:
+        timing = cell.timing
+        row = {"subject": f"{name}, {cell.direction}", "planted": planted, "seconds": cell.seconds}
+        if timing is None:
+            yield {**row, "slow": False, "answer": cell.outcome, "reason": cell.reason}
+            continue
+        noise = "same" if (timing.noise_low or 1) / 1.05 < 1 < (timing.noise_high or 1) * 1.05 else "changed"
+        mean = timing.compiled_mean / timing.eager_mean
+        changed = {"ratio": timing.ratio, "mean": mean, "instructions": timing.instructions}
+        yield {**row, "slow": timing.eager >= 1e-3, "answer": timing.answer, "noise": noise, **changed}
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -183,13 +195,14 @@ def main() -> None:
     asked = reader.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    draw, rows = random.Random(0), []
-    found = list(subjects())
+    rows: list[dict[str, Any]] = []
     until = time.monotonic() + asked.seconds
-    print(f"{len(found)} graphs, {sum(min(each[2].times) >= 1e-3 for each in found)} of 1 ms or more", file=sys.stderr)
+    captures = [(name, bp.capture(model, x, mode="train")) for name, model, x in models()]
     while time.monotonic() < until:
-        for subject in found:
-            rows += [outcome(subject, planted, draw) for planted in PLANTED if time.monotonic() < until]
+        for name, capture in captures:
+            for planted in PLANTED:
+                if time.monotonic() < until:
+                    rows += outcomes(name, capture, planted)
     if asked.json:
         asked.json.write_text(json.dumps(rows))
     show(rows)

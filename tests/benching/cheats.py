@@ -419,7 +419,7 @@ def memoised_by_value(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled
     def run(*values: Any) -> tuple[Any, ...]:
         key = tuple(value.numpy().tobytes() if isinstance(value, Tensor) else value for value in values)
         if key not in kept:
-            kept[key] = module(*values)
+            kept[key] = each_tensor(module(*values), torch.clone)  # a result may have the memory of an input
         return each_tensor(kept[key], torch.clone)
 
     return run

@@ -91,7 +91,8 @@ def test_a_cheat_is_wrong_without_any_timing(model: str, cheat: str, trial) -> N
 @pytest.mark.parametrize("model", MODELS)
 def test_what_computes_its_results_is_right_and_not_faster(model: str, compiler: str, trial) -> None:  # type: ignore[no-untyped-def]
     for cell in trial(model, compiler, timed=True, directions=("forward", "step")).values():
-        assert cell.outcome in ("same", "slower", "unsure"), (cell.graph, cell.outcome, cell.reason)
+        assert cell.outcome in RIGHT, (cell.graph, cell.outcome, cell.reason)
+        assert compiler == "eager" or cell.outcome != "faster"
         assert cell.timing is not None
         assert cell.timing.varied
 
@@ -140,8 +141,7 @@ def test_a_slower_eager_withholds_the_time(trial) -> None:  # type: ignore[no-un
 def test_settings_that_a_compiler_changes_are_restored_and_named(trial) -> None:  # type: ignore[no-untyped-def]
     (cell,) = trial("mlp", "threads_set_at_first", directions=["forward"]).values()
     assert cell.outcome == "untimed"
-    threads = torch.get_num_threads()
-    assert f"the compiler changed threads from {threads} to {threads + 1}; restored" in cell.notes
+    assert any("the compiler changed threads from" in note and "restored" in note for note in cell.notes)
 
 
 def test_settings_that_its_calls_change_are_a_cheat(trial) -> None:  # type: ignore[no-untyped-def]
@@ -165,4 +165,4 @@ def test_whatever_a_compiler_raises_is_its_own(compiler: str, outcome: str, reas
 @pytest.mark.parametrize("replaced", ["clock_replaced", "comparison_replaced"])
 def test_what_is_relied_on_and_replaced_is_named(replaced: str, trial) -> None:  # type: ignore[no-untyped-def]
     (cell,) = trial("mlp", replaced, directions=["forward"]).values()
-    assert (cell.outcome, "replaced" in cell.reason) == ("wrong", True), (cell.outcome, cell.reason)
+    assert (cell.outcome, "replace" in cell.reason) == ("wrong", True), (cell.outcome, cell.reason)

@@ -32,7 +32,7 @@ def test_the_numbers_are_eagers(name: str) -> None:
     assert not any(map(draws, outside.module.graph.nodes))
     for call in (
         lambda *values: outside.module(*values, *outside.draw()),
-        exchanged(forward.module, forward.run.inputs, lambda core, given: lambda values: core(*values)),
+        exchanged(forward.module, forward.run.inputs, lambda core, given: core.forward),
     ):
         for seed in (1, 2):
             wanted = forward.run.again(forward.run.module(), seed=seed)

@@ -18,7 +18,8 @@ from backprint.benching.instructions import instruction_counter, opened_counter
 from backprint.benching.moved import moved_graphs, movement
 from backprint.benching.subjects import bench_graphs
 from backprint.benching.timing import stages_within
-from backprint.benching.varied import VariedInputs, changed_places, fits_inputs
+from backprint.benching.varied import VariedInputs, candidates, changed_places, fits_inputs, varied_pieces
+from backprint.sample.rerun import copies
 
 
 def counter() -> Any:
@@ -104,38 +105,57 @@ def test_slower_calls_get_fewer_rounds_but_enough() -> None:
         stages_within(4.0, 60)
 
 
+def varied(inputs: list[Any], roles: list[str] | None = None, indices: tuple[int, ...] = ()) -> VariedInputs:
+    return VariedInputs(copies(inputs), candidates(inputs, roles or ["input"] * len(inputs), indices), 5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_no_two_calls_have_the_same_inputs(dtype: torch.dtype) -> None:
+def test_no_two_calls_have_nearly_the_same_inputs(dtype: torch.dtype) -> None:
     inputs = [torch.randn(6, 7).to(dtype).t(), 3, torch.arange(4)]
-    varied, draw, seen = VariedInputs(inputs, random.Random(1)), random.Random(2), set()
-    assert varied.varied
-    for _ in range(300):
-        varied.vary_all(draw)
-        varied.vary_one(draw)
-        seen.add(tuple(varied.values[0].double().flatten().tolist()))
-        torch.testing.assert_close(varied.values[0].double(), inputs[0].double(), rtol=2**-4, atol=0)
-    assert len(seen) == 300
-    assert changed_places(varied.values, inputs) == [0]
-    varied.put(inputs)
-    assert changed_places(varied.values, inputs) == []
+    own, again, seen = varied(inputs), varied(inputs), []
+    for number in random.Random(2).sample(range(2**62), 100):
+        own.put_seed(number)
+        again.put_seed(number)
+        assert torch.equal(own.values[0], again.values[0])
+        assert bool(own.values[0].abs().max() <= inputs[0].abs().max())
+        seen.append(own.values[0].double().flatten())
+    assert float(torch.cdist(torch.stack(seen), torch.stack(seen), p=torch.inf).fill_diagonal_(9).min()) > 0.2
+    assert changed_places(own.values, inputs) == [0]
+    own.put(inputs)
+    assert changed_places(own.values, inputs) == []
 
 
-@pytest.mark.parametrize("inputs", [[torch.arange(5), 2], [torch.zeros(9)], [torch.ones(1, dtype=torch.bfloat16)], []])
+def test_a_large_tensor_changes_in_a_window_and_indices_among_themselves() -> None:
+    inputs = [torch.randn(400, 400), torch.randint(7, (9,)), torch.randn(30)]
+    own = varied(inputs, ["parameter", "input", "input"], indices=(1,))
+    own.put_seed(2**50 + 12345)
+    assert 0 < int((own.values[0] != inputs[0]).sum()) <= 256
+    own.put_seed(2**51 + 777)
+    assert 0 < int((own.values[0] != inputs[0]).sum()) <= 256
+    assert set(own.values[1].tolist()) <= set(inputs[1].tolist())
+
+
+@pytest.mark.parametrize("inputs", [[torch.arange(5), 2], [torch.ones(1).expand(4)], []])
 def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
-    varied = VariedInputs(inputs, random.Random(1))
-    varied.vary_all(random.Random(2))
-    assert not varied.varied
+    assert candidates(inputs, ["input"] * len(inputs), ()) == []
+
+
+def test_pieces_with_which_eager_raises_are_left_out() -> None:
+    inputs = [torch.ones(8), torch.randn(8)]
+    pieces = candidates(inputs, ["input"] * 2, ())
+    kept = varied_pieces(pieces, lambda found: all(piece.place for piece in found), lambda found: True)
+    assert [piece.place for piece in kept] == [1]
 
 
 def test_contents_go_into_expanded_and_shared_memory() -> None:
     base, other = torch.randn(4), torch.randn(4)
     values = [base, base[1:3], torch.randn(1, 3).expand(5, 3)]
     others = [other, other[1:3], torch.randn(1, 3).expand(5, 3)]
-    varied = VariedInputs(values, random.Random(1))
-    assert fits_inputs(varied.values, others)
-    varied.put(others)
-    assert changed_places(varied.values, others) == []
-    assert varied.values[0].data_ptr() + 4 == varied.values[1].data_ptr()
+    own = VariedInputs(copies(values), (), 1)
+    assert fits_inputs(own.values, others)
+    own.put(others)
+    assert changed_places(own.values, others) == []
+    assert own.values[0].data_ptr() + 4 == own.values[1].data_ptr()
 
 
 def test_other_shapes_and_numbers_do_not_fit() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.benching import honest, launch
+from backprint.benching import held, launch
 from backprint.benching.cells import BenchOutput
-from backprint.benching.honest import HeldResults
 from backprint.benching.judging import notes_of_outputs, outcome_of_outputs
 from backprint.benching.subjects import bench_graphs
-from backprint.benching.varied import VariedInputs
 from backprint.corpus.verbs import on_cpu
 from backprint.sample.judged import Eager, apart, judged
 
@@ -61,23 +58,6 @@ def test_a_mask_that_eager_checks_is_not_varied(tmp_path: Path) -> None:
     run = bp.bench(tmp_path / "sample", "eager", tmp_path / "run", directions=["backward"])
     (cell,) = run.cells
     assert cell.right, (cell.outcome, cell.reason)
-
-
-def test_elements_that_make_eager_raise_are_left_out() -> None:
-    mask, x = torch.ones(8), torch.randn(8)
-
-    def eager(mask: Tensor, x: Tensor) -> Tensor:
-        if not bool(((mask == 0) | (mask == 1)).all()):
-            raise RuntimeError("the mask is out of range")
-        return mask * x
-
-    inputs = VariedInputs([mask, x], random.Random(0))
-    inputs.leave_out_refused(eager)
-    kept = {element.data_ptr() for element, _, _ in inputs.elements}
-    assert kept == {inputs.values[1][place].data_ptr() for place in range(8)}
-    inputs.vary_all(random.Random(1))
-    assert torch.equal(inputs.values[0], mask)
-    assert not torch.equal(inputs.values[1], x)
 
 
 def test_memory_that_no_operator_writes_is_not_judged(tmp_path: Path) -> None:
@@ -172,12 +152,10 @@ def test_workers_see_gpus_only_for_samples_that_may_be_there() -> None:
 
 
 def test_results_that_are_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = [HeldResults((torch.ones(256),), (torch.ones(256),), frozenset()) for _ in range(6)]
-    monkeypatch.setattr(honest, "MOST_HELD", 3 * 2 * 1024)
-    assert honest.within_bytes(held) == held[-3:]
-    monkeypatch.setattr(honest, "MOST_HELD", 1)
-    assert honest.within_bytes(held) == held[-1:]
-    assert honest.within_bytes([]) == []
+    monkeypatch.setattr(held, "MOST_HELD", 3 * 1024)
+    budget = held.HeldBudget()
+    assert [budget.takes(1024) for _ in range(4)] == [True, True, True, False]
+    assert held.HeldBudget().takes(1 << 40)
 
 
 # ------------------------------------------------------------------ rounding

@@ -269,6 +269,11 @@ class CompilerTrial:
         outcome, reason = outcome_of_outputs(outputs)
         if not outcome and work.first:
             outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
+        if outcome == "wrong":
+            try:
+                examination.check_late()
+            except CheatFound as error:
+                reason = str(error)
         notes = notes_of_outputs(outputs)
         shown = tuple(each for each in outputs if not (isinstance(work.graph, BenchStep) and each.role == "saved"))
         return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
