@@ -344,7 +344,25 @@ def kind_changes(kind: Kind, subject: BenchGraph | BenchStep) -> bool:
         return changes(kind, subject.module.forward, compiled_by(kind, subject), subject.run.inputs)
     both = compiled_by(kind, subject.forward), compiled_by(kind, subject.backward)
     eager = subject.forward.module.forward, subject.backward.module.forward
-    return changes(kind, subject.joined(*eager), subject.joined(*both), subject.run.inputs)
+    count, own = len(subject.forward.graph.inputs), {}
+    for (from_forward, place), value in zip(subject.sources, subject.backward.run.inputs, strict=True):
+        if not from_forward and place >= count:
+            own[place] = value
+    inputs = [*subject.forward.run.inputs, *(own[place] for place in sorted(own))]
+    return changes(kind, joined(subject, *eager), joined(subject, *both), inputs)
+
+
+def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward and its backward as one function, of the forward's inputs and then the backward's own."""
+    count = len(step.forward.graph.inputs)
+    shown = [place for place, (role, _) in enumerate(step.forward.run.outputs) if role != "saved"]
+
+    def both(*values: Any) -> list[Any]:
+        results = forward(*values[:count])
+        taken = [results[place] if from_forward else values[place] for from_forward, place in step.sources]
+        return [*(results[place] for place in shown), *backward(*taken)]
+
+    return both
 
 
 def compiled_by(kind: Kind, graph: BenchGraph) -> Callable[..., Any]:

@@ -17,9 +17,11 @@ from runs_made import cell, stopped, timing, varied_cells, write_run
 from backprint.benching.cells import BenchCell
 from backprint.benching.compare import BenchComparison, compare_runs
 from backprint.benching.comparison_report import comparison_report
+from backprint.benching.history import history_of, history_report
 from backprint.benching.runs import read_run
 from backprint.cli.bench_compare import command
 from backprint.errors import UsageError
+from backprint.report import html
 from backprint.report.nouns import Report
 
 WRONG = cell(outcome="wrong", reason="output y: wrong")
@@ -159,3 +161,54 @@ def test_the_command_exits_with_one_on_a_regression(tmp_path: Path) -> None:
         "wrong",
     )
     assert CliRunner().invoke(command, [old, old, "--threshold", "0"]).exit_code == 2
+
+
+# ------------------------------------------------------------------ more than two runs
+
+
+def history_runs(place: Path, *runs: list[BenchCell]) -> list[str]:
+    return [str(write_run(place / f"run{number}", cells)) for number, cells in enumerate(runs)]
+
+
+def test_more_runs_have_a_column_each_and_the_newest_decides(tmp_path: Path) -> None:
+    steady = cell("b")
+    runs = history_runs(tmp_path, [cell(), steady], [WRONG, steady], [cell(), steady])
+    done = CliRunner().invoke(command, [*runs, "--format", "markdown"])
+    assert done.exit_code == 0, "the middle run was wrong, and the newest is right again"
+    changed = done.stdout.partition("## Cells that changed")[2]
+    assert "| sample | compiler | run0 | run1 | run2 |" in changed
+    assert "| vision/a pair_0 forward | inductor | faster · 2.00× | wrong | faster · 2.00× |" in changed
+    assert "| b pair\\_0" not in changed
+    assert "| run0 | run1 | 1 |" in done.stdout
+    assert CliRunner().invoke(command, runs[:2]).exit_code == 1
+    worse = CliRunner().invoke(command, [runs[0], runs[2], runs[1]])
+    assert (worse.exit_code, "newest against the one before**: 1 wrong now" in worse.stdout) == (1, True)
+
+
+def test_small_steps_add_up(tmp_path: Path) -> None:
+    """No run is certainly slower than the one before it; the newest is slower than the oldest."""
+    slower = [[replace(cell(), timing=timing(0.5 * 1.04**step, 0.005))] for step in range(4)]
+    runs = history_runs(tmp_path, *slower)
+    done = CliRunner().invoke(command, [*runs, "-o", str(tmp_path / "h.csv")])
+    assert done.exit_code == 1
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "h.csv").read_text())))
+    assert [row["run"] for row in rows] == ["run0", "run1", "run2", "run3"]
+    assert "slower" not in [row["change"] for row in rows]
+
+
+def test_speedups_of_runs_are_of_the_cells_that_all_have(tmp_path: Path) -> None:
+    runs = history_runs(tmp_path, [cell(), cell("b", ratio=0.1)], [cell()], [cell(), cell("c", ratio=0.01)])
+    history = history_of([read_run(run) for run in runs])
+    made = history_report(history)
+    [table] = [table for table in made.tables if table.title == "Runs"]
+    place = [column.name for column in table.columns].index("speedup")
+    assert [row[place] for row in table.rows] == pytest.approx([2.0, 2.0, 2.0])
+    assert [figure.title for figure in made.figures] == ["Speedup by run"]
+    assert "</html>" in "".join(html.render(made))
+
+
+def test_one_run_is_no_comparison(tmp_path: Path) -> None:
+    [run] = history_runs(tmp_path, [cell()])
+    done = CliRunner().invoke(command, [run])
+    assert isinstance(done.exception, UsageError)
+    assert "two runs or more" in str(done.exception)

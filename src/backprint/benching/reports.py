@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from backprint.benching.scored_cells import (
 )
 from backprint.benching.standings import fast_table, matrix, outcome_picture, unjudged_outputs, unjudged_text
 from backprint.report.nouns import Cell, Report, Table, share
-from backprint.report.rows import one_line
+from backprint.report.rows import date_text, one_line
 from backprint.report.tables import columns, filled
 
 CHANGED = 0.05
@@ -105,12 +104,6 @@ def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
 def words_of(facts: Mapping[str, Any]) -> str:
     lists = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
     return ", ".join(f"{name} {value}" for name, value in lists.items() if value not in (None, "", False))
-
-
-def date_text(time: object) -> str:
-    if not isinstance(time, (int, float)):
-        return str(time or "")
-    return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def peaks_text(peaks: Peaks | None) -> str:

@@ -88,7 +88,7 @@ def run_command(
     for line in (json.dumps(cell.to_json()) for cell in done.cells) if as_json else closing_lines(done):
         echo(line)
     page = write_page(done)
-    echo(f"report: {page}; compare two runs with: backprint bench compare OLD NEW", err=True)
+    echo(f"report: {page}; compare runs with: backprint bench compare OLD NEW", err=True)
     bad = {"wrong", "unjudged", *STOPPED} - ({"refused"} if allow_refused else set())
     nothing = not_compared(done, ("refused",) if allow_refused else ())
     for name, why in nothing[:SHOWN]:

@@ -1,4 +1,4 @@
-"""`backprint bench compare OLD NEW`."""
+"""`backprint bench compare OLD [RUN ...] NEW`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from backprint.cli.reporting import report_options, write_or_print
 
 
 @click.command("compare")
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, metavar="OLD [RUN]... NEW", type=click.Path(path_type=Path))
 @click.option(
     "--threshold",
     type=click.FloatRange(0, min_open=True),
@@ -20,16 +19,28 @@ from backprint.cli.reporting import report_options, write_or_print
     help="How much slower or faster, beyond the noise, is a change.",
 )
 @report_options("cell")
-def command(old: Path, new: Path, threshold: float, format: str | None, output: Path | None, as_json: bool) -> None:
-    """Compare two bench runs: what became wrong, stopped, slower or faster, beyond the noise.
+def command(runs: tuple[Path, ...], threshold: float, format: str | None, output: Path | None, as_json: bool) -> None:
+    """Compare bench runs, the oldest first: what became wrong, stopped, slower or faster, beyond the noise.
 
-    The exit status is 1 if a cell that was right is wrong, stopped or slower now.
+    Of two runs every change is listed; of more there is a table with a column for each run. The exit status is 1 if a
+    cell is wrong, stopped or slower in the newest run, and was not in the one before it, or in the oldest.
     """
     from backprint.benching.compare import compare_runs
     from backprint.benching.comparison_report import comparison_report
+    from backprint.benching.history import history_of, history_report
     from backprint.benching.runs import read_run
+    from backprint.errors import UsageError
 
-    comparison = compare_runs(read_run(old), read_run(new), threshold=threshold)
-    write_or_print(lambda: comparison_report(comparison), format, output, as_json, f"comparison of {old} and {new}")
-    if comparison.regressed:
+    if len(runs) < 2:
+        raise UsageError(f"only {runs[0]} is named: a comparison takes two runs or more, the oldest first")
+    known, title = [read_run(run) for run in runs], f"comparison of {' and '.join(map(str, runs))}"
+    if len(known) == 2:
+        comparison = compare_runs(*known, threshold=threshold)
+        write_or_print(lambda: comparison_report(comparison), format, output, as_json, title)
+        regressed = comparison.regressed
+    else:
+        history = history_of(known, threshold=threshold)
+        write_or_print(lambda: history_report(history), format, output, as_json, title)
+        regressed = history.regressed
+    if regressed:
         raise SystemExit(1)

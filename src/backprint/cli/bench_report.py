@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     "--logs", type=click.Path(path_type=Path), metavar="FOLDER", help="Write GraphNet's log of each compiler."
 )
 def command(run: Path, format: str | None, output: Path | None, as_json: bool, logs: Path | None) -> None:
-    """Report the results of a bench run: outcomes and speedups of each compiler, scores S(t) and ES(t) with their
-    curves, failures by reason, wrong answers, compile times, memory, roofline.
+    """Report the results of a bench run: outcomes and speedups of each compiler, a matrix of graphs by compilers,
+    fast_p, scores S(t) and ES(t) with their curves, failures by reason, wrong answers, what was not judged, compile
+    times, memory, roofline, the machine's load.
 
     RUN is the folder of the run, which may still be running; or GraphNet's logs of a bench, one file, or a folder of
     several. Nothing in it is changed.

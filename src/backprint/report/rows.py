@@ -188,6 +188,13 @@ def encodable(text: object) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
+def date_text(time: object) -> str:
+    """Return seconds since 1970 as a date; what is no number stays as it is."""
+    if not isinstance(time, (int, float)):
+        return str(time or "")
+    return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")
+
+
 def one_line(text: str) -> str:
     """Return a stranger's text in one line of printable characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
