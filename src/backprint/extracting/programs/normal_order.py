@@ -240,8 +240,8 @@ def step_of(statement: ast.stmt, block: Sequence[ast.stmt], uses: Uses, imports:
             values = value if isinstance(value, list) else [value]
             reads_of.update(dict.fromkeys(name.id for one in values for name in names_of(one)))
     ordered = copy(statement)
-    for part, value in parts.items():
-        setattr(ordered, part, value)
+    for part, content in parts.items():
+        setattr(ordered, part, content)
     return Step(ordered, tuple(reads_of))
 
 
