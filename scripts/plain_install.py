@@ -93,16 +93,51 @@ USES = {
 """Verbs that no page uses, and the way that a newcomer goes, in this order."""
 
 CASES = {
-    "no home to write to": ("backprint verify samples/exact && backprint kernels samples/exact -o at_home", {"HOME": "/proc/absent"}, 0, "bitwise"),
-    "no Triton": ("backprint kernels samples/exact --target cuda:90 -o for_gpu", {"HIDE": "triton"}, 1, "triton, which is not installed: pip install triton"),
-    "no C++ compiler": ("backprint kernels samples/exact -o for_cpu", {"PATH": "{bin}", "CXX": ""}, 1, "there is no C++ compiler here"),
+    "no home to write to": (
+        "backprint verify samples/exact && backprint kernels samples/exact -o at_home",
+        {"HOME": "/proc/absent"},
+        0,
+        "bitwise",
+    ),
+    "no Triton": (
+        "backprint kernels samples/exact --target cuda:90 -o for_gpu",
+        {"HIDE": "triton"},
+        1,
+        "triton, which is not installed: pip install triton",
+    ),
+    "no C++ compiler": (
+        "backprint kernels samples/exact -o for_cpu",
+        {"PATH": "{bin}", "CXX": ""},
+        1,
+        "there is no C++ compiler here",
+    ),
     "no C++ compiler, verify": ("backprint verify samples/exact", {"PATH": "{bin}", "CXX": ""}, 0, "bitwise"),
     "a read-only project": ("cd /sys && backprint verify {samples} && python -c '{capture}'", {}, 0, "bitwise"),
-    "a read-only project, capture": ("cd /sys && backprint capture backprint.examples.convnet:factory -o sample", {}, 1, "could not be written"),
-    "a read-only project, kernels": ("cd /sys && backprint kernels {samples} -o kernels", {}, 2, "cannot be written to"),
-    "a read-only project, corpus": ("cd /sys && backprint corpus backward {samples} -o corpus", {}, 2, "cannot be written to"),
-    "a read-only project, bench": ("cd /sys && backprint bench {samples} --compiler eager -o run", {}, 2, "cannot be written to"),
-}  # fmt: skip
+    "a read-only project, capture": (
+        "cd /sys && backprint capture backprint.examples.convnet:factory -o sample",
+        {},
+        2,
+        "could not be written",
+    ),
+    "a read-only project, kernels": (
+        "cd /sys && backprint kernels {samples} -o kernels",
+        {},
+        2,
+        "cannot be written to",
+    ),
+    "a read-only project, corpus": (
+        "cd /sys && backprint corpus backward {samples} -o corpus",
+        {},
+        2,
+        "cannot be written to",
+    ),
+    "a read-only project, bench": (
+        "cd /sys && backprint bench {samples} --compiler eager -o run",
+        {},
+        2,
+        "cannot be written to",
+    ),
+}
 """What a machine may lack: the command, how it is taken away, the exit code, and what has to be said."""
 
 CAPTURE = (
@@ -136,9 +171,8 @@ def main() -> None:
         rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
     width = max(len(row.name) for row in rows)
     for row in rows:
-        print(
-            f"{row.name:<{width}}  {'good' if row.good else 'NOT GOOD'}  {row.seconds:5.1f} s  {row.detail if row.good else ''}"
-        )
+        end = ("good", row.detail) if row.good else ("NOT GOOD", "")
+        print(f"{row.name:<{width}}  {end[0]}  {row.seconds:5.1f} s  {end[1]}")
     bad = [row for row in rows if not row.good]
     for row in bad:
         print(f"\n== {row.name}\n{row.detail[-3000:]}")
