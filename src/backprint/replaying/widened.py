@@ -30,6 +30,7 @@ def widened(graph: Graph) -> Graph:
     return replace(
         graph,
         inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
+        outputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.outputs),
         steps=tuple(wide_step(step) for step in graph.steps),
         subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
     )
