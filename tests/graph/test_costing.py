@@ -339,7 +339,7 @@ def test_a_saved_view_of_a_part_saves_the_whole() -> None:
 def test_views_know_their_base() -> None:
     graph = graph_of(
         "parts = aten.split.Tensor(x, 2)",
-        'part: "f32[2, 8]" = operator.getitem(parts, 0)',
+        'part: "f32[2, 8]" = parts[0]',
         'y: "f32[4, 2]" = aten.mm.default(x, w)',
         'flat: "f32[16]" = aten._unsafe_view.default(part, [16])',
         'rows: "f32[3, 8]" = aten.embedding.default(x, n)',

@@ -140,7 +140,7 @@ def test_a_pass_is_there_whole_or_not_at_all(broken: str, tmp_path: Path, monkey
 
     with monkeypatch.context() as patched:
         if broken == "save":
-            patched.setattr("safetensors.torch.save_file", fails)
+            patched.setattr("backprint.regions.write.write_safetensors", fails)
         else:
             patched.setattr("os.rename", fails)
         with pytest.warns(RuntimeWarning, match="the disk is full"):

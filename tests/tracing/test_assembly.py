@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 
 import backprint as bp
 from backprint.graph.nouns import Port, Ref, Step, TensorSpec
+from backprint.result_tree import outputs_of
 from backprint.tracing.assembly import Joint, Note, assemble
 from backprint.tracing.engines import ENGINES, Engine
 from backprint.tracing.made import Made, Options
@@ -54,7 +55,7 @@ def by_hand(program: CalledProgram, options: Options) -> Made:
         pairs=(made.pair,),
         outputs=("output",),
         differentiable=("output",),
-        tree=torch.utils._pytree.tree_structure(0),
+        tree=outputs_of(torch.ones(1))[1],
         leaves=(Tensor,),
         constants=made.constants,
         guards=made.guards,
