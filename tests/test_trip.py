@@ -109,13 +109,11 @@ BELOW = {
     ("tracing/watch.Watch.know", "tracing/eager/recorder.Recorder.learn"),  # a method of the subclass
     ("tracing/eager/recorder.Recorder.learn", "tracing/watch.storages"),
     ("tracing/unseen.HookWatch.__torch_function__", "tracing/custom.through"),
-    ("tracing/custom.through", "defects.for_program"),  # what is called for the program is marked wherever it is
-    ("tracing/eager/recorder.Recorder.written_down", "defects.for_program"),
-    ("tracing/keep.imports_seen.<locals>.importing.<locals>.import_", "defects.for_program"),
 }
 """Where a file calls one that has called it: a class and its subclass, and what torch hands every function to."""
 
 
 def test_no_file_of_the_trip_is_entered_again_from_below(made: Trip) -> None:
-    assert made.again == BELOW
+    marked = {pair for pair in made.again if pair[1] == "defects.for_program"}  # it only marks a call as the program's
+    assert made.again - marked == BELOW
     assert not {name for pair in BELOW for name in pair} & set(told())
