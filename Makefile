@@ -2,10 +2,11 @@
 #   make demo                       on a fresh machine: installs, then shows what Backprint does
 #   make clean test TORCH=2.12.0    another torch, in a new .venv
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
-#   make compat BUILD=2.14.1        the suite on another build of torch, in an environment of its own; without BUILD on all
+#   make compat BUILD=2.15.0        the suite on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
 #   make page                       builds src/backprint/drawing/page.js and page.css from page/
 #   make browser                    uses pages in headless Chromium, as a person does
+#   make plain                      what a user installs and nothing more, in an environment of its own
 #   make smoke                      a part of the suite on the newest torch, where pip can get it
 PYTHON ?= python3
 TORCH  ?= 2.13.0
@@ -21,7 +22,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py folding.py folding_sizes.py graphnet.py graphnet_tools.py judged.py judged_compilers.py kernels.py kernel_models.py page.py pictures.py power.py stamping.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke clean page page-check browser
+.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check browser
 
 venv: $(STAMP)
 
@@ -104,6 +105,9 @@ architectures: $(STAMP)
 
 compat: $(STAMP)
 	$(BIN)/python scripts/compat.py $(if $(BUILD),"$(BUILD)") $(COMPAT)
+
+plain: $(STAMP)
+	$(BIN)/python scripts/plain_install.py --torch $(TORCH)
 
 smoke: $(STAMP)
 	$(BIN)/python scripts/compat.py --smoke

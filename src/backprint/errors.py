@@ -22,6 +22,9 @@ import errno
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What the system says of a place that takes no more files."""
 
+CLOSED = (errno.EACCES, errno.EPERM)
+"""What it says of a place that this user may not write to."""
+
 
 class BackprintError(Exception):
     """The root of the tree: catch this to catch all of ours."""

@@ -74,7 +74,7 @@ class Verbs(click.Group):
             return self.invoked(ctx)
 
     def invoked(self, ctx: click.Context) -> Any:
-        from backprint.errors import FULL, BackprintError, PlaceError, UsageError
+        from backprint.errors import CLOSED, FULL, BackprintError, PlaceError, UsageError
 
         try:
             return super().invoke(ctx)
@@ -92,10 +92,13 @@ class Verbs(click.Group):
             echo(f"backprint: {type(error).__name__}: {str(error).replace(NEWLINE, INDENTED)}", err=True, lines=True)
             ctx.exit(1)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in (*FULL, *CLOSED):
                 raise
             where = f"{error.filename}: " if error.filename else ""
-            echo(f"backprint: {where}{error.strerror}; free space or choose another place, and run it again", err=True)
+            step = (
+                "free space or choose another place" if error.errno in FULL else "choose a place that you may write to"
+            )
+            echo(f"backprint: {where}{error.strerror}; {step}, and run it again", err=True)
             ctx.exit(2)
 
 

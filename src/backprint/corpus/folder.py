@@ -15,7 +15,7 @@ from typing import IO
 from backprint.corpus.ledger import NAME
 from backprint.corpus.places import WORK
 from backprint.corpus.several import LISTED
-from backprint.errors import PlaceError, SampleError, UsageError
+from backprint.errors import CLOSED, FULL, PlaceError, SampleError, UsageError
 
 
 def check_places(given: Path, out: Path) -> None:
@@ -69,9 +69,11 @@ def writable(out: Path) -> Iterator[None]:
 
 def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Say what is wrong with OUT, and the next step."""
-    if not out.is_dir():
+    closed = isinstance(error, OSError) and error.errno in (*FULL, *CLOSED)  # it may never have been there
+    if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    if (refused := refusal(out)) is None:
+    refused = None if closed else refusal(out)
+    if not closed and refused is None:
         if isinstance(error, FileNotFoundError) and (out / NAME).exists():
             return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
         if not isinstance(error, OSError) and not (out / NAME).exists():

@@ -10,6 +10,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.G
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import importlib
 import re
 import traceback
@@ -118,6 +119,11 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
 
+    on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in prepared.inputs)
+    if on_gpu and importlib.util.find_spec("triton") is None:
+        raise RefusedError(
+            "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
+        )
     with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)

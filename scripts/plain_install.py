@@ -1,0 +1,312 @@
+"""What a user installs and nothing more, and all that README and docs say of it: `make plain`.
+
+    python scripts/plain_install.py [--torch 2.13.0] [--environment DIR] [--jobs N] [--only WORD]
+
+A virtual environment gets torch and `pip install .`: no numpy, no extra, nothing of developers, no link to these
+sources. In it every module is imported, every verb prints its help and is used, and README and every page of docs/ run
+as a reader would run them. Then parts of the machine are taken away: a home to write to, a C++ compiler, Triton, a
+project folder to write to. Each must end well, or with one line that says what is missing.
+
+Ends with a table; the exit code is 1 unless all is good.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+NOT_PLAIN = ("numpy", "pyarrow", "ray", "resvg_py", "onnx", "openvino", "jax", "pytest", "hypothesis", "mypy", "ruff")
+"""Packages that a plain install does not have."""
+
+OF_EXTRAS = {
+    "benching.compilers.": "compilers",
+    "extracting.checking.mend_interpreter": "triton, numpy",
+}
+"""Modules that import what an extra brings; they are imported only where it is used, and say its name."""
+
+QUIET = ("-W", "error", "-W", "ignore:Failed to initialize NumPy", "-W", "ignore:Backprint was tried with torch")
+"""Warnings are errors, except torch's own of numpy, and ours of a torch that nobody has tried."""
+
+IMPORTS = """
+import importlib, pkgutil, warnings
+warnings.simplefilter("ignore")
+import backprint
+names = [module.name for module in pkgutil.walk_packages(backprint.__path__, "backprint.")]
+for name in names:
+    if not name.endswith("__main__"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print("needs", name.removeprefix("backprint."), error.name)
+print("imported", len(names), "from", backprint.__file__)
+"""
+
+HELP = """
+import click
+from backprint.cli import main
+def shown(command, path):
+    with click.Context(command, info_name=path) as context:
+        assert len(command.get_help(context)) > 80, path
+        print("help", path)
+        for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+            shown(command.get_command(context, name), f"{path} {name}".removeprefix("backprint "))
+shown(main, "backprint")
+"""
+
+DUMP = """
+import torch, backprint as bp
+with bp.region("dump", gradients="values"):
+    torch.nn.Linear(3, 2)(torch.ones(1, 3)).sum().backward()
+"""
+
+FAILING = """
+def compile(module, inputs):
+    if any("relu" in str(node.target) for node in module.graph.nodes):
+        raise RuntimeError("no relu here")
+    return module
+"""
+
+USES = {
+    "doctor": "backprint doctor",
+    "demo": "backprint demo && python samples/gpt/pair_0/backward/model.py",
+    "capture": "backprint capture backprint.examples.convnet:factory -o samples/exact --data exact",
+    "verify": "backprint verify samples",
+    "region draw": "python dump.py && backprint region draw dump/* > region.txt",
+    "corpus capture": "backprint corpus capture samples -o captured --jobs 1",
+    "corpus verify": "backprint corpus verify samples -o verified --jobs 1",
+    "minify": "backprint minify samples/exact --compiler failing.py:compile -o smallest",
+}
+"""Verbs that no page uses, and the way that a newcomer goes, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A command on a machine that lacks something: its exit code, and what has to be said."""
+
+    name: str
+    command: str
+    code: int
+    says: str
+    changes: tuple[tuple[str, str], ...] = ()
+    """Environment variables; `{bin}` is a folder with no compiler, and HIDE names a package that cannot be imported."""
+
+
+NO_COMPILER = (("PATH", "{bin}"),)
+GPU, CPU = "backprint kernels samples/exact --target cuda:90 -o gpu", "backprint kernels samples/exact -o cpu"
+CASES = (
+    Lacking("no home to write to", "backprint verify samples/exact", 0, "bitwise", (("HOME", "/proc/absent"),)),
+    Lacking("no home to write to: kernels", CPU, 0, " kernels, ", (("HOME", "/proc/absent"),)),
+    Lacking("no Triton", GPU, 1, "with triton, which is not installed: pip install triton", (("HIDE", "triton"),)),
+    Lacking("no C++ compiler", "backprint verify samples/exact", 0, "bitwise", NO_COMPILER),
+    Lacking("no C++ compiler: kernels", CPU, 1, "there is no C++ compiler here", NO_COMPILER),
+    Lacking("a read-only project", "cd /sys && python -c '{capture}'", 0, "bitwise"),
+    Lacking("a read-only project: capture", "cd /sys && backprint capture {model} -o s", 2, "could not be written"),
+    Lacking("a read-only project: kernels", "cd /sys && backprint kernels {sample} -o k", 2, "cannot be written to"),
+    Lacking(
+        "a read-only project: corpus", "cd /sys && backprint corpus backward {sample} -o c", 2, "cannot be written"
+    ),
+    Lacking(
+        "a read-only project: minify", "cd /sys && backprint minify {sample} --compiler eager -o m", 2, "not permitted"
+    ),
+)
+"""What a machine may lack. In /sys nobody creates files, root neither."""
+
+CAPTURE = (
+    "import torch, backprint as bp; print(bp.verify(bp.capture(torch.nn.Linear(2, 2), torch.ones(1, 2)))[0].verdict)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was tried, and what came of it; `detail` is the end of what a failure printed."""
+
+    name: str
+    good: bool
+    seconds: float
+    detail: str
+
+
+# ------------------------------------------------------------------ the environment
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch", default="2.13.0", help="the version of torch (2.13.0)")
+    parser.add_argument("--environment", type=Path, help="one that has torch; Backprint is installed into it")
+    parser.add_argument("--jobs", type=int, default=2, help="what runs at the same time (2)")
+    parser.add_argument("--only", default="", help="only what has this word in its name")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="backprint_plain_") as folder:
+        place = Path(folder)
+        python = installed(options.environment or place / "environment", options.torch)
+        rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        outcome = f"good      {row.seconds:5.1f} s  {row.detail}" if row.good else f"NOT GOOD  {row.seconds:5.1f} s"
+        print(f"{row.name:<{width}}  {outcome}".rstrip())
+    bad = [row for row in rows if not row.good]
+    for row in bad:
+        print(f"\n== {row.name}\n{row.detail[-3000:]}")
+    print(f"plain install: {len(rows) - len(bad)} good, {len(bad)} not")
+    sys.exit(bool(bad))
+
+
+def installed(home: Path, torch: str) -> Path:
+    """Return the Python of an environment with torch and Backprint; what pip needs to build comes from pip too."""
+    python = home / "bin" / "python"
+    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+    if not python.exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([*pip, f"torch=={torch}"], check=True, stderr=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as copy:  # pip would leave a folder `build` beside the sources
+        source = Path(copy) / "backprint"
+        shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "node_modules", "__pycache__"))
+        subprocess.run([*pip, "--force-reinstall", "--no-deps", str(source)], check=True)
+        subprocess.run([*pip, str(source)], check=True)
+    return python
+
+
+# ------------------------------------------------------------------ what is tried
+
+
+def tried(python: Path, place: Path, jobs: int, only: str) -> Iterator[Row]:
+    """Yield a row for each thing that is tried; pages need nothing of one another, verbs come in their order."""
+    home = place / "home"
+    home.mkdir()
+    with ThreadPoolExecutor(jobs) as pool:
+        pages = [pool.submit(page, python, path, place) for path in PAGES if has_code(path) and only in path.name]
+        yield from installation(python, home)
+        yield from verbs(python, home)
+        yield from (future.result() for future in pages)
+
+
+def has_code(path: Path) -> bool:
+    """Whether a page has code that runs."""
+    return re.search(r"^```(python|console)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def page(python: Path, path: Path, place: Path) -> Row:
+    """Run a page as the tests do, which compare each block with what the page shows."""
+    folder = place / "pages" / path.stem
+    folder.mkdir(parents=True)
+    return row(
+        str(path.relative_to(ROOT)), [python, *QUIET, ROOT / "tests" / "subjects" / "pages.py", path], folder, python
+    )
+
+
+def installation(python: Path, home: Path) -> Iterator[Row]:
+    """Yield what is installed, and that it can be imported."""
+    there = [name for name in NOT_PLAIN if run([python, "-c", f"import {name}"], home, python).returncode == 0]
+    yield Row("nothing but what a user installs", not there, 0.0, f"{', '.join(there)} is there" if there else "")
+    imports = row("every module is imported", [python, "-c", IMPORTS], home, python, whole=True)
+    needing = dict(re.findall(r"^needs (\S+) (\S+)$", imports.detail, re.MULTILINE))
+    odd = [name for name in needing if not name.startswith(tuple(OF_EXTRAS))]
+    count = re.search(r"^imported (\d+) from .*site-packages", imports.detail, re.MULTILINE)
+    said = "; ".join(f"{name} needs {package}" for name, package in needing.items())
+    good = imports.good and not odd and count is not None
+    yield Row(imports.name, good, imports.seconds, f"{count[1]}; {said}" if good and count else imports.detail)
+    helped = row("every verb has help", [python, "-c", HELP], home, python, whole=True)
+    yield Row(
+        helped.name, helped.good, helped.seconds, f"{helped.detail.count('help ')}" if helped.good else helped.detail
+    )
+    examples = sorted(
+        path.name for path in (ROOT / "examples").glob("*.py") if path.is_file() and not path.is_symlink()
+    )
+    yield Row("examples can be copied", examples == ["convnet.py", "gpt.py", "resnet18.py"], 0.0, ", ".join(examples))
+
+
+def verbs(python: Path, home: Path) -> Iterator[Row]:
+    """Yield the verbs in use, and what becomes of them where a part of the machine is missing."""
+    (home / "dump.py").write_text(DUMP, encoding="utf-8")
+    (home / "failing.py").write_text(FAILING, encoding="utf-8")
+    for name, command in USES.items():
+        yield row(f"backprint {name}", ["bash", "-c", command], home, python)
+    bare = home / "bin"
+    bare.mkdir()
+    (bare / "backprint").symlink_to(python.parent / "backprint")
+    for tool in ("bash", "env"):
+        (bare / tool).symlink_to(shutil.which(tool) or tool)
+    for lacking in CASES:
+        yield case(lacking, home, python)
+
+
+def case(lacking: Lacking, home: Path, python: Path) -> Row:
+    """Run a command on a machine that lacks something: it works, or one line says what is missing."""
+    begun = time.monotonic()
+    changes = {name: value.replace("{bin}", str(home / "bin")) for name, value in lacking.changes}
+    if hidden := changes.pop("HIDE", ""):
+        (home / "hidden").mkdir(exist_ok=True)
+        (home / "hidden" / "sitecustomize.py").write_text(HIDING.replace("NAME", hidden), encoding="utf-8")
+        changes["PYTHONPATH"] = str(home / "hidden")
+    command = lacking.command.replace("{sample}", str(home / "samples" / "exact")).replace("{capture}", CAPTURE)
+    command = command.replace("{model}", "backprint.examples.convnet:factory")
+    done = run([shutil.which("bash") or "bash", "-c", command], home, python, changes)
+    output = done.stdout + done.stderr
+    good = done.returncode == lacking.code and lacking.says in output and "Traceback" not in output
+    line = next((line for line in output.splitlines() if lacking.says in line), "")
+    detail = line[-150:].strip() if good else f"exit {done.returncode}, and not {lacking.code}\n{output}"
+    return Row(lacking.name, good, time.monotonic() - begun, detail)
+
+
+HIDING = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "NAME":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+import importlib.util
+plain = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "NAME" else plain(name, package)
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def row(name: str, command: Sequence[object], folder: Path, python: Path, whole: bool = False) -> Row:
+    """Run a command that must end well."""
+    begun = time.monotonic()
+    done = run(command, folder, python)
+    good = done.returncode == 0 and "Traceback" not in done.stderr
+    detail = done.stdout if whole else ""
+    return Row(
+        name, good, time.monotonic() - begun, detail if good else f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+    )
+
+
+def run(
+    command: Sequence[object], folder: Path, python: Path, changes: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user of the environment."""
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **(changes or {})}
+    environment = {
+        name: value for name, value in environment.items() if name != "PYTHONPATH" or name in (changes or {})
+    }
+    text = [str(word) for word in command]
+    return subprocess.run(
+        text,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+if __name__ == "__main__":
+    main()
