@@ -338,7 +338,7 @@ def test_a_defect_of_ours_costs_a_warning(where: str, tmp_path: Path, monkeypatc
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     wanted = trained(dropped, lambda model: model)
-    with pytest.warns(UserWarning, match="the graph of Net.forward is not kept: SampleError"):
+    with pytest.warns(UserWarning, match="the graph of Net.forward is not kept: PlaceError"):
         alike(trained(dropped, compiling(tmp_path / "file")), wanted)
 
 
@@ -348,7 +348,7 @@ def test_a_warning_of_ours_is_no_error_of_the_programs(tmp_path: Path, capsys: p
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         alike(trained(dropped, compiling(tmp_path / "file")), wanted)
-    assert capsys.readouterr().err.startswith("backprint: the graph of Net.forward is not kept: SampleError")
+    assert capsys.readouterr().err.startswith("backprint: the graph of Net.forward is not kept: PlaceError")
 
 
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11's compiled checkpoint has the mask that eager has")

@@ -109,6 +109,8 @@ BELOW = {
     ("tracing/watch.Watch.know", "tracing/eager/recorder.Recorder.learn"),  # a method of the subclass
     ("tracing/eager/recorder.Recorder.learn", "tracing/watch.storages"),
     ("tracing/unseen.HookWatch.__torch_function__", "tracing/custom.through"),
+    ("tracing/custom.through", "defects.for_program"),  # what is called for the program is marked wherever it is
+    ("tracing/eager/recorder.Recorder.written_down", "defects.for_program"),
 }
 """Where a file calls one that has called it: a class and its subclass, and what torch hands every function to."""
 

@@ -177,7 +177,9 @@ def test_a_report_of_logs_has_the_scores_and_pictures_of_the_run(tmp_path: Path)
     made = bench_report(run)
     logged = report_of_logs({name: read_log(tmp_path / f"{name}.log") for name in ("eager", "xla")})
     assert table(logged, "S(t) by level") == table(made, "S(t) by level")
-    assert [each.svg for each in logged.figures] == [each.svg for each in made.figures if each.title != "Outcomes"]
+    assert [each.svg for each in logged.figures] == [
+        each.svg for each in made.figures if each.title != "Outcomes by compiler"
+    ]
     assert "Bench logs" in invoked(tmp_path)
     assert "Bench logs" in invoked(tmp_path / "xla.log")
 
@@ -199,7 +201,14 @@ def texts(svg: ElementTree.Element) -> list[str]:
 def test_curves_and_violins_show_every_compiler(tmp_path: Path) -> None:
     names = [f"compiler_{n}" for n in range(11)]
     found = drawn(report_on(tmp_path, varied_cells(names, 8)))
-    assert list(found) == ["Outcomes", "S(t)", "ES(t), default", "ES(t), extended", "Speedups", "Speedup by size"]
+    assert list(found) == [
+        "Outcomes by compiler",
+        "S(t)",
+        "ES(t), default",
+        "ES(t), extended",
+        "Speedups",
+        "Speedup by size",
+    ]
     for svg in found.values():
         assert set(names) <= set(texts(svg))
     lines = [each for each in found["S(t)"].iter("polyline") if (each.get("points") or "").count(",") > 2]
@@ -245,8 +254,8 @@ def test_an_untimed_run_has_every_compiler_in_its_picture_and_no_scores(tmp_path
     """Scores of a run without times would be those of the wrong compilers alone."""
     cells = [cell("a", outcome="untimed", timing=None), cell("a", compiler="bad", outcome="wrong", timing=None)]
     made = report_on(tmp_path, cells)
-    assert [each.title for each in made.figures] == ["Outcomes"]
-    assert {"inductor", "bad", "right", "wrong"} <= set(texts(drawn(made)["Outcomes"]))
+    assert [each.title for each in made.figures] == ["Outcomes by compiler"]
+    assert {"inductor", "bad", "right", "wrong"} <= set(texts(drawn(made)["Outcomes by compiler"]))
     assert not {"S(t) by level", "Counted in scores", "fast_p"} & {each.title for each in made.tables}
     assert "no cell was timed" in dict(made.facts)["noise"]
 
@@ -255,7 +264,7 @@ def test_names_in_pictures_end_as_they_are(tmp_path: Path) -> None:
     """Functions of one file differ at the end of their names, which a cut would leave out."""
     names = [f"/a/long/folder/of/someone/compilers.py:a_compiler_with_a_name_{n}" for n in range(2)]
     found = drawn(report_on(tmp_path, [cell(f"s{n}", compiler=name) for name in names for n in range(6)]))
-    for title in ("Outcomes", "S(t)", "Speedup by size"):
+    for title in ("Outcomes by compiler", "S(t)", "Speedup by size"):
         assert {f"compilers.py:a_compiler_with_a_name_{n}" for n in range(2)} <= set(texts(found[title]))
         width = float(found[title].get("width", 0))
         for each in found[title].iter("text"):

@@ -306,3 +306,16 @@ def test_planted_errors_are_seen_in_bfloat16() -> None:
     missed = [row for row in rows if row.outcome == "missed"]
     # the six means of rows are saved in bfloat16, and so near as this to those that inputs of its precision may have
     assert all("300 is 301" in row.told for row in missed)
+
+
+@needs_triton
+def test_a_bias_that_is_left_out_is_seen_while_the_program_is_alive() -> None:
+    net = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16))  # a new bias is 0
+    found = bp.kernels(net, torch.randn(4, 16), target="cuda:90", direction="forward")
+    (graph,) = found.graphs
+    (kernel,) = graph.kernels
+    last = [line for line in kernel.source.splitlines() if " = tmp" in line and " + tmp" in line][-1]
+    wrong = last[: last.rindex(" + tmp")]
+    faulty = replace(kernel, source=kernel.source.replace(last, wrong))
+    graph = replace(graph, kernels=(faulty,), wrapper=graph.wrapper.replace(last, wrong))
+    assert [verdict.verdict for verdict in replace(found, graphs=(graph,)).check()] == ["wrong"]

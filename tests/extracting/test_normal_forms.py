@@ -256,6 +256,87 @@ def test_one_import_for_another_is_another_program() -> None:
     assert kernel_hash(Kernel("triton", "k", other)) != kernel_hash(Kernel("triton", "k", TEMPLATE))
 
 
+# ------------------------------------------------------------------ the order of independent steps
+
+STEPS = """import triton
+import triton.language as tl
+EPS = 1e-5
+TWO = 2.0
+@triton.jit
+def add(a, b):
+    return a + b
+@triton.jit
+def scale(a):
+    return a * TWO
+@triton.jit
+def k(x_ptr, y_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    m = at < n
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for i in range(0, n, BLOCK):
+        a = tl.load(x_ptr + i + at, m)
+        b = tl.load(y_ptr + i + at, m)
+        total += add(a, scale(b))
+    c = tl.load(x_ptr + at, m)
+    tl.store(x_ptr + at, total, m)
+    d = tl.load(x_ptr + at, m)
+    tl.store(o_ptr + at, (c - d) + EPS, m)
+"""
+
+LOAD_A, LOAD_B = (
+    f"        {name} = tl.load({pointer} + i + at, m)\n" for name, pointer in (("a", "x_ptr"), ("b", "y_ptr"))
+)
+LOAD_C, LOAD_D = (f"    {name} = tl.load(x_ptr + at, m)\n" for name in "cd")
+ADD, SCALE = (
+    STEPS[STEPS.index("@") : STEPS.index("@triton.jit\ndef scale")],
+    STEPS[STEPS.index("@triton.jit\ndef scale") : STEPS.index("@triton.jit\ndef k")],
+)
+STORE = "    tl.store(x_ptr + at, total, m)\n"
+
+SAME_STEPS = {
+    "loads in a loop": (LOAD_A + LOAD_B, LOAD_B + LOAD_A),
+    "a mask later": ("    m = at < n\n    total = tl.zeros([BLOCK], dtype=tl.float32)\n",
+                     "    total = tl.zeros([BLOCK], dtype=tl.float32)\n    m = at < n\n"),
+    "helpers": (ADD + SCALE, SCALE + ADD),
+    "constants": ("EPS = 1e-5\nTWO = 2.0\n", "TWO = 2.0\nEPS = 1e-5\n"),
+    "a constant's name": ("EPS", "EPSILON"),
+    "a constexpr's name": ("BLOCK", "BS"),
+    "a second name that nobody reads": ("    m = at < n\n", "    m = at < n\n    also = at\n"),
+}  # fmt: skip
+
+OTHER_STEPS = {
+    "a load before a store": (LOAD_C + STORE + LOAD_D, LOAD_C + LOAD_D + STORE),
+    "a load after a store": (LOAD_C + STORE + LOAD_D, STORE + LOAD_C + LOAD_D),
+    "loads of each other's pointers": (LOAD_A + LOAD_B, LOAD_A.replace("x_", "y_") + LOAD_B.replace("y_", "x_")),
+    "a value before it is added to": (
+        "        total += add(a, scale(b))\n", "        old = total + a\n        total += add(old, scale(b))\n"),
+    "a constant for another": ("EPS = 1e-5\nTWO = 2.0\n", "TWO = 1e-5\nEPS = 2.0\n"),
+    "a constant bound again": ("@triton.jit\ndef k", "EPS = 1e-2\n@triton.jit\ndef k"),
+    "helpers' bodies": (ADD + SCALE, ADD.replace("a + b", "a - b") + SCALE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAME_STEPS)
+def test_the_order_of_independent_steps_does_not_count(case: str) -> None:
+    changed = STEPS.replace(*SAME_STEPS[case])
+    assert changed != STEPS
+    assert kernel_hash(Kernel("triton", "k", changed)) == kernel_hash(Kernel("triton", "k", STEPS))
+
+
+@pytest.mark.parametrize("case", OTHER_STEPS)
+def test_the_order_of_steps_that_depend_on_each_other_counts(case: str) -> None:
+    changed = STEPS.replace(*OTHER_STEPS[case])
+    assert changed != STEPS
+    assert kernel_hash(Kernel("triton", "k", changed)) != kernel_hash(Kernel("triton", "k", STEPS))
+
+
+def test_a_value_read_before_and_after_it_is_changed_is_two_programs() -> None:
+    late = "        total += add(a, scale(b))\n        old = total * 2\n        total = total + old\n"
+    early = "        old = total * 2\n        total += add(a, scale(b))\n        total = total + old\n"
+    one, two = (STEPS.replace("        total += add(a, scale(b))\n", text) for text in (late, early))
+    assert kernel_hash(Kernel("triton", "k", one)) != kernel_hash(Kernel("triton", "k", two))
+
+
 # ------------------------------------------------------------------ hostile sources
 
 DEEP = 100_000

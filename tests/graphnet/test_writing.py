@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.errors import SampleError, UsageError
+from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.graphnet.layout import TREES
 from backprint.graphnet.regenerate import draw_like_graphnet
 from backprint.saving import write_layout
@@ -318,7 +318,7 @@ def test_trees_are_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
         raise OSError("no space left on device")
 
     monkeypatch.setattr(layout, "write_graphnet", full)
-    with pytest.raises(SampleError, match="no space left"):
+    with pytest.raises(PlaceError, match="no space left"):
         write_layout(bp.capture(nn.Linear(2, 2), torch.randn(1, 2)), tmp_path, "net")
     assert list(tmp_path.iterdir()) == []
 

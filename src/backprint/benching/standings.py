@@ -146,7 +146,7 @@ def outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
         x += 34 + LETTER * len(name)
     width = max(left + BAR + 20, x)
     note = "Cells by what became of them."
-    return (Figure("Outcomes", note, drawing(width, below + 16, "Outcomes by compiler", parts)),)
+    return (Figure("Outcomes by compiler", note, drawing(width, below + 16, "Outcomes by compiler", parts)),)
 
 
 def band_counts(own: Sequence[BenchCell], every: Sequence[BenchCell]) -> Counter[str]:

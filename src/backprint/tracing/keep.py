@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.defects import for_program
 from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
 from backprint.tracing.picture import Picture
 from backprint.tracing.process import globals_kept
@@ -71,7 +72,7 @@ def imports_seen(picture: Picture) -> Iterator[None]:
         def import_(*args: Any, **kwargs: Any) -> Any:
             depth.append(None)
             try:
-                return function(*args, **kwargs)
+                return for_program(function, *args, **kwargs)
             finally:
                 depth.pop()
                 if not depth and len(sys.modules) != len(names):

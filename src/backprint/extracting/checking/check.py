@@ -93,13 +93,13 @@ def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[
 
 
 def write_inputs(capture: Capture, place: Path) -> None:
-    """Write a Capture as a sample with its own inputs: the program's, to the bit, while it is alive."""
+    """Write a Capture as a sample with redrawn inputs: on the program's own, such as a new bias of 0, errors hide."""
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, so no kernel can be checked: capture it anew")
     known = capture.recipes
     inputs = Inputs(known.recipes, known.exact, known.seed)
     if capture.origin.alive:
-        inputs = fit_inputs(capture, capture.origin.values(), "exact")
+        inputs = fit_inputs(capture, capture.origin.values())
     write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
 
 

@@ -10,8 +10,8 @@ Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.G
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import importlib
+import importlib.util
 import re
 import traceback
 import warnings

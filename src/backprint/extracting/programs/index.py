@@ -33,7 +33,7 @@ from backprint.extracting.programs.read import (
     samples_below,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 BATCH = 500
 """Kernels after which the samples that are whole are written for good."""

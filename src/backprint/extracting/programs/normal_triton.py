@@ -11,10 +11,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from backprint.errors import RefusedError
 from backprint.extracting.nouns import Kernel, NormalForm
+from backprint.extracting.programs.normal_order import is_setup, ordered_body
 from backprint.graph.scan import count_tokens
 
 TOKENS = 200_000
@@ -83,7 +85,8 @@ GRID_TEXT = "precomputed_grids"
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 
-SETUP = "set_driver_to_gpu"
+BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "getattr", "setattr", "sys", "__import__"}
+"""Names by which a source may read a variable under a name that is a text."""
 
 
 def normal_triton(kernel: Kernel) -> NormalForm:
@@ -95,11 +98,12 @@ def normal_triton(kernel: Kernel) -> NormalForm:
         raise RefusedError(f"{kernel.name or kernel.place}: there is no Triton kernel in this source")
     writer = TreeWriter(GRID_TEXT in kernel.source)
     writer.bind_module(tree, main)
+    writer.write_statement(main, main)
+    writer.write_used(main)
     for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef):
-            writer.write_function(statement, statement is main)
-        elif not isinstance(statement, ast.Import | ast.ImportFrom) and not is_setup(statement):
-            writer.write_global(statement)
+        if not isinstance(statement, ast.Import | ast.ImportFrom) and not is_setup(statement):
+            writer.write_statement(statement, main)
+            writer.write_used(main)
     return NormalForm("triton", "\n".join(writer.out), "\n".join(writer.constants))
 
 
@@ -171,15 +175,60 @@ def is_jitted(function: ast.FunctionDef) -> bool:
     return False
 
 
-def is_setup(statement: ast.stmt) -> bool:
-    """Whether a statement of a module computes nothing: a docstring, or Inductor's choice of a driver."""
-    match statement:
-        case ast.Expr(value=ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])):
-            return name == SETUP
+def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Return the helpers and constants of a module by name: those that are bound once, and read by that name alone."""
+    bound: Counter[str] = Counter()
+    found: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name):
+                found[name] = statement
+                bound[name] += 1
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if is_plain(statement.value):
+                    found[name] = statement
+                bound[name] += 1
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                bound.update(alias.asname or alias.name.partition(".")[0] for alias in names)
+            case _:
+                bound.update(bound_names(statement))
+    for statement in tree.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and node.id in BY_TEXT:
+                return {}
+            if isinstance(node, ast.Global):
+                bound.update(node.names)
+    return {name: statement for name, statement in found.items() if bound[name] == 1}
+
+
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield what a statement of a module, that is neither a function nor an assignment to a name, may bind."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from (alias.asname or alias.name.partition(".")[0] for alias in names)
+
+
+def is_plain(value: ast.expr | None) -> bool:
+    """Whether a value is a number or a text, or one that is marked as constexpr: it depends on nothing before it."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr="constexpr"), args=[inner], keywords=[]):
+            return is_plain(inner)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
+            return is_plain(inner)
         case _:
-            return False
+            return isinstance(value, ast.Constant)
+
+
+def is_launched_by_place(function: ast.FunctionDef) -> bool:
+    """Whether no decorator knows a kernel's parameters by name: Triton's own alone, with no texts."""
+    return len(function.decorator_list) == 1 and not any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) for node in ast.walk(function.decorator_list[0])
+    )
 
 
 class TreeWriter:
@@ -190,7 +239,15 @@ class TreeWriter:
         self.out: list[str] = []
         self.constants: list[str] = []
         self.globals: dict[str, str] = {}
-        """What a global name stands for: an import's full name, `@kernel`, or a helper's number."""
+        """What a global name stands for: an import's full name, `@kernel`, or the number of what the module defines."""
+        self.definitions: dict[str, ast.stmt] = {}
+        """What the module defines once; numbered where it is first used, and written in that order."""
+        self.numbered: list[str] = []
+        """Definitions that have a number, in its order."""
+        self.used: list[str] = []
+        """Definitions that were used, and are not yet written."""
+        self.written: set[int] = set()
+        """The statements of the module that were written, by id."""
         self.variables: dict[str, str] = {}
         """The number of each variable of the function being written."""
         self.numbers = False
@@ -207,15 +264,36 @@ class TreeWriter:
                 case ast.ImportFrom(module=module, names=names, level=level):
                     for alias in names:
                         self.globals[alias.asname or alias.name] = f"{'.' * level}{module or ''}.{alias.name}"
-                case ast.FunctionDef(name=name):
-                    self.globals[name] = "@kernel" if statement is main else f"@{len(self.globals)}"
-        helpers = [name for name, whole in self.globals.items() if whole.startswith("@") and whole != "@kernel"]
-        self.globals.update({name: f"@{number}" for number, name in enumerate(helpers)})
+                case ast.FunctionDef(name=name) if statement is not main:
+                    self.globals.pop(name, None)  # bound anew
+        self.globals[main.name] = "@kernel"
+        self.definitions = single_definitions(tree)
+        self.definitions.pop(main.name, None)
 
-    def write_global(self, statement: ast.stmt) -> None:
-        """Write a statement of the module, whose variables keep their names: functions use them."""
-        self.variables, self.numbers = {}, False
-        self.write(statement)
+    def global_name(self, name: str) -> str:
+        """Return what a global name stands for; a definition of the module is to be written then."""
+        if name in self.definitions and name not in self.globals:
+            self.globals[name] = f"@{len(self.numbered)}"
+            self.numbered.append(name)
+            self.used.append(name)
+        return self.globals.get(name, name)
+
+    def write_used(self, main: ast.FunctionDef) -> None:
+        """Write the definitions that were used, and those that they use."""
+        for name in self.used:  # grows
+            self.write_statement(self.definitions[name], main)
+        self.used = []
+
+    def write_statement(self, statement: ast.stmt, main: ast.FunctionDef) -> None:
+        """Write a statement of the module, once."""
+        if id(statement) in self.written:
+            return
+        self.written.add(id(statement))
+        if isinstance(statement, ast.FunctionDef):
+            self.write_function(statement, statement is main)
+        else:
+            self.variables, self.numbers = {}, False
+            self.write(statement)
 
     def write_function(self, function: ast.FunctionDef, is_kernel: bool) -> None:
         """Write a function of the module; of the kernel the parameters' names are numbers, with what says more."""
@@ -223,9 +301,10 @@ class TreeWriter:
         arguments = function.args
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         self.variables = {parameter.arg: f"%{number}" for number, parameter in enumerate(parameters)}
-        self.out += ("function", self.globals[function.name])
+        self.out += ("function", self.global_name(function.name))
+        by_place = is_kernel and not self.keeps_names and is_launched_by_place(function)
         for parameter in parameters:
-            constexpr = parameter.annotation is not None
+            constexpr = parameter.annotation is not None and not by_place
             says = self.keeps_names or not is_kernel or constexpr or BY_NAME.fullmatch(parameter.arg) is not None
             name = parameter.arg.rstrip("0123456789") if parameter.arg.startswith(("in_out", "ws")) else parameter.arg
             self.out.append(name if says else "parameter")
@@ -237,8 +316,7 @@ class TreeWriter:
         self.out.append(str(len(function.decorator_list)))
         for mark in function.decorator_list:
             self.write_decorator(mark)
-        body = [statement for statement in function.body if not is_setup(statement)]
-        self.write_value(body)
+        self.write_value(ordered_body(function, self.globals))
 
     # -------------------------------------------------------------- metadata
 
@@ -329,7 +407,7 @@ class TreeWriter:
                 if self.numbers and type(node.ctx) is ast.Store:  # type: ignore[attr-defined]  # `kind` says so
                     number = self.variables[name] = f"%{len(self.variables)}"
                 else:
-                    number = "$" + self.globals.get(name, name)
+                    number = "$" + self.global_name(name)
             out.append(number)
         elif kind is ast.Constant:
             value = node.value  # type: ignore[attr-defined]  # `kind` says so
