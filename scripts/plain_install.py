@@ -85,60 +85,45 @@ USES = {
     "demo": "backprint demo && python samples/gpt/pair_0/backward/model.py",
     "capture": "backprint capture backprint.examples.convnet:factory -o samples/exact --data exact",
     "verify": "backprint verify samples",
-    "region draw": "python dump.py && backprint region draw dump/* -o region.svg",
+    "region draw": "python dump.py && backprint region draw dump/* > region.txt",
     "corpus capture": "backprint corpus capture samples -o captured --jobs 1",
     "corpus verify": "backprint corpus verify samples -o verified --jobs 1",
     "minify": "backprint minify samples/exact --compiler failing.py:compile -o smallest",
 }
 """Verbs that no page uses, and the way that a newcomer goes, in this order."""
 
-CASES = {
-    "no home to write to": (
-        "backprint verify samples/exact && backprint kernels samples/exact -o at_home",
-        {"HOME": "/proc/absent"},
-        0,
-        "bitwise",
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A command on a machine that lacks something: its exit code, and what has to be said."""
+
+    name: str
+    command: str
+    code: int
+    says: str
+    changes: tuple[tuple[str, str], ...] = ()
+    """Environment variables; `{bin}` is a folder with no compiler, and HIDE names a package that cannot be imported."""
+
+
+NO_COMPILER = (("PATH", "{bin}"),)
+GPU, CPU = "backprint kernels samples/exact --target cuda:90 -o gpu", "backprint kernels samples/exact -o cpu"
+CASES = (
+    Lacking("no home to write to", "backprint verify samples/exact", 0, "bitwise", (("HOME", "/proc/absent"),)),
+    Lacking("no home to write to: kernels", CPU, 0, " kernels, ", (("HOME", "/proc/absent"),)),
+    Lacking("no Triton", GPU, 1, "with triton, which is not installed: pip install triton", (("HIDE", "triton"),)),
+    Lacking("no C++ compiler", "backprint verify samples/exact", 0, "bitwise", NO_COMPILER),
+    Lacking("no C++ compiler: kernels", CPU, 1, "there is no C++ compiler here", NO_COMPILER),
+    Lacking("a read-only project", "cd /sys && python -c '{capture}'", 0, "bitwise"),
+    Lacking("a read-only project: capture", "cd /sys && backprint capture {model} -o s", 2, "could not be written"),
+    Lacking("a read-only project: kernels", "cd /sys && backprint kernels {sample} -o k", 2, "cannot be written to"),
+    Lacking(
+        "a read-only project: corpus", "cd /sys && backprint corpus backward {sample} -o c", 2, "cannot be written"
     ),
-    "no Triton": (
-        "backprint kernels samples/exact --target cuda:90 -o for_gpu",
-        {"HIDE": "triton"},
-        1,
-        "triton, which is not installed: pip install triton",
+    Lacking(
+        "a read-only project: minify", "cd /sys && backprint minify {sample} --compiler eager -o m", 2, "not permitted"
     ),
-    "no C++ compiler": (
-        "backprint kernels samples/exact -o for_cpu",
-        {"PATH": "{bin}", "CXX": ""},
-        1,
-        "there is no C++ compiler here",
-    ),
-    "no C++ compiler, verify": ("backprint verify samples/exact", {"PATH": "{bin}", "CXX": ""}, 0, "bitwise"),
-    "a read-only project": ("cd /sys && backprint verify {samples} && python -c '{capture}'", {}, 0, "bitwise"),
-    "a read-only project, capture": (
-        "cd /sys && backprint capture backprint.examples.convnet:factory -o sample",
-        {},
-        2,
-        "could not be written",
-    ),
-    "a read-only project, kernels": (
-        "cd /sys && backprint kernels {samples} -o kernels",
-        {},
-        2,
-        "cannot be written to",
-    ),
-    "a read-only project, corpus": (
-        "cd /sys && backprint corpus backward {samples} -o corpus",
-        {},
-        2,
-        "cannot be written to",
-    ),
-    "a read-only project, bench": (
-        "cd /sys && backprint bench {samples} --compiler eager -o run",
-        {},
-        2,
-        "cannot be written to",
-    ),
-}
-"""What a machine may lack: the command, how it is taken away, the exit code, and what has to be said."""
+)
+"""What a machine may lack. In /sys nobody creates files, root neither."""
 
 CAPTURE = (
     "import torch, backprint as bp; print(bp.verify(bp.capture(torch.nn.Linear(2, 2), torch.ones(1, 2)))[0].verdict)"
@@ -171,8 +156,8 @@ def main() -> None:
         rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
     width = max(len(row.name) for row in rows)
     for row in rows:
-        end = ("good", row.detail) if row.good else ("NOT GOOD", "")
-        print(f"{row.name:<{width}}  {end[0]}  {row.seconds:5.1f} s  {end[1]}")
+        outcome = f"good      {row.seconds:5.1f} s  {row.detail}" if row.good else f"NOT GOOD  {row.seconds:5.1f} s"
+        print(f"{row.name:<{width}}  {outcome}".rstrip())
     bad = [row for row in rows if not row.good]
     for row in bad:
         print(f"\n== {row.name}\n{row.detail[-3000:]}")
@@ -252,30 +237,29 @@ def verbs(python: Path, home: Path) -> Iterator[Row]:
         yield row(f"backprint {name}", ["bash", "-c", command], home, python)
     bare = home / "bin"
     bare.mkdir()
-    for tool in ("bash", "env", "python", "backprint"):
-        (bare / tool).symlink_to(
-            python.parent / tool if tool in ("python", "backprint") else shutil.which(tool) or tool
-        )
-    for name, (command, taken, code, says) in CASES.items():
-        changes = {key: value.replace("{bin}", str(bare)) for key, value in taken.items()}
-        text = command.replace("{samples}", str(home / "samples" / "exact")).replace("{capture}", CAPTURE)
-        yield case(name, text, changes, code, says, home, python)
+    (bare / "backprint").symlink_to(python.parent / "backprint")
+    for tool in ("bash", "env"):
+        (bare / tool).symlink_to(shutil.which(tool) or tool)
+    for lacking in CASES:
+        yield case(lacking, home, python)
 
 
-def case(name: str, command: str, taken: dict[str, str], code: int, says: str, home: Path, python: Path) -> Row:
+def case(lacking: Lacking, home: Path, python: Path) -> Row:
     """Run a command on a machine that lacks something: it works, or one line says what is missing."""
     begun = time.monotonic()
-    if hidden := taken.pop("HIDE", ""):
+    changes = {name: value.replace("{bin}", str(home / "bin")) for name, value in lacking.changes}
+    if hidden := changes.pop("HIDE", ""):
         (home / "hidden").mkdir(exist_ok=True)
         (home / "hidden" / "sitecustomize.py").write_text(HIDING.replace("NAME", hidden), encoding="utf-8")
-        taken["PYTHONPATH"] = str(home / "hidden")
-    done = run([shutil.which("bash") or "bash", "-c", command], home, python, taken)
+        changes["PYTHONPATH"] = str(home / "hidden")
+    command = lacking.command.replace("{sample}", str(home / "samples" / "exact")).replace("{capture}", CAPTURE)
+    command = command.replace("{model}", "backprint.examples.convnet:factory")
+    done = run([shutil.which("bash") or "bash", "-c", command], home, python, changes)
     output = done.stdout + done.stderr
-    good = done.returncode == code and says in output and "Traceback" not in output
-    line = next((line for line in output.splitlines() if says in line), "")
-    return Row(
-        name, good, time.monotonic() - begun, line[-150:].strip() if good else f"exit {done.returncode}\n{output}"
-    )
+    good = done.returncode == lacking.code and lacking.says in output and "Traceback" not in output
+    line = next((line for line in output.splitlines() if lacking.says in line), "")
+    detail = line[-150:].strip() if good else f"exit {done.returncode}, and not {lacking.code}\n{output}"
+    return Row(lacking.name, good, time.monotonic() - begun, detail)
 
 
 HIDING = """
