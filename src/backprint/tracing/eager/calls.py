@@ -42,8 +42,8 @@ class CallSteps:
         named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         page.last = name = page.names.free(stem(func), avoid=BUILTINS)
         packed = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
-        values = tuple((key, pack(value)) for key, value in named.items())
         spec = placement_spec(call.result) if func is call.func else None
+        values = tuple((key, pack(value)) for key, value in (named | dtype_taken(func, named, spec)).items())
         step = Step(name, target_name(func), packed, values, spec)
         if call.state is None:
             page.put(step)
@@ -88,3 +88,16 @@ class CallSteps:
             self.states[name] = state
             self.page.places[state] = placement_of(torch.empty(length, dtype=torch.uint8, device="meta"))
         return self.states[name]
+
+
+def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: TensorSpec | None) -> dict[str, torch.dtype]:
+    """Return the dtype that a factory took from a default dtype which the program had set: a graph that runs alone has
+    the usual one."""
+    arguments = getattr(getattr(func, "_schema", None), "arguments", ())
+    if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
+        return {}
+    if kwargs.get("dtype") is not None or all(argument.name != "dtype" for argument in arguments):
+        return {}
+    made, usual = getattr(torch, spec.dtype.removeprefix("torch.")), torch.get_default_dtype()
+    plain = made in (usual, usual.to_complex()) or not (made.is_floating_point or made.is_complex)
+    return {} if plain else {"dtype": made}
