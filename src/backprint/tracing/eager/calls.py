@@ -90,7 +90,7 @@ class CallSteps:
         return self.states[name]
 
 
-def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: TensorSpec | None) -> dict[str, torch.dtype]:
+def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from a default dtype which the program had set: a graph that runs alone has
     the usual one."""
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
@@ -98,6 +98,7 @@ def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: TensorSpec | None) -
         return {}
     if kwargs.get("dtype") is not None or all(argument.name != "dtype" for argument in arguments):
         return {}
-    made, usual = getattr(torch, spec.dtype.removeprefix("torch.")), torch.get_default_dtype()
+    made: torch.dtype = getattr(torch, spec.dtype.removeprefix("torch."))
+    usual = torch.get_default_dtype()
     plain = made in (usual, usual.to_complex()) or not (made.is_floating_point or made.is_complex)
     return {} if plain else {"dtype": made}
