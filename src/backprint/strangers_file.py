@@ -30,11 +30,11 @@ def open_regular(
         if cause.errno in (errno.ELOOP, errno.EMLINK) and not links:
             raise error(f"{path}: is a symbolic link; {OWN}") from None
         if cause.errno == errno.ENXIO:  # a socket
-            raise error(f"{path}: is not a regular file; {OWN}") from None
+            raise error(f"{path}: is not a regular file") from None
         raise error(f"{path}: cannot be read: {cause.strerror}") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise error(f"{path}: is not a regular file; {OWN}")
+        raise error(f"{path}: is not a regular file")
     return os.fdopen(handle, "rb")
 
 

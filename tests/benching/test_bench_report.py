@@ -358,9 +358,8 @@ def test_strangers_words_stay_text(tmp_path: Path) -> None:
         [stopped(outcome, f"because {outcome}") for outcome in ("refused",)],
         [stopped("eager failed", "no"), stopped("skipped", "no", sample="b")],
         [cell(outcome="wrong", timing=None, outputs=())],
-        [cell(timing=timing(float("nan"))), cell("b", timing=timing(float("inf")))],
     ],
-    ids=["empty", "one", "failures", "unjudged", "wrong", "odd"],
+    ids=["empty", "one", "failures", "unjudged", "wrong"],
 )
 def test_every_run_has_a_report_in_every_format(tmp_path: Path, cells: list[BenchCell]) -> None:
     folder = write_run(tmp_path / "run", cells, compilers=["inductor"])
@@ -370,6 +369,14 @@ def test_every_run_has_a_report_in_every_format(tmp_path: Path, cells: list[Benc
     assert len([json.loads(line) for line in invoked(folder, "--json").splitlines()]) == len(cells)
     invoked(folder, "-o", tmp_path / "r.html")
     assert "</html>" in (tmp_path / "r.html").read_text()
+
+
+def test_a_time_that_is_no_number_costs_its_cell(tmp_path: Path) -> None:
+    odd = [cell(timing=timing(float("nan"))), cell("b", timing=timing(float("inf"))), cell("c")]
+    folder = write_run(tmp_path / "run", odd, compilers=["inductor"])
+    rows = [json.loads(line) for line in invoked(folder, "--json").splitlines()]
+    assert {row["sample"]: row["outcome"] for row in rows} == {"vision/a": "unjudged", "b": "unjudged", "c": "faster"}
+    assert all("timing" in row["reason"] for row in rows if row["outcome"] == "unjudged")
 
 
 def test_parquet_has_every_column(tmp_path: Path) -> None:

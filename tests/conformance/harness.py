@@ -93,7 +93,7 @@ def against_autograd(capture: Any, target: Any, args: Any, kwargs: Any) -> tuple
     torch.manual_seed(capture.seed)
     found = bp.replay(capture, *args, tangents=wanted.tangents, **kwargs)
     twins = {right for _, right in capture.signature.same}
-    outputs = [leaf for leaf in pytree.tree_leaves(found.outputs) if isinstance(leaf, Tensor)]
+    outputs = tensors_of(found.outputs)
     gradients = [gradient for name, gradient in found.gradients.items() if name not in twins]
     if len(outputs) != len(wanted.outputs) or len(gradients) < len(wanted.gradients):
         counts = f"{len(wanted.outputs)} and {len(wanted.gradients)} in eager, {len(outputs)} and {len(gradients)} here"
@@ -176,7 +176,7 @@ def stepped(target: Any, given: Copies, parameters: list[Tensor], seed: int) -> 
     before = [tensor.detach().clone() for tensor in watched]
     torch.manual_seed(seed)
     result = target(*given.args, **given.kwargs)
-    outputs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    outputs = tensors_of(result)
     roots = [output for output in outputs if output.requires_grad]
     other = torch.Generator().manual_seed(seed)  # the backward goes on with the program's own random numbers
     tangents = [torch.randn(root.shape, dtype=root.dtype, generator=other).to(root.device) for root in roots]
@@ -185,6 +185,15 @@ def stepped(target: Any, given: Copies, parameters: list[Tensor], seed: int) -> 
     gradients = pulled(roots, leaves, tangents) if roots and leaves else ()
     changed = [new.detach().clone() for old, new in zip(before, watched, strict=True) if apart(new, old)]
     return Eager([output.detach() for output in outputs], list(gradients), changed, tangents)
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """The tensors of a result, in pytree's order; an object gives those of its attributes."""
+    found: list[Tensor] = []
+    for leaf in pytree.tree_leaves(result):
+        within = [leaf] if isinstance(leaf, Tensor) else pytree.tree_leaves(getattr(leaf, "__dict__", ()))
+        found += [each for each in within if isinstance(each, Tensor)]
+    return found
 
 
 def pulled(roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]) -> list[Tensor | None]:

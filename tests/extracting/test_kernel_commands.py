@@ -347,7 +347,7 @@ def test_a_link_to_nothing_and_a_file_without_permission(tmp_path: Path) -> None
     assert done.exit_code == 1
     named = {line.split(": ")[1]: line for line in done.stderr.splitlines()}
     assert "No such file" in named[str(place / "gone.py")]
-    assert "no regular file" in named[str(place / "pipe.py")]
+    assert "not a regular file" in named[str(place / "pipe.py")]
     if os.geteuid():
         assert "Permission denied" in named[str(closed)]
     assert "kernels in 2 samples" in done.stdout or os.geteuid()

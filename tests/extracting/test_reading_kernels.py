@@ -122,13 +122,13 @@ def test_a_file_of_a_hundred_megabytes_is_not_opened_to_its_end(tmp_path: Path) 
     with open(tmp_path / "huge.py", "wb") as huge:
         huge.truncate(100 << 20)
     _, [unread] = read(tmp_path)
-    assert unread.reason == f"{100 << 20} bytes; the limit is {WRAPPER_LARGEST}"
+    assert unread.reason == f"{100 << 20:,} bytes; at most {WRAPPER_LARGEST:,} are read"
 
 
 def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     _, [unread] = read(tmp_path)
-    assert unread.reason == "is no regular file"
+    assert unread.reason == "is not a regular file"
 
 
 def test_links_to_folders_are_not_followed_and_a_link_to_nothing_is_named(tmp_path: Path) -> None:

@@ -57,6 +57,19 @@ def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: 
         bp.replay(cap, -torch.tensor([1.0, 2.0, 3.0]))
 
 
+def test_each_of_several_guarded_inputs_is_tried_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from backprint.tracing import unseen
+
+    monkeypatch.setattr(unseen, "unseen_reads", lambda func, args, kwargs: [])  # as if nothing saw how it reads
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        n = x.abs().sum().round().item() + y.abs().sum().round().item()
+        return x * y * n if "-" not in str(x[0]) else x * 10
+
+    cap = bp.capture(program, torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 1.0, 3.0]))
+    assert "the program reads them in a way that Backprint does not see" in str(cap.guards)
+
+
 def test_a_print_into_a_buffer_is_a_read() -> None:
     def program(x: Tensor) -> Tensor:
         n, buffer = x.abs().sum().round().item(), io.StringIO()

@@ -314,7 +314,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"backprint\[parquet\]"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[parquet\]'"):
         called(out, "-o", tmp_path / "r.parquet")
     assert list(tmp_path.glob("*.part")) == list(tmp_path.glob(".*")) == []
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,24 +360,20 @@ class Fails(nn.Module):
 class Stop:
     """Raises when it is called the second time, which is under Dynamo; the count is where no capture puts it back."""
 
-    def __init__(self, error: type[BaseException]) -> None:
-        self.error = error
-        COUNTS.calls = 0
+    def __init__(self, error: type[BaseException], calls: Path) -> None:
+        self.error, self.calls = error, calls
 
     @torch._dynamo.disable
     def __call__(self) -> None:
-        counts = importlib.import_module(__name__).COUNTS
-        counts.calls += 1
-        if counts.calls == 2:
+        with self.calls.open("a") as calls:
+            calls.write("called\n")
+        if len(self.calls.read_text().splitlines()) == 2:
             raise self.error("on purpose")
 
 
-COUNTS = threading.local()
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseException]) -> None:
-    model, x = Fails(Stop(error)), torch.randn(2, 3)
+def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseException], tmp_path: Path) -> None:
+    model, x = Fails(Stop(error, tmp_path / "calls")), torch.randn(2, 3)
     state = {name: tensor.tolist() for name, tensor in model.state_dict().items()}
     before = dynamo_picture()
     kind = KeyboardInterrupt if error is KeyboardInterrupt else bp.CaptureError

@@ -234,17 +234,17 @@ def guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool)
     for name in names[:MOST_GUARDED]:
         changes = KEEPING if is_inexact(own[name]) else (disturbed,)
         group = next((group for group in alias_groups(own) if name in group), (name,))
-        one = {each: own[each] for each in group}
-        tries = (moved for change in changes[: None if light else 1] if (moved := joined_again(own, one, change)))
-        yield Redraw("redrawn", differing_from(values, tries), (name,) if is_inexact(own[name]) else ())
+        tries = changed(own, group, changes[: None if light else 1])
+        yield Redraw("redrawn", tries, (name,) if is_inexact(own[name]) else ())
 
 
-def differing_from(
-    values: Mapping[str, Tensor], tries: Iterable[Mapping[str, Tensor]]
+def changed(
+    own: Mapping[str, Tensor], group: Sequence[str], changes: Sequence[Change]
 ) -> Iterator[Mapping[str, Tensor]]:
-    """Yield the tries with other values than these: a tensor of ones is the same in any order."""
-    for moved in tries:
-        if any(digest(tensor) != digest(values[name]) for name, tensor in moved.items()):
+    """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
+    for change in changes:
+        moved = joined_again(own, {each: own[each] for each in group}, change)
+        if any(digest(tensor) != digest(own[name]) for name, tensor in moved.items()):
             yield moved
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint.errors import GraphError, GuardError, ReplayError
+from backprint.graph.keys import tangent_name
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.sizes import evaluate, known, sizes_in_words
@@ -63,6 +64,7 @@ def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
     hold_pins(capture, values)
+    hold_tangents(capture, tangents or {})
     hold_sizes(capture, values)
     play = Play(capture, values, tangents)
     play.forward()
@@ -88,6 +90,17 @@ def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
             raise GuardError(
                 f"input {name!r} is pinned to the values it was captured with{where}"
                 f"{f' ({why.text})' if why else ''}: capture again on inputs like these"
+            )
+
+
+def hold_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> None:
+    """Raise unless the tangents that are pinned are ones."""
+    pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
+    for name, tangent in tangents.items():
+        if tangent_name(name) in pinned and tangent is not None and not bool((tangent == 1).all()):
+            raise GuardError(
+                f"{tangent_name(name)} is pinned to ones: a recorded step's own backward() starts with them, and the "
+                "step was proved on them alone. Without tangents= the replay does so too"
             )
 
 

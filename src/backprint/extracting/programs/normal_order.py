@@ -131,6 +131,10 @@ class Uses:
         count = self.stores[name] + (name in self.parameters)
         return count < 2 and (not self.stores[name] or self.first_read.get(name, self.place + 1) > self.stored_at[name])
 
+    def is_given_before(self, name: str, statement: ast.stmt) -> bool:
+        """Whether a name has its one value where a statement reads it."""
+        return self.is_stable(name) and self.stored_at.get(name, 0) < self.places[id(statement)]
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -150,7 +154,7 @@ def ordered_block(
 ) -> tuple[list[ast.stmt], tuple[str, ...]]:
     """Return the statements of a block in their order, and the names that they read."""
     steps = [step_of(statement, block, uses, imports) for statement in block]
-    steps = live_steps(steps)
+    steps = live_steps(steps, uses)
     given = {step.gives: place for place, step in enumerate(steps) if step.gives}
     needs = [[given[name] for name in step.reads if given.get(name, place) < place] for place, step in enumerate(steps)]
     rank: dict[int, int] = {}
@@ -197,14 +201,15 @@ def unwritten(roots: Sequence[int], needs: Sequence[Sequence[int]], written: set
     return found
 
 
-def live_steps(steps: Sequence[Step]) -> list[Step]:
-    """Leave out the second names that nobody needs; any other step that nobody needs stays where it is."""
+def live_steps(steps: Sequence[Step], uses: Uses) -> list[Step]:
+    """Leave out the second names that nobody needs, of what has a value; any other such step stays where it is."""
     needed: set[str] = set()
     kept: list[Step] = []
     for step in reversed(steps):
         if step.gives and step.gives not in needed:
-            if isinstance(step.statement, ast.Assign) and isinstance(step.statement.value, ast.Name):
-                continue
+            match step.statement:
+                case ast.Assign(value=ast.Name(id=other)) if uses.is_given_before(other, step.statement):
+                    continue
             kept.append(Step(step.statement, step.reads))
         else:
             kept.append(step)

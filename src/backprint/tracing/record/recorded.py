@@ -5,7 +5,7 @@ The step cannot be run again: its outside tensors are copied before they change,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from backprint import settings
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, tangent_name
-from backprint.graph.nouns import Capture, Pair, Signature
+from backprint.graph.nouns import Capture, Guard, Pair, Signature
 from backprint.graph.origin import FixedOrigin
 from backprint.tracing.captured import requirements
 from backprint.tracing.program import Outcome
@@ -42,12 +42,20 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
             loss=losses[0] if len(losses) == 1 else "",
         ),
         links=links,
-        guards=tuple(tied.guards),
+        guards=(*tied.guards, *own_tangents(tied.tangents)),
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
         origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
     )
+
+
+def own_tangents(names: Collection[str]) -> list[Guard]:
+    """Return guards for the tangents of a step: its own `backward()` gives them, so they are no inputs of it."""
+    return [
+        Guard("pinned", f"{name} is pinned: the step's own backward() starts with ones", (name,))
+        for name in sorted(map(tangent_name, names))
+    ]
 
 
 @dataclass(slots=True)
