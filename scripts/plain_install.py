@@ -112,7 +112,7 @@ CASES = (
     Lacking("no home to write to: kernels", CPU, 0, " kernels, ", (("HOME", "/proc/absent"),)),
     Lacking("no Triton", GPU, 1, "with triton, which is not installed: pip install triton", (("HIDE", "triton"),)),
     Lacking("no C++ compiler", "backprint verify samples/exact", 0, "bitwise", NO_COMPILER),
-    Lacking("no C++ compiler: kernels", CPU, 1, "there is no C++ compiler here", NO_COMPILER),
+    Lacking("no C++ compiler: kernels", f"{CPU}_again", 1, "there is no C++ compiler here", NO_COMPILER),
     Lacking("a read-only project", "cd /sys && python -c '{capture}'", 0, "bitwise"),
     Lacking("a read-only project: capture", "cd /sys && backprint capture {model} -o s", 2, "could not be written"),
     Lacking("a read-only project: kernels", "cd /sys && backprint kernels {sample} -o k", 2, "cannot be written to"),
