@@ -13,6 +13,7 @@ import enum
 import functools
 import gc
 import logging
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,7 +97,7 @@ def is_alone(leaf: Any) -> bool:
 
 
 def is_whole(node: Any) -> bool:
-    """Whether a container of pytree's must be looked into as an object: it holds tensors beside its items."""
+    """Whether a container of pytree's must be kept or looked into as an object: it has more than its items."""
     if isinstance(node, (Tensor, *EXACT)) or type(node) in (list, tuple, dict):
         return type(node) is dict and any(map(holds_tensors, node))
     if isinstance(node, tuple) and getattr(node, "__dict__", None):
@@ -104,7 +105,9 @@ def is_whole(node: Any) -> bool:
     registered = pytree.SUPPORTED_NODES.get(type(node))
     if registered is None or type(node) is collections.deque:
         return False
-    return holds_tensors(registered.flatten_fn(node)[1])
+    if isinstance(node, torch.Size):
+        return all(type(size) is int for size in node)  # pytree would make a tuple of it
+    return bool(getattr(node, "__dict__", None)) or holds_tensors(registered.flatten_fn(node)[1])
 
 
 def holds_tensors(value: Any) -> bool:
@@ -199,7 +202,7 @@ def keyed_parts(value: Any) -> Parts:
 
 
 def key_name(key: Any) -> str:
-    return str(key) if type(key) in EXACT else type(key).__name__
+    return str(key) if type(key) in EXACT else "Tensor" if isinstance(key, Hole) else type(key).__name__
 
 
 def rows_again(value: Mapping[Any, Any], parts: list[Any]) -> list[tuple[Any, Any]]:
@@ -435,6 +438,8 @@ class Looking:
         while queue:
             where, part, holder = queue.popleft()
             if type(part) in EXACT or isinstance(part, ATOMS):
+                if isinstance(part, type):
+                    hold_class(part, where)
                 continue
             first = id(part) not in self.holders
             self.holders.setdefault(id(part), []).append(holder)
@@ -480,6 +485,16 @@ class Looking:
                 found.add(key)
                 queue += self.holders.get(key, ())
         return frozenset(found)
+
+
+def hold_class(kind: type, name: str) -> None:
+    """Refuse a class that the program has made, with tensors as attributes: a replay would return those of the
+    capture."""
+    found: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not kind and any(isinstance(each, Tensor) for each in vars(kind).values()):
+        refuse(name, f"a class that it makes ({kind.__qualname__}), with tensors as attributes")
 
 
 def is_spent_by_use(value: Any) -> bool:

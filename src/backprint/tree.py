@@ -182,5 +182,6 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "is negated": lambda tensor: tensor.is_neg(),
     "storage offset": lambda tensor: tensor.storage_offset(),
     "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
+    "is in shared memory": lambda tensor: tensor.is_shared(),
 }
 """What a program can read of an argument besides its values, shape and strides."""

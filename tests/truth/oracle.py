@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from case import Call, Case, Program
 from picture import Picture, Roots, roots_of, signature_names, tensors, walk
-from results import Callers, Part, has_modules, in_order, mapped, tensors_in, tree, without
+from results import Callers, Part, has_modules, in_order, leaves_in, mapped, tensors_in, tree, without
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -401,13 +401,27 @@ def judge(truth: Truth, result: Any, exact: bool = False, strict: bool = True) -
     given = tree(result.outputs)
     if found := same(truth.outputs, given, exact=exact):
         wrong.append(found)
-        tensors_true, tensors_given = tensors_in(truth.outputs), tensors_in(given)
-        if isinstance(found, Types) and same(tree(tensors_true), tree(tensors_given), exact=exact):
+        if isinstance(found, Types) and not same_tensors(truth.outputs, given, exact):
             wrong.append(DIFFER)
     if truth.differentiated:
         wrong += judge_gradients(truth, result.gradients or {}, strict)
     wrong += judge_mutations(truth, result.mutations or {})
     return wrong
+
+
+def same_tensors(truth: Any, given: Any, exact: bool) -> bool:
+    """Whether two trees have the same tensors: in the same order, or in any where nobody's order counts."""
+    wanted, found = leaves_in(truth), leaves_in(given)
+    if len(wanted) != len(found):
+        return False
+    if in_order(truth):
+        return not any(same(a, b, exact=exact) for a, b in zip(wanted, found, strict=True))
+    for tensor in [each for each in wanted if isinstance(each, Tensor)]:
+        place = next((i for i, other in enumerate(found) if not same(tensor, other, exact=exact)), None)
+        if place is None:
+            return False
+        del found[place]
+    return True
 
 
 def judge_gradients(truth: Truth, given: dict[str, Tensor | None], strict: bool) -> list[str]:

@@ -60,8 +60,11 @@ def without(part: Any, callers: set[int], inside: bool = False) -> Any:
     return part
 
 
-def tree(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """A result as a tree of `Part`s, with its own tensors, and numbers and texts as they are."""
+def tree(value: Any, above: tuple[int, ...] = (), known: frozenset[int] | set[int] = frozenset()) -> Any:
+    """A result as a tree of `Part`s, with its own tensors, and numbers and texts as they are.
+
+    `known` are the mutable containers of the object around it that were met: each is looked into once.
+    """
     if isinstance(value, Tensor) and not isinstance(value, nn.parameter.UninitializedTensorMixin):
         return value
     if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, Tensor):
@@ -72,11 +75,17 @@ def tree(value: Any, above: tuple[int, ...] = ()) -> Any:
         return Part(type(value).__qualname__, [("state", digest(value))], True)
     if id(value) in above or len(above) > DEEP:
         return Again(len(above) - above.index(id(value)) if id(value) in above else DEEP)
+    if isinstance(value, (list, dict, set)) and id(value) in known:
+        return Again(0)
     below = (*above, id(value))
     parts, ordered = parts_of(value)
+    if isinstance(known, set):
+        known.add(id(value))
+    elif not ordered or own(value):
+        known = {id(value)}
     kind = value.__qualname__ if isinstance(value, (type, types.FunctionType)) else type(value).__qualname__
     alike = isinstance(value, (set, frozenset))
-    branches = [(key, tree(part, below)) for key, part in parts]
+    branches = [(key, tree(part, below, known)) for key, part in parts]
     if alike:
         branches = [(str(i), part) for i, (_, part) in enumerate(sorted(branches, key=lambda b: text(b[1])))]
     return Part(kind, branches, ordered, alike, isinstance(value, nn.Module))
@@ -85,12 +94,16 @@ def tree(value: Any, above: tuple[int, ...] = ()) -> Any:
 def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
     """The parts of one object by name, and whether their order is the one that a pytree gives them."""
     if isinstance(value, dict):
-        items = [(str(key), part) for key, part in value.items()]
-        odd = [(f"<key {i}>", key) for i, key in enumerate(value) if not isinstance(key, (*PRIMITIVES, tuple))]
+        items = [(type(key).__name__ if isinstance(key, Tensor) else str(key), part) for key, part in value.items()]
+        odd = [(f"key {i}", key) for i, key in enumerate(value) if not isinstance(key, (*PRIMITIVES, tuple))]
         return [*items, *odd, *own(value)], not odd
     if isinstance(value, (list, tuple, deque)):
         return [*((str(i), part) for i, part in enumerate(value)), *own(value)], True
-    if isinstance(value, (set, frozenset, *VIEWS)):
+    if isinstance(value, types.MappingProxyType):
+        return [(str(key), part) for key, part in value.items()], False
+    if isinstance(value, VIEWS):
+        return [("mapping", dict(value.mapping))], False
+    if isinstance(value, (set, frozenset)):
         return [*((str(i), part) for i, part in enumerate(value)), *own(value)], False
     if is_dataclass(value) and not isinstance(value, type):
         declared = {field.name for field in fields(value)}
@@ -166,6 +179,13 @@ def mapped(part: Any, change: Any) -> Any:
 def has_modules(part: Any) -> bool:
     """Whether a module stands in a tree."""
     return isinstance(part, Part) and (part.module or any(has_modules(below) for _, below in part.parts))
+
+
+def leaves_in(part: Any) -> list[Any]:
+    """Every tensor of a tree in order, and what stands for those of the caller's."""
+    if isinstance(part, (Tensor, Callers)):
+        return [part]
+    return [each for _, below in part.parts for each in leaves_in(below)] if isinstance(part, Part) else []
 
 
 def in_order(part: Any) -> bool:

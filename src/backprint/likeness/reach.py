@@ -143,7 +143,8 @@ class Reach:
         code = function.__code__
         head.append(likeness_digest([*code_facts(code), describe_code(code)]))
         cells = [None if is_empty(cell) else self.place(cell.cell_contents) for cell in function.__closure__ or ()]
-        own = self.all((function.__defaults__, function.__kwdefaults__, function.__annotations__))
+        given = (function.__defaults__, function.__kwdefaults__, function.__annotations__)
+        own = self.all((function.__name__, function.__doc__, *given))
         named = (
             [] if is_installed(function.__module__) else [[name, self.place(each)] for name, each in read_by(function)]
         )

@@ -47,8 +47,14 @@ def is_library_name(module: str | None) -> bool:
 
 
 def is_library(value: Any) -> bool:
-    """Whether a function or a class is of Python's own library, of torch or of numpy."""
-    return is_library_name(getattr(value, "__module__", None))
+    """Whether a function or a class is of Python's own library, of torch or of numpy.
+
+    A class that is made by a function of the library (`make_dataclass`) says that it is the library's, and is not.
+    """
+    module = getattr(value, "__module__", None)
+    if module == "types" and isinstance(value, type):
+        return hasattr(types, value.__name__)
+    return is_library_name(module)
 
 
 def is_installed(module: str | None) -> bool:

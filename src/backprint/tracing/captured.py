@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor
+import torch
 from torch.utils import _pytree as pytree
 
 from backprint import settings
@@ -18,7 +18,7 @@ from backprint.settings import STATE_OF
 from backprint.tracing.facts import SEED
 from backprint.tracing.made import Made
 from backprint.tracing.origin import LiveProgram
-from backprint.tracing.program import CalledProgram, ScoutedProgram, Slot
+from backprint.tracing.program import A_TENSOR, CalledProgram, ScoutedProgram, Slot
 
 
 def capture_of(
@@ -102,7 +102,7 @@ def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
 def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
     """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
     ports = iter(names)
-    marked = [{"port": next(ports)} if leaf is Tensor else {"value": repr(leaf)[:200]} for leaf in leaves]
+    marked = [{"port": next(ports)} if leaf is A_TENSOR else value_mark(leaf) for leaf in leaves]
     if loss:
         marked = marked[1:]
     try:
@@ -110,6 +110,13 @@ def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], l
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
     return _plain_tree(wrapped)
+
+
+def value_mark(leaf: Any) -> Any:
+    """Return what a sample keeps of a leaf that is no tensor."""
+    if isinstance(leaf, torch.Size):
+        return {"tuple": [{"value": repr(size)} for size in leaf]}
+    return {"value": repr(leaf)[:200]}
 
 
 def described_key(key: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import io
 import linecache
 import logging
 import os
@@ -172,9 +173,33 @@ def printing() -> bool:
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename in _SHOWN:
-            return True
+            return not _logs_into_memory(frame)
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return False
+
+
+def _logs_into_memory(frame: FrameType | None) -> bool:
+    """Whether a logger writes for a handler of the program's own that keeps the text in memory."""
+    while frame is not None and frame.f_code.co_filename in _SHOWN:
+        handler = frame.f_locals.get("self")
+        if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, io.StringIO):
+            return handler not in logging.getLogger().handlers
+        frame = frame.f_back
+    return False
+
+
+def pickling() -> bool:
+    """Whether a tensor is being pickled, other than by `torch.save` to a file on disk: the program can read that."""
+    frame = sys._getframe(1)
+    pickles = False
+    while frame is not None:
+        code = frame.f_code
+        pickles |= code.co_name == "_reduce_ex_internal" and code.co_filename == _TENSOR[0]
+        if pickles and code.co_name == "save" and code.co_filename == torch.serialization.__file__:
+            file = frame.f_locals.get("f")
+            return not isinstance(file, (str, os.PathLike, io.BufferedIOBase)) or isinstance(file, io.BytesIO)
+        frame = frame.f_back  # type: ignore[assignment]  # as above
+    return pickles
 
 
 TOLD = "backprint_source"

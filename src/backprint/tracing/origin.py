@@ -18,7 +18,7 @@ from backprint.memory import has_memory
 from backprint.result_tree import ResultTree
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
-from backprint.tracing.program import Outcome, ScoutedProgram
+from backprint.tracing.program import A_TENSOR, Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
 from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import plain_own
@@ -159,7 +159,7 @@ class LiveProgram:
         """Return these outputs in the program's own containers."""
         names = iter(self.names)
         loss = bool(self.program.loss)
-        leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
+        leaves = [named[next(names)] if leaf is A_TENSOR else leaf for leaf in self.leaves]
         return self.structure.rebuilt(leaves[1:] if loss else leaves)
 
 

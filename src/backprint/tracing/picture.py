@@ -81,6 +81,7 @@ class Picture:
         self.in_call = False
         self.refused: list[tuple[str, Any, str]] = []
         self.iterators: dict[int, Any] = {}
+        self.uncopied: set[int] = set()
         self.places: list[tuple[Any, Put, Any]] = []
         self.copies: dict[int, tuple[Any, Any]] = {}
         self.checks: list[Callable[[], None]] = []
@@ -563,7 +564,10 @@ class Picture:
                 copied_iterator(value, {})
             except (TypeError, ValueError) as error:
                 self.refused.append((name, value, str(error)))
+                self.uncopied.add(id(value))
         self.iterators[id(value)] = value
+        if id(value) in self.uncopied:
+            return
         if self.in_call and id(value) in self.given:
             return
         if put is None:

@@ -39,13 +39,17 @@ class Slot:
     name: str
 
 
+A_TENSOR = Slot("")
+"""Stands for a tensor among a result's leaves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The results of one step: outputs by name, gradients and mutations by the program's own names.
 
     `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
     `made` are tensors that modules hold now and did not hold before, `left` gradients and the state of optimizers.
-    `leaves` are those of the result, with `Tensor` in the place of each tensor, and `tree` is its structure.
+    `leaves` are those of the result, with `A_TENSOR` in the place of each tensor, and `tree` is its structure.
     """
 
     outputs: dict[str, Tensor]

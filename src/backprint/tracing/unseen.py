@@ -46,13 +46,14 @@ ASKED: dict[Any, str] = {
     Tensor.storage_offset: "storage offset",
     Tensor.untyped_storage: "bytes of storage",
     Tensor.storage: "bytes of storage",
+    Tensor.is_shared: "is in shared memory",
 }
 """The flag of FLAGS that each of these functions reads."""
 
 TO_NUMPY = (Tensor.numpy, Tensor.__array__)
 """Functions that pass a tensor's values to numpy."""
 
-UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tensor.__dlpack__)
+UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__format__, Tensor.__reduce_ex__, Tensor.__dlpack__)
 """Functions that read a tensor's values without running an operator."""
 
 ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
@@ -209,7 +210,7 @@ def flag_guards(
 
 def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """Return the tensors whose values a function reads without an operator."""
-    if func in UNSEEN or (func in ADDRESSED and frames.called_by_user()):
+    if func in UNSEEN or (func in ADDRESSED and (frames.called_by_user() or frames.pickling())):
         return [] if frames.printing() else [args[0]]
     if func in MAKERS:
         nested = args[1:2] if func is Tensor.new_tensor else args[:1]

@@ -13,7 +13,7 @@ from torch import Tensor
 from backprint.errors import CaptureError
 from backprint.result_tree import ResultTree
 from backprint.settings import quiet_random
-from backprint.tracing.program import CalledProgram, NamedTensor, Outcome
+from backprint.tracing.program import A_TENSOR, CalledProgram, NamedTensor, Outcome
 from backprint.tracing.refusals import refuse_without_memory
 from backprint.tracing.running import call, named_outputs, pull_back, result_of, with_loss
 from backprint.tracing.stage import Staged, staged
@@ -45,8 +45,8 @@ class ForwardRun:
 
     @property
     def leaves(self) -> tuple[Any, ...]:
-        """The result's leaves, with `Tensor` in the place of each tensor."""
-        return tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
+        """The result's leaves, with `A_TENSOR` in the place of each tensor."""
+        return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
         """Return the effects of the forward, also on tensors from `outside`; those in `had` have gradients from

@@ -18,7 +18,7 @@ from backprint.tracing.aot.lines import LineNotes, mark
 from backprint.tracing.facts import SEED
 from backprint.tracing.fake import fake_like
 from backprint.tracing.keep import kept
-from backprint.tracing.program import ScoutedProgram, objects_given
+from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import named_outputs, result_of, shielded, with_values
 from backprint.tracing.watch import Reading
@@ -120,10 +120,10 @@ class StatelessModule(nn.Module):
 
 
 def _still(leaf: Any) -> Any:
-    """Replace a tensor by `Tensor`; a symbolic size becomes its number, with a guard."""
+    """Replace a tensor by `A_TENSOR`; a symbolic size becomes its number, with a guard."""
     if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
         return symbolic.fixed(leaf)
-    return Tensor if isinstance(leaf, Tensor) else leaf
+    return A_TENSOR if isinstance(leaf, Tensor) else leaf
 
 
 def _assembled(program: ScoutedProgram) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from backprint.tracing.dynamo.frontend import DynamoRun, GraphRun, ValueRead
 from backprint.tracing.dynamo.graphed import part_of, renamed_program
 from backprint.tracing.dynamo.runner import tell_lines
 from backprint.tracing.dynamo.sources import line_with_path
-from backprint.tracing.program import NamedTensor, ScoutedProgram
+from backprint.tracing.program import A_TENSOR, NamedTensor, ScoutedProgram
 from backprint.tracing.scout import scout
 
 
@@ -171,7 +171,7 @@ class TensorBook:
                 holder = self.call(holder, name, leaf)
             self.links.append(Link(holder.pair, holder.port, None, name))
             outputs.append((name, asking))
-        return outputs, tree, tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in named)
+        return outputs, tree, tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in named)
 
     def call(self, holder: Holder, name: str, leaf: Tensor) -> Holder:
         """Name a value after the result that it is, unless the program uses that name already."""
