@@ -74,7 +74,7 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
     if capture.signature.aliases is None:
         return
     first: dict[int, str] = {}
-    known = {frozenset(pair) for pair in same} | {frozenset(pair[:2]) for pair in capture.signature.aliases}
+    known = {frozenset(pair) for pair in same}
     heads = {right: left for left, right in same}
     for name, tensor in given.items():
         other = first.setdefault(id(tensor), name)

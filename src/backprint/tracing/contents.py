@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import decimal
 import functools
 import gc
 import io
@@ -202,11 +203,31 @@ def put_memory(value: Any, state: bytes) -> str:
     return ""
 
 
+# ------------------------------------------------------------------ decimal contexts
+
+CONTEXT = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def read_context(context: decimal.Context) -> tuple[Any, ...]:
+    on = [tuple(name for name, is_on in each.items() if is_on) for each in (context.flags, context.traps)]
+    return tuple(getattr(context, name) for name in CONTEXT), *on
+
+
+def put_context(context: decimal.Context, state: tuple[Any, ...]) -> str:
+    for name, value in zip(CONTEXT, state[0], strict=True):
+        setattr(context, name, value)
+    for each, on in ((context.flags, state[1]), (context.traps, state[2])):
+        for kind in each:
+            each[kind] = kind in on
+    return ""
+
+
 KINDS: dict[Any, ContentKind] = {
     functools._lru_cache_wrapper: ContentKind(read_cache, put_cache, held_by_cache),
     io.StringIO: ContentKind(read_memory_file, put_memory_file),
     io.BytesIO: ContentKind(read_memory_file, put_memory_file),
     io.IOBase: ContentKind(read_file, put_file),
+    decimal.Context: ContentKind(read_context, put_context),
     array.array: ContentKind(lambda value: value[:], put_array),
     queue.SimpleQueue: ContentKind(queued, put_queue, queued),
     ctypes.c_int.__mro__[-2]: ContentKind(

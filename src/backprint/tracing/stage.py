@@ -233,7 +233,8 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         cut = tensor.detach()
         return cut, cut
-    if tensor.is_leaf and tensor.requires_grad != named.requires_grad:
+    by_base = named.requires_grad and tensor._is_view()  # a view says that it requires grad as soon as its base does
+    if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or by_base):
         tensor.requires_grad_(named.requires_grad)
     if not shield:
         return tensor, tensor

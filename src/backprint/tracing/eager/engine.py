@@ -280,9 +280,12 @@ def written_forward(
     results: list[Result] = [
         (Port(name, "output", placement_spec(place)), writer.value_at(place)) for name, place in run.outputs.items()
     ]
+    own: dict[Placement, set[str]] = {}  # two inputs may lie in one place
+    for name, place in run.mutations.items():
+        own.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():
         value = writer.value_at(place)
-        if name in run.changed or value.name != local.get(name, value.name):
+        if name in run.changed or (name in local and value.name not in own[place]):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results
 
