@@ -21,6 +21,7 @@ import os
 import pickle
 import queue
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -203,7 +204,20 @@ def put_memory(value: Any, state: bytes) -> str:
     return ""
 
 
-# ------------------------------------------------------------------ decimal contexts
+# ------------------------------------------------------------------ locks and decimal contexts
+
+
+def put_lock(lock: Any, locked: bool) -> str:
+    """Release a lock that the run took, or take one that it released; with other threads about, it may be theirs."""
+    if lock.locked() != locked:
+        if threading.active_count() > 1:
+            return "it was taken or released, while other threads ran"
+        if locked:
+            lock.acquire(blocking=False)
+        else:
+            lock.release()
+    return ""
+
 
 CONTEXT = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
@@ -227,6 +241,7 @@ KINDS: dict[Any, ContentKind] = {
     io.StringIO: ContentKind(read_memory_file, put_memory_file),
     io.BytesIO: ContentKind(read_memory_file, put_memory_file),
     io.IOBase: ContentKind(read_file, put_file),
+    type(threading.Lock()): ContentKind(lambda lock: lock.locked(), put_lock),
     decimal.Context: ContentKind(read_context, put_context),
     array.array: ContentKind(lambda value: value[:], put_array),
     queue.SimpleQueue: ContentKind(queued, put_queue, queued),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import importlib
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from backprint.defects import for_program
 from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
+from backprint.tracing.kinds import is_library
 from backprint.tracing.picture import Picture
 from backprint.tracing.process import globals_kept
 
@@ -31,7 +33,7 @@ def kept(*roots: Any) -> Iterator[Picture]:
     picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
     OPEN.append(picture)
     try:
-        with globals_kept(), imports_seen(picture):
+        with globals_kept(), imports_seen(picture), exits_seen(picture):
             try:
                 yield picture
             finally:
@@ -87,6 +89,26 @@ def imports_seen(picture: Picture) -> Iterator[None]:
         yield
     finally:
         builtins.__import__, importlib.import_module = before
+
+
+@contextlib.contextmanager
+def exits_seen(picture: Picture) -> Iterator[None]:
+    """Note the functions that the program has called at exit: nothing says which of them were there before."""
+    if len(OPEN) > 1:
+        yield
+        return
+    before: Any = atexit.register
+
+    def register(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(function, types.FunctionType) and not is_library(function):
+            picture.tell("atexit", function, "each run of the program has registered it")
+        return before(function, *args, **kwargs)
+
+    setattr(atexit, "register", register)  # noqa: B010 - so that types are not held against it
+    try:
+        yield
+    finally:
+        setattr(atexit, "register", before)  # noqa: B010
 
 
 OPEN: list[Picture] = []

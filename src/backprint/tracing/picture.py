@@ -184,7 +184,7 @@ class Picture:
             visit(name, value)
         else:
             row = content_kind(kind)
-            if row is None and left_alone(kind):
+            if row is None and left_alone(kind) and not isinstance(value, type):  # whatever its metaclass is
                 return
             self.seen[id(value)] = value
             if row is not None:
@@ -225,7 +225,7 @@ class Picture:
                 self.push(name, value.__self__)
         elif isinstance(value, functools.partial):
             self.push_all(name, enumerate(value.args))
-            self.push_all(name, value.keywords.items(), value.keywords.__setitem__)
+            self.push(name, value.keywords)
             self.push(name, value.func)
         elif isinstance(value, type):
             self.visit_class(value)
