@@ -22,6 +22,7 @@ from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.engines import ENGINES, check_engine, requests
 from backprint.tracing.made import Options
 from backprint.tracing.protection import protected
+from backprint.tracing.refusals import callers_modes
 from backprint.tracing.witness import second_order
 
 MODES = (None, "train", "eval")
@@ -49,7 +50,7 @@ def capture_call(
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
     requested = requests(program, options, order)
     check_engine(engine, requested)
-    with quiet_random(), outside_modes(), protected(program), derivatives.explained(lambda: program):
+    with quiet_random(), callers_modes(), outside_modes(), protected(program), derivatives.explained(lambda: program):
         if order == 2:
             program = second_order(program)
         call = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}

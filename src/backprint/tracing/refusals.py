@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
@@ -26,6 +30,38 @@ def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str
         if function != "tolist"
     ]
     return (*said, *(f"{operator} reads values inside an operator or its backward" for operator in unforeseen))
+
+
+@contextlib.contextmanager
+def callers_modes() -> Iterator[None]:
+    """Refuse what a program computes only under the caller's modes, in which a capture does not run it: what a
+    dispatch mode of the user's does to operators, and what depends on gradients being off."""
+    for mode in _get_current_dispatch_mode_stack():
+        if type(mode).__module__.partition(".")[0] not in ("torch", "backprint"):
+            raise CaptureError(
+                f"the dispatch mode {type(mode).__qualname__} is active, and what it does to operators is no part of a "
+                "graph: capture outside of it",
+                every_engine=True,
+            )
+    if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+        yield
+        return
+    before: Any = torch.is_grad_enabled
+
+    def is_grad_enabled() -> bool:
+        if frames.is_users(sys._getframe(1).f_code.co_filename):
+            raise CaptureError(
+                f"the program asks whether gradients are enabled{frames.place(frames.here({}))}; they are off here, "
+                "and on while it is captured: capture outside of torch.no_grad() and torch.inference_mode()",
+                every_engine=True,
+            )
+        return before()
+
+    torch.is_grad_enabled = is_grad_enabled
+    try:
+        yield
+    finally:
+        torch.is_grad_enabled = before
 
 
 def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
