@@ -91,7 +91,7 @@ def test_a_cheat_is_wrong_without_any_timing(model: str, cheat: str, trial) -> N
 @pytest.mark.parametrize("model", MODELS)
 def test_what_computes_its_results_is_right_and_not_faster(model: str, compiler: str, trial) -> None:  # type: ignore[no-untyped-def]
     for cell in trial(model, compiler, timed=True, directions=("forward", "step")).values():
-        if (model, compiler, cell.direction) == ("noise", "memoised_by_value", "forward"):
+        if (model, compiler) == ("noise", "memoised_by_value"):
             assert cell.outcome == "wrong", "its numbers are the same in every call on the same inputs"
             continue
         assert cell.outcome in RIGHT, (cell.graph, cell.outcome, cell.reason)

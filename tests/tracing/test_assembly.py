@@ -20,7 +20,7 @@ from backprint.result_tree import outputs_of
 from backprint.tracing.assembly import Joint, Note, assemble
 from backprint.tracing.engines import ENGINES, Engine
 from backprint.tracing.made import Made, Options
-from backprint.tracing.program import CalledProgram
+from backprint.tracing.program import A_TENSOR, CalledProgram
 
 F32 = TensorSpec("float32", (3,))
 MUL, SIN, COS = "aten.mul.Tensor", "aten.sin.default", "aten.cos.default"
@@ -56,7 +56,7 @@ def by_hand(program: CalledProgram, options: Options) -> Made:
         outputs=("output",),
         differentiable=("output",),
         tree=outputs_of(torch.ones(1))[1],
-        leaves=(Tensor,),
+        leaves=(A_TENSOR,),
         constants=made.constants,
         guards=made.guards,
     )
