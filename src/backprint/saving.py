@@ -38,6 +38,7 @@ from backprint.sample.save import check_custom, check_data, write_staged
 __all__ = ["check_custom", "recorded_right", "write_file", "write_layout", "write_sample"]
 
 
+@settings.making_on_cpu
 def write_sample(
     capture: Capture,
     path: str | os.PathLike[str],
@@ -92,6 +93,7 @@ def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> I
     return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
 
 
+@settings.making_on_cpu
 def write_file(
     capture: Capture,
     path: str | os.PathLike[str],
@@ -152,6 +154,7 @@ def recorded_right(made: Capture) -> Capture:
     return capture
 
 
+@settings.making_on_cpu
 def write_layout(
     capture: Capture | str | os.PathLike[str],
     out_root: str | os.PathLike[str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import hashlib
 import platform
@@ -11,12 +12,15 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from backprint.version import __version__
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a program is traced or proved: both touch what torch keeps process-wide, so threads take turns."""
@@ -106,6 +110,17 @@ def default_device(wanted: str | torch.device) -> contextlib.AbstractContextMana
     """Return a context in which factories without a device make tensors on this one."""
     device = torch.device(wanted)
     return contextlib.nullcontext() if torch.get_default_device() == device else device
+
+
+def making_on_cpu(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function whose own tensors are on the CPU, whatever the caller's default device is."""
+
+    @functools.wraps(function)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with default_device("cpu"):
+            return function(*args, **kwargs)
+
+    return made
 
 
 @contextlib.contextmanager

@@ -96,6 +96,13 @@ def test_another_default_device_changes_nothing(tmp_path: Path) -> None:
     assert torch.get_default_device().type == "meta"
 
 
+def test_a_sample_is_saved_under_another_default_device(tmp_path: Path) -> None:
+    cap = bp.capture(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)), torch.randn(3, 4))
+    with torch.device("meta"):
+        cap.save(tmp_path / "s")
+    assert [verdict.verdict for verdict in bp.verify(bp.load(tmp_path / "s"))] == ["bitwise"]
+
+
 def test_a_capture_keeps_the_default_device_of_its_program() -> None:
     cap = bp.capture(lambda x: x * torch.ones(3), torch.randn(3))
     torch.set_default_device("meta")

@@ -6,6 +6,8 @@ import array
 import collections
 import contextvars
 import ctypes
+import decimal
+import enum
 import functools
 import io
 import itertools
@@ -13,6 +15,7 @@ import logging
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +29,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
 
@@ -349,3 +353,57 @@ def test_a_freed_storage_is_never_read(tmp_path: Path) -> None:
     lines = ended.stdout.splitlines()
     assert lines[:2] == ["['bitwise']"] * 2
     assert lines[2:] == ["storage was resized"] * 7
+
+
+def test_the_process_is_as_it_was() -> None:
+    kind, lock = enum.Enum("Kind", {"A": 1}), threading.Lock()
+    largest = functools.partial(max, 1)
+
+    def program(x: Tensor) -> Tensor:
+        kind.A.seen = True  # type: ignore[attr-defined]
+        largest.keywords["key"] = abs
+        decimal.getcontext().prec = 5
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        torch.set_warn_always(True)
+        torch.distributions.Distribution.set_default_validate_args(False)
+        lock.acquire(blocking=False)
+        return x * 2
+
+    bp.capture(program, torch.ones(3))
+    assert not hasattr(kind.A, "seen")
+    assert not largest.keywords
+    assert decimal.getcontext().prec == 28
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    assert not torch.is_warn_always_enabled()
+    assert torch.distributions.Distribution._validate_args
+    assert not lock.locked()
+
+
+def test_a_generator_in_a_closure_is_refused_by_name() -> None:
+    items = (number for number in (2, 3))
+    with pytest.raises(bp.CaptureError, match=r"holds an iterator .generator items.*cannot"):
+        bp.capture(lambda x: x * sum(items), torch.ones(3))
+
+
+@pytest.mark.parametrize("other", [lambda x: x[:], lambda x: x.expand(3, 4), lambda x: x.view(2, 2).t()])
+def test_views_as_arguments_have_gradients_of_their_own(other: Any) -> None:
+    x = torch.randn(4)
+    view = other(x)
+    x = x.view(2, 2) if view.shape == (2, 2) else x
+    found = bp.replay(bp.capture(lambda a, b: a * b, x, view), x, view).gradients
+    assert {name: None if each is None else each.shape for name, each in found.items()} == {
+        "a": x.shape,
+        "b": view.shape,
+    }
+
+
+def test_what_a_program_asks_of_the_callers_modes_is_refused() -> None:
+    with torch.no_grad(), pytest.raises(bp.CaptureError, match="asks whether gradients are enabled"):
+        bp.capture(lambda x: x * (2 if torch.is_grad_enabled() else 3), torch.ones(3))
+
+    class Doubling(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    with Doubling(), pytest.raises(bp.CaptureError, match=r"the dispatch mode .*Doubling is active"):
+        bp.capture(lambda x: x * 2, torch.ones(3))
