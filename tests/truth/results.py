@@ -100,7 +100,7 @@ def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
     if isinstance(value, (list, tuple, deque)):
         return [*((str(i), part) for i, part in enumerate(value)), *own(value)], True
     if isinstance(value, types.MappingProxyType):
-        return [(str(key), part) for key, part in value.items()], False
+        return [(str(key), part) for key, part in value.items()], True
     if isinstance(value, VIEWS):
         return [("mapping", dict(value.mapping))], False
     if isinstance(value, (set, frozenset)):
