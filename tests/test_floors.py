@@ -17,6 +17,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
 GROUND = (
+    "_torch",
     "errors",
     "defects",
     "version",
@@ -45,6 +46,7 @@ GROUND = (
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "_torch": (),
     "errors": (),
     "defects": ("errors",),
     "version": (),

@@ -439,7 +439,7 @@ class Looking:
             where, part, holder = queue.popleft()
             if type(part) in EXACT or isinstance(part, ATOMS):
                 if isinstance(part, type):
-                    hold_class(part, where)
+                    refuse_made_class(part, where)
                 continue
             first = id(part) not in self.holders
             self.holders.setdefault(id(part), []).append(holder)
@@ -487,14 +487,13 @@ class Looking:
         return frozenset(found)
 
 
-def hold_class(kind: type, name: str) -> None:
-    """Refuse a class that the program has made, with tensors as attributes: a replay would return those of the
-    capture."""
-    found: Any = sys.modules.get(kind.__module__)
+def refuse_made_class(kind: type, name: str) -> None:
+    """Refuse a class that the program has made and that holds tensors: a replay would return those of the capture."""
+    importable: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if found is not kind and any(isinstance(each, Tensor) for each in vars(kind).values()):
-        refuse(name, f"a class that it makes ({kind.__qualname__}), with tensors as attributes")
+        importable = getattr(importable, part, None)
+    if importable is not kind and any(map(reaches_unopened, vars(kind).values())):
+        refuse(name, f"a class that it makes ({kind.__qualname__}), with tensors inside")
 
 
 def is_spent_by_use(value: Any) -> bool:

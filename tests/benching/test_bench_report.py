@@ -377,6 +377,10 @@ def test_a_time_that_is_no_number_costs_its_cell(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in invoked(folder, "--json").splitlines()]
     assert {row["sample"]: row["outcome"] for row in rows} == {"vision/a": "unjudged", "b": "unjudged", "c": "faster"}
     assert all("timing" in row["reason"] for row in rows if row["outcome"] == "unjudged")
+    assert "# Bench report" in invoked(folder)
+    assert len(list(csv.DictReader(io.StringIO(invoked(folder, "--format", "csv"))))) == 3
+    invoked(folder, "-o", tmp_path / "r.html")
+    assert "</html>" in (tmp_path / "r.html").read_text()
 
 
 def test_parquet_has_every_column(tmp_path: Path) -> None:

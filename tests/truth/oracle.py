@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from case import Call, Case, Program
 from picture import Picture, Roots, roots_of, signature_names, tensors, walk
-from results import Callers, Part, has_modules, in_order, leaves_in, mapped, tensors_in, tree, without
+from results import Callers, Part, has_modules, has_sets, in_order, leaves_in, mapped, tensors_in, tree, without
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -410,17 +410,17 @@ def judge(truth: Truth, result: Any, exact: bool = False, strict: bool = True) -
 
 
 def same_tensors(truth: Any, given: Any, exact: bool) -> bool:
-    """Whether two trees have the same tensors: in the same order, or in any where nobody's order counts."""
-    wanted, found = leaves_in(truth), leaves_in(given)
-    if len(wanted) != len(found):
+    """Whether two trees have the same tensors in the same order; those of a set have none."""
+    wanted, given_leaves = leaves_in(truth), leaves_in(given)
+    if len(wanted) != len(given_leaves):
         return False
-    if in_order(truth):
-        return not any(same(a, b, exact=exact) for a, b in zip(wanted, found, strict=True))
-    for tensor in [each for each in wanted if isinstance(each, Tensor)]:
-        place = next((i for i, other in enumerate(found) if not same(tensor, other, exact=exact)), None)
+    if not has_sets(truth):
+        return not any(same(a, b, exact=exact) for a, b in zip(wanted, given_leaves, strict=True))
+    for leaf in wanted:
+        place = next((i for i, other in enumerate(given_leaves) if not same(leaf, other, exact=exact)), None)
         if place is None:
             return False
-        del found[place]
+        del given_leaves[place]
     return True
 
 

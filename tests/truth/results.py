@@ -181,6 +181,11 @@ def has_modules(part: Any) -> bool:
     return isinstance(part, Part) and (part.module or any(has_modules(below) for _, below in part.parts))
 
 
+def has_sets(part: Any) -> bool:
+    """Whether a set stands in a tree."""
+    return isinstance(part, Part) and (part.alike or any(has_sets(below) for _, below in part.parts))
+
+
 def leaves_in(part: Any) -> list[Any]:
     """Every tensor of a tree in order, and what stands for those of the caller's."""
     if isinstance(part, (Tensor, Callers)):

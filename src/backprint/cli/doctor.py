@@ -89,6 +89,16 @@ def torch_version() -> str:
     return f"{torch.__version__}{tried}, {torch.get_num_threads()} threads, {cpu}, {cuda}"
 
 
+def internals() -> str:
+    """Return which private APIs of torch Backprint reads; raise if one does not hold on this torch."""
+    from backprint._torch.probes import PROBES, broken_probes
+
+    broken = broken_probes()
+    if broken:
+        raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in broken.items()))
+    return f"{len(PROBES)} of {len(PROBES)} that were probed hold"
+
+
 def engines() -> str:
     """Capture and verify a small function by each engine; raise if one does not work."""
     import torch
@@ -128,6 +138,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "python": python_version,
     "backprint": own_version,
     "torch": torch_version,
+    "internals": internals,
     "engines": engines,
     "flow": flow,
 }

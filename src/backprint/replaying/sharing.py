@@ -74,12 +74,10 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
     if capture.signature.aliases is None:
         return
     first: dict[int, str] = {}
-    known = {frozenset(pair) for pair in same}
     heads = {right: left for left, right in same}
     for name, tensor in given.items():
         other = first.setdefault(id(tensor), name)
-        alike = heads.get(name, name) == heads.get(other, other)
-        if not alike and frozenset((name, other)) not in known:
+        if heads.get(name, name) != heads.get(other, other):
             raise GuardError(
                 f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
                 "them, or capture again on inputs like these"

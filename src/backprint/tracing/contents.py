@@ -1,8 +1,8 @@
-"""Objects of C types whose state is no attribute: caches, buffers, text in memory, files, queues.
+"""Objects of C types whose state is no attribute: caches, buffers, text in memory, files, queues, locks.
 
 A ContentKind reads the state of one type, and sets it again. Setting returns '' or why the state is not as it was: then
 the caller is told. Of other C types, `fingerprint` returns what pickle would keep; a change of that is told too.
-Nothing is known of objects that have no buffer and cannot be pickled, such as sockets and locks.
+Nothing is known of objects that have no buffer and cannot be pickled, such as sockets and reentrant locks.
 
 What CPython keeps in an `lru_cache` is reached with `gc.get_referents`: the dictionary of its entries. Tried on
 CPython 3.11 to 3.14; where it is not found, the cache is emptied instead.

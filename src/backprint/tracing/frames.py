@@ -198,7 +198,7 @@ def pickling() -> bool:
         if pickles and code.co_name == "save" and code.co_filename == torch.serialization.__file__:
             file = frame.f_locals.get("f")
             return not isinstance(file, (str, os.PathLike, io.BufferedIOBase)) or isinstance(file, io.BytesIO)
-        frame = frame.f_back  # type: ignore[assignment]  # as above
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return pickles
 
 

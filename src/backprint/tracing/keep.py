@@ -12,6 +12,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -97,18 +98,15 @@ def exits_seen(picture: Picture) -> Iterator[None]:
     if len(OPEN) > 1:
         yield
         return
-    before: Any = atexit.register
+    before = atexit.register
 
     def register(function: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(function, types.FunctionType) and not is_library(function):
             picture.tell("atexit", function, "each run of the program has registered it")
         return before(function, *args, **kwargs)
 
-    setattr(atexit, "register", register)  # noqa: B010 - so that types are not held against it
-    try:
+    with mock.patch.object(atexit, "register", register):
         yield
-    finally:
-        setattr(atexit, "register", before)  # noqa: B010
 
 
 OPEN: list[Picture] = []

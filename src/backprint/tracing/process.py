@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.utils.parametrize
 from torch.distributions import Distribution
 
+from backprint._torch import process_state
 from backprint.settings import flushes_denormals
 from backprint.tracing.contents import put_context, read_context
 
@@ -70,27 +70,11 @@ def _signals() -> dict[int, Any]:
 
 
 def _put_signals(wanted: dict[int, Any]) -> None:
+    """Set the handlers that differ; in another thread than the main one nobody can, the program neither."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in wanted.items():
             if handler is not None and signal.getsignal(number) != handler:
                 signal.signal(number, handler)
-
-
-def _module_hooks() -> dict[str, dict[int, Any]]:
-    registries = vars(torch.nn.modules.module).items()
-    return {name: dict(each) for name, each in registries if name.startswith("_global_") and isinstance(each, dict)}
-
-
-def _put_module_hooks(wanted: dict[str, dict[int, Any]]) -> None:
-    for name, hooks in wanted.items():
-        registry = vars(torch.nn.modules.module)[name]
-        registry.clear()
-        registry.update(hooks)
-
-
-def _put_parametrized(kept: dict[Any, Any]) -> None:
-    torch.nn.utils.parametrize._cache.clear()
-    torch.nn.utils.parametrize._cache.update(kept)
 
 
 SWITCHES = (
@@ -135,16 +119,16 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
     "warning always": (torch.is_warn_always_enabled, torch.set_warn_always),
-    "validation": (
-        lambda: Distribution._validate_args,  # Dynamo turns it off the first time that it runs
+    "validation": (  # Dynamo turns it off the first time that it runs
+        process_state.distributions_validate,
         Distribution.set_default_validate_args,
     ),
     "decimal context": (_decimal, _put_decimal),
     "collection": (gc.get_threshold, lambda numbers: gc.set_threshold(*numbers)),
     "excepthook": (lambda: sys.excepthook, lambda hook: setattr(sys, "excepthook", hook)),
     "signals": (_signals, _put_signals),
-    "module hooks": (_module_hooks, _put_module_hooks),
-    "parametrized": (lambda: dict(torch.nn.utils.parametrize._cache), _put_parametrized),
+    "module hooks": (process_state.module_hooks, process_state.set_module_hooks),
+    "parametrizations": (process_state.parametrization_cache, process_state.set_parametrization_cache),
 }
 """Process-wide settings that a program can change, with how each is read and set."""
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from backprint._torch.modes import dispatch_modes
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.memory import has_memory
@@ -36,7 +36,7 @@ def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str
 def callers_modes() -> Iterator[None]:
     """Refuse what a program computes only under the caller's modes, in which a capture does not run it: what a
     dispatch mode of the user's does to operators, and what depends on gradients being off."""
-    for mode in _get_current_dispatch_mode_stack():
+    for mode in dispatch_modes():
         if type(mode).__module__.partition(".")[0] not in ("torch", "backprint"):
             raise CaptureError(
                 f"the dispatch mode {type(mode).__qualname__} is active, and what it does to operators is no part of a "

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.views import is_view
 from backprint.tracing.keep import kept
 from backprint.tracing.kept_tensor import LARGE, lies_as, same_bytes, untraced
 from backprint.tracing.own_values import put_values, same_content, same_memory
@@ -146,7 +147,7 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
 def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
     """Whether an argument must be replaced by another tensor, as a call with other values would do."""
     if anew:
-        return not joined and in_memory(tensor) and tensor.is_leaf and not tensor._is_view()
+        return not joined and in_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
     with untraced():
@@ -233,7 +234,7 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         cut = tensor.detach()
         return cut, cut
-    by_base = named.requires_grad and tensor._is_view()  # a view says that it requires grad as soon as its base does
+    by_base = named.requires_grad and is_view(tensor)  # a view says that it requires grad as soon as its base does
     if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or by_base):
         tensor.requires_grad_(named.requires_grad)
     if not shield:
