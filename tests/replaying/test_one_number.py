@@ -178,6 +178,10 @@ def test_a_recorded_step_has_power_whole_and_pair_by_pair(tmp_path: Path, monkey
         assert row["power"] > 1
     [measured] = rows("power", "out")
     assert (measured["proof"], measured["power"]) == (True, found[-1]["power"])
+    step = bp.load("out")
+    assert bp.replay(step, state="recipe", tangents=[torch.tensor(1.0), None]).gradients
+    with pytest.raises(bp.GuardError, match="tangent loss_1 is pinned to ones"):
+        bp.replay(step, state="recipe", tangents=[None, torch.tensor(2.0)])
 
 
 def test_what_stands_still_with_the_inputs_is_tried_with_more(tmp_path: Path) -> None:
