@@ -65,6 +65,7 @@ SPACE = 12 << 30
 
 QUICK = (
     "tests/test_tiny.py",
+    "tests/test_torch_seam.py",
     "tests/regions",
     "tests/corpus/test_commands.py",
     "tests/differing",
