@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import backprint as bp
 from backprint.benching import clock
@@ -18,7 +19,20 @@ from backprint.benching.instructions import instruction_counter, opened_counter
 from backprint.benching.moved import moved_graphs, movement
 from backprint.benching.subjects import bench_graphs
 from backprint.benching.timing import stages_within
-from backprint.benching.varied import VariedInputs, candidates, changed_places, fits_inputs, varied_pieces
+from backprint.benching.varied import (
+    ALL,
+    NOT_EVERY_EIGHTH,
+    NOT_FIRST,
+    ONE_INPUT,
+    ORDER,
+    WAYS,
+    Piece,
+    VariedInputs,
+    candidates,
+    changed_places,
+    fits_inputs,
+    varied_pieces,
+)
 from backprint.sample.rerun import copies
 
 
@@ -133,6 +147,32 @@ def test_a_large_tensor_changes_in_a_window_and_indices_among_themselves() -> No
     own.put_seed(2**51 + 777)
     assert 0 < int((own.values[0] != inputs[0]).sum()) <= 256
     assert set(own.values[1].tolist()) <= set(inputs[1].tolist())
+
+
+def test_contents_differ_in_every_way() -> None:
+    inputs = [torch.randn(40), torch.randn(5, 8), torch.randn(300, 300)]
+    pieces = [Piece(0, True), Piece(1, True), Piece(2, False)]
+    own = VariedInputs(copies(inputs), pieces, 5, WAYS)
+    changed: dict[str, list[list[Tensor]]] = {way: [] for way in WAYS}
+    for number in range(200 * len(WAYS)):
+        own.put_seed(number * 7919 * len(WAYS) + number)
+        differ = [value != before for value, before in zip(own.values, inputs, strict=True)]
+        changed[WAYS[number % len(WAYS)]].append(differ)
+        if WAYS[number % len(WAYS)] == ORDER:
+            assert all(torch.equal(*pair) for pair in zip(in_order(own.values), in_order(inputs), strict=True))
+    assert all(all(bool(each.any()) for each in row) for row in changed[ALL])
+    alone = [[place for place, each in enumerate(row) if bool(each.any())] for row in changed[ONE_INPUT]]
+    assert {tuple(places) for places in alone} == {(0,), (1,), (2,)}
+    for row in changed[NOT_FIRST]:
+        assert not any(bool(each.flatten()[:8].any()) for each in row[:2])
+        assert all(bool(each.any()) for each in row)
+    for row in changed[NOT_EVERY_EIGHTH]:
+        assert not any(bool(each.flatten()[::8].any()) for each in row[:2])
+        assert all(bool(each.any()) for each in row)
+
+
+def in_order(values: list[Any]) -> list[Tensor]:
+    return [value.flatten().sort().values for value in values]
 
 
 @pytest.mark.parametrize("inputs", [[torch.arange(5), 2], [torch.ones(1).expand(4)], []])

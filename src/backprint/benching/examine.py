@@ -27,7 +27,9 @@ from backprint.benching.judge import GraphJudge, RandomState, random_now, same_v
 from backprint.benching.moved import finite
 from backprint.benching.subjects import BenchStep, inputs_of_results
 from backprint.benching.varied import (
+    ALL,
     INDEXING,
+    WAYS,
     Piece,
     VariedInputs,
     candidates,
@@ -44,8 +46,8 @@ from backprint.sample.rerun import copies
 PROBES = 150
 """How many calls are made one after the other, at most, before any is timed."""
 
-PROBING = 0.3
-"""The seconds of work after which no further one is made."""
+PROBING, FEWEST_PROBES, FEWEST_PROBING = 0.3, 72, 1.0
+"""The seconds of work after which no further one is made; but so many are, if they take no longer than so many."""
 
 LONGEST = 20
 """How many times as long this may take on a machine that others use, or where what was compiled is slow."""
@@ -67,10 +69,11 @@ def pause_after(seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class VariedPlan:
-    """How the inputs of a graph are varied: by which pieces, and which seed."""
+    """How the inputs of a graph are varied: by which pieces, which seed, and in which ways."""
 
     pieces: tuple[Piece, ...]
     seed: int
+    ways: tuple[str, ...] = (ALL,)
 
 
 class Examination:
@@ -81,7 +84,7 @@ class Examination:
         self.chance = random.Random(os.urandom(32))
         self.own = inputs_of(judge.graph)
         self.rewritten, self.seconds = writes_of_eager(judge)
-        self.varied = VariedInputs(copies(self.own), plan.pieces, plan.seed)
+        self.varied = VariedInputs(copies(self.own), plan.pieces, plan.seed, plan.ways)
         self.held: list[list[Any]] = []
         self.budget = HeldBudget()
         self.shared: dict[int, int] = {}
@@ -92,12 +95,17 @@ class Examination:
     def begin(self) -> None:
         """Give the graph to the compiler's process."""
         pieces = [(piece.place, piece.whole) for piece in self.plan.pieces]
-        told = {"seed": self.plan.seed, "rewritten": list(self.rewritten), "step": step_told(self.judge.graph)}
+        told = {"seed": self.plan.seed, "ways": self.plan.ways, "rewritten": list(self.rewritten)}
+        told |= {"step": step_told(self.judge.graph)}
         self.asked.ask("begin", title=self.judge.graph.title, inputs=self.asked.giving(self.own), pieces=pieces, **told)
 
-    def number(self) -> int | None:
-        """Return the number of contents that were not there before; None if the inputs cannot be varied."""
-        return self.chance.getrandbits(62) if self.plan.pieces else None
+    def number(self, turn: int | None = None) -> int | None:
+        """Return the number of contents that were not there before, varied in the way whose turn it is, or in any; None
+        if the inputs cannot be varied."""
+        number, ways = self.chance.getrandbits(62), len(self.plan.ways)
+        if not self.plan.pieces:
+            return None
+        return number if turn is None else number - number % ways + turn % ways
 
     # -------------------------------------------------------------- single calls
 
@@ -108,11 +116,13 @@ class Examination:
         pause: float,
         opened: bool = False,
         seed: int | None = None,
+        grad: bool = True,
     ) -> tuple[list[Any], list[Any], RandomState, dict[str, Any]]:
         """Call it once; return the inputs, the results, the random state before, and what else was told."""
         seed = self.chance.getrandbits(62) if seed is None else seed
         given = None if contents is None else self.asked.giving(contents)
-        answer = self.asked.ask("call", contents=given, number=number, seed=seed, pause=pause, opened=opened)
+        told = {"number": number, "seed": seed, "pause": pause, "opened": opened, "grad": grad}
+        answer = self.asked.ask("call", contents=given, **told)
         self.varied.put(self.own if contents is None else contents)
         if number is not None:
             self.varied.put_seed(number)
@@ -132,9 +142,11 @@ class Examination:
         """Return its results on the sample's own inputs from the random state of a seed."""
         return self.called(None, None, 0.0, seed=seed)[1]
 
-    def checked_call(self, contents: Sequence[Any] | None, number: int | None, pause: float, occasion: str) -> None:
+    def checked_call(
+        self, contents: Sequence[Any] | None, number: int | None, pause: float, occasion: str, grad: bool = True
+    ) -> None:
         """Call it once, and raise unless its results are eager's, stay, and no input has changed."""
-        inputs, results, state, answer = self.called(contents, number, pause)
+        inputs, results, state, answer = self.called(contents, number, pause, grad=grad)
         self.keep_drawn(inputs, results, own=contents is None and number is None)
         if answer["changed"]:
             names = names_of_inputs(self.judge.graph)
@@ -164,17 +176,19 @@ class Examination:
         return [value for place, value in enumerate(results) if place not in self.shared]
 
     def probe(self, timed: bool = False) -> None:
-        """Call it many times in a row on varied inputs; fewer times, when it was `timed`."""
+        """Call it many times on varied inputs, with gradients recorded and without; fewer times when it was `timed`."""
         most, seconds = (DRAWING_PROBES, DRAWING) if self.judge.draws else (PROBES, PROBING)
-        most, seconds = (most // 3, seconds / 3) if timed else (most, seconds)
+        most, seconds, fewest = (most // 3, seconds / 3, 0) if timed else (most, seconds, FEWEST_PROBES)
         until, worked = time.monotonic() + LONGEST * seconds, time.process_time()
         own = self.judge.draws and not all(part.lifted is None or part.lifted.free for part in self.judge.parts)
         for count in range(most):
             spent = time.process_time() - worked + count * self.seconds
-            if count >= 3 and (spent > seconds or time.monotonic() > until):
+            enough = count >= fewest or spent > FEWEST_PROBING
+            if count >= len(self.plan.ways) and enough and (spent > seconds or time.monotonic() > until):
                 break
-            number = None if own else self.number()
-            self.checked_call(None, number, 0.0, f"a further call (number {count + 1}) gives wrong results")
+            number, grad = None if own else self.number(count), count // len(self.plan.ways) % 2 == 0
+            occasion = f"a further call (number {count + 1}{'' if grad else ', without gradients'})"
+            self.checked_call(None, number, 0.0, f"{occasion} gives wrong results", grad)
 
     # -------------------------------------------------------------- what is held
 
@@ -336,8 +350,8 @@ def varied_plan(judge: GraphJudge, seed: int) -> VariedPlan:
     }  # fmt: skip
     found = candidates(own, roles, indices)
 
-    def results(pieces: Sequence[Piece], number: int) -> list[Any]:
-        varied = VariedInputs(copies(own), pieces, seed)
+    def results(pieces: Sequence[Piece], number: int, way: str = ALL) -> list[Any]:
+        varied = VariedInputs(copies(own), pieces, seed, (way,))
         varied.put_seed(number)
         state_of(7)
         taken: list[Any] = []
@@ -347,10 +361,10 @@ def varied_plan(judge: GraphJudge, seed: int) -> VariedPlan:
             taken += [None if place in handed else value for place, value in enumerate(values)]
         return taken
 
-    def runs(pieces: Sequence[Piece]) -> bool:
+    def runs(pieces: Sequence[Piece], way: str = ALL) -> bool:
         try:
             for number in (seed ^ 0x55AA55, seed // 3):
-                for value, wanted in zip(results(pieces, number), judge.kinds, strict=True):
+                for value, wanted in zip(results(pieces, number, way), judge.kinds, strict=True):
                     if value is not None and finite(wanted) and not finite(value):
                         return False
         except Exception:  # an operator may raise anything on other values
@@ -365,7 +379,8 @@ def varied_plan(judge: GraphJudge, seed: int) -> VariedPlan:
             for left, right in zip(one, other, strict=True)
         )  # fmt: skip
 
-    return VariedPlan(varied_pieces(found, runs, moves), seed)
+    pieces = varied_pieces(found, runs, moves)
+    return VariedPlan(pieces, seed, tuple(way for way in WAYS if way == ALL or (pieces and runs(pieces, way))))
 
 
 def fitting(judge: GraphJudge, others: Sequence[Any]) -> list[list[Any]]:

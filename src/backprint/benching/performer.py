@@ -190,11 +190,18 @@ class Performer:
         return {"seconds": min(self.baselines[title].times)}
 
     def do_begin(
-        self, title: str, inputs: Sequence[Any], pieces: Sequence[Any], seed: int, rewritten: Sequence[int], step: Any
+        self,
+        title: str,
+        inputs: Sequence[Any],
+        pieces: Sequence[Any],
+        seed: int,
+        ways: Sequence[str],
+        rewritten: Sequence[int],
+        step: Any,
     ) -> Mapping[str, Any]:
         """Take a graph in hand."""
-        values = taken_inputs(self.given, inputs)
-        self.hand = GraphInHand(title, VariedInputs(values, [Piece(*each) for each in pieces], seed), rewritten)
+        varied = VariedInputs(taken_inputs(self.given, inputs), [Piece(*each) for each in pieces], seed, ways)
+        self.hand = GraphInHand(title, varied, rewritten)
         self.eager_of(title, step)
         return {}
 
@@ -217,7 +224,7 @@ class Performer:
         return {}
 
     def do_call(
-        self, contents: Sequence[Any] | None, number: int | None, seed: int, pause: float, opened: bool = False
+        self, contents: Sequence[Any] | None, number: int | None, seed: int, pause: float, opened: bool, grad: bool
     ) -> Mapping[str, Any]:
         """Call what was compiled once, on other contents in the same tensors, or those of a number."""
         hand = self.in_hand()
@@ -226,7 +233,7 @@ class Performer:
         function = self.function(f"{hand.title} opened" if opened else hand.title)
         torch.manual_seed(seed)
         values = hand.inputs.values
-        with blamed():
+        with blamed(), torch.set_grad_enabled(grad):
             results, taken = with_device_bytes(partial(function, *values), on_gpu(values))
         answer = self.delivered(results)
         changed = [place for place in changed_places(values, before) if place not in hand.rewritten]

@@ -134,7 +134,7 @@ class CompilerTrial:
             plan = self.plans[title] = varied_plan(judge, int.from_bytes(os.urandom(7), "little"))
             if not self.plan.timed:
                 return
-            varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed)
+            varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed, plan.ways)
             varied.put_seed(int.from_bytes(os.urandom(7), "little"))
             with self.turns.alone():
                 given = self.asked.giving(varied.values)

@@ -6,6 +6,10 @@ multiplied by a factor from 0.5 to 1: results move by more than a tolerance. Tan
 rewritten as a whole, of one large tensor a window. The sign, the range and an index's bounds stay. Torch sees these
 writes, so a cache that asks for a tensor's version is no cheat. Contents are a function of a seed, so that the process
 that judges has them too.
+
+Not all of the inputs change in every call. In some, one input alone does; or all but the first elements of each, or all
+but every eighth; or the elements only change places, so that sums stay. Who recognizes inputs by a part of them, or by
+a sum, is wrong in one of these.
 """
 
 from __future__ import annotations
@@ -26,6 +30,14 @@ WINDOW = 256
 
 SMALL = 2**16
 """A tensor of so many elements is rewritten as a whole; and one that has no more than a quarter of all."""
+
+ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER = WAYS = (
+    "all", "one input", "not the first elements", "not every eighth element", "order"
+)  # fmt: skip
+"""What differs between the contents of a call and those that the inputs have."""
+
+FIRST_ELEMENTS = 8
+"""How many elements of an input stay, at most, where the first do."""
 
 BANK = 2**16
 """Of how many places the elements of a call are taken at least."""
@@ -71,36 +83,44 @@ class VariedPart:
             bank = bank[torch.randperm(length, generator=source).to(bank.device)]
         self.bank, self.span = bank, length - self.size
         self.memory = dense_memory(tensor)
-        self.before = None if whole or self.memory is None else self.memory.clone()
-        self.start = -1
+        self.before = (flat if self.memory is None else self.memory).clone()
+        self.start = 0
 
-    def put(self, number: int) -> None:
-        """Write new elements, by a number."""
+    def put(self, number: int, way: str) -> None:
+        """Write new elements, by a number, in one of the WAYS."""
+        if not self.whole:
+            self.start = (number // self.span) % (self.before.numel() - self.size)
+        self.write(self.elements(number, way))
+
+    def elements(self, number: int, way: str) -> Tensor:
+        """Return new elements; some are what the tensor held, by the way."""
+        before = self.before.narrow(0, self.start, self.size)
+        if way == ORDER:
+            source = torch.Generator().manual_seed(number)
+            return before[torch.randperm(self.size, generator=source).to(before.device)]
         new = self.bank.narrow(0, number % self.span, self.size)
-        if self.memory is None:
-            self.tensor.copy_(new.view(self.tensor.shape))
-        elif self.whole:
-            self.memory.copy_(new)
-        else:
-            self.start = (number // self.span) % (self.memory.numel() - self.size)
-            self.memory.narrow(0, self.start, self.size).copy_(new)
+        if way in (NOT_FIRST, NOT_EVERY_EIGHTH):
+            kept = slice(min(FIRST_ELEMENTS, self.size // 2)) if way == NOT_FIRST else slice(None, None, 8)
+            new = new.clone()
+            new[kept] = before[kept]
+        return new
 
     def restore(self) -> None:
-        """Put back what a window held."""
-        if self.memory is not None and self.start >= 0:
-            self.memory.narrow(0, self.start, self.size).copy_(self.old_window())
-            self.start = -1
+        """Put back what the tensor, or its window, held."""
+        self.write(self.before.narrow(0, self.start, self.size))
 
-    def old_window(self) -> Tensor:
-        assert self.before is not None
-        return self.before.narrow(0, self.start, self.size)
+    def write(self, elements: Tensor) -> None:
+        if self.memory is None:
+            self.tensor.copy_(elements.view(self.tensor.shape))
+        else:
+            self.memory.narrow(0, self.start, self.size).copy_(elements)
 
 
 class VariedInputs:
     """The inputs of one graph, and the parts of them that are varied."""
 
-    def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int) -> None:
-        self.values = list(values)
+    def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int, ways: Sequence[str] = (ALL,)) -> None:
+        self.values, self.ways = list(values), ways
         self.original = copies(values)
         parts = [
             VariedPart(self.values[piece.place], piece.whole, seed + number) for number, piece in enumerate(pieces)
@@ -110,14 +130,22 @@ class VariedInputs:
         self.dirty: VariedPart | None = None
 
     def put_seed(self, seed: int) -> None:
-        """Give the inputs the contents of a seed."""
+        """Give the inputs the contents of a seed; its remainder by the number of ways says which way."""
+        seed, turn = divmod(seed, len(self.ways))
+        way = self.ways[turn]
+        parts = [*self.always, *self.windows]
+        alone = parts[seed % len(parts)] if way == ONE_INPUT and parts else None
         for place, part in enumerate(self.always):
-            part.put((seed * STRIDES[place % len(STRIDES)] >> (11 + place)) & 0x7FFFFFFFFFFF)
-        if self.windows:
-            if self.dirty is not None:
-                self.dirty.restore()
-            self.dirty = self.windows[seed % len(self.windows)]
-            self.dirty.put(seed >> 3)
+            if alone in (None, part):
+                part.put((seed * STRIDES[place % len(STRIDES)] >> (11 + place)) & 0x7FFFFFFFFFFF, way)
+            else:
+                part.restore()
+        if self.dirty is not None:
+            self.dirty.restore()
+            self.dirty = None
+        if self.windows and alone not in self.always:
+            self.dirty = self.windows[seed % len(self.windows)] if alone is None else alone
+            self.dirty.put(seed >> 3, way)
 
     def put(self, contents: Sequence[Any]) -> None:
         """Give every tensor the contents of another of the same shape and strides."""
