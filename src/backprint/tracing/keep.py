@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backprint.defects import for_program
 from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
-from backprint.tracing.kinds import is_library
+from backprint.tracing.kinds import is_installed, is_library
 from backprint.tracing.picture import Picture
 from backprint.tracing.process import globals_kept
 
@@ -34,7 +34,7 @@ def kept(*roots: Any) -> Iterator[Picture]:
     picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
     OPEN.append(picture)
     try:
-        with globals_kept(), imports_seen(picture), exits_seen(picture):
+        with globals_kept(), imports_seen(picture), no_exit_functions():
             try:
                 yield picture
             finally:
@@ -68,7 +68,7 @@ def imports_seen(picture: Picture) -> Iterator[None]:
         yield  # the outermost Picture is told
         return
     before = builtins.__import__, importlib.import_module
-    names = set(sys.modules)
+    names, sizes = set(sys.modules), [len(sys.modules)]
     depth: list[Any] = []  # the imports that are under way: a module is whole when the outermost is over
 
     def importing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,10 +78,12 @@ def imports_seen(picture: Picture) -> Iterator[None]:
                 return for_program(function, *args, **kwargs)
             finally:
                 depth.pop()
-                if not depth and len(sys.modules) != len(names):
+                if not depth and len(sys.modules) != sizes[0]:
+                    sizes[0] = len(sys.modules)
                     new = [module for name, module in list(sys.modules.items()) if name not in names]
                     names.update(sys.modules)
-                    picture.go_on([("", module) for module in new if isinstance(module, types.ModuleType)])
+                    modules = [("", module) for module in new if isinstance(module, types.ModuleType)]
+                    picture.go_on(modules, in_run=True)
 
         return import_
 
@@ -93,20 +95,31 @@ def imports_seen(picture: Picture) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def exits_seen(picture: Picture) -> Iterator[None]:
-    """Note the functions that the program has called at exit: nothing says which of them were there before."""
+def no_exit_functions() -> Iterator[None]:
+    """Leave the functions that are called at exit as they are: what a program registers or takes out while it is
+    captured would have to be undone, and nothing says which functions were registered before."""
     if len(OPEN) > 1:
         yield
         return
-    before = atexit.register
+    register, unregister = atexit.register, atexit.unregister
 
-    def register(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(function, types.FunctionType) and not is_library(function):
-            picture.tell("atexit", function, "each run of the program has registered it")
-        return before(function, *args, **kwargs)
+    def register_(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return function if is_users_function(function) else register(function, *args, **kwargs)
 
-    with mock.patch.object(atexit, "register", register):
+    def unregister_(function: Any) -> None:
+        if not is_users_function(function):
+            unregister(function)
+
+    with mock.patch.object(atexit, "register", register_), mock.patch.object(atexit, "unregister", unregister_):
         yield
+
+
+def is_users_function(function: Any) -> bool:
+    """Whether a function is the program's, and not one that a library registers once for the process."""
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, types.FunctionType) or is_library(function):
+        return False
+    return not is_installed(str(function.__module__), function.__code__.co_filename)
 
 
 OPEN: list[Picture] = []

@@ -74,6 +74,7 @@ class Picture:
         self.scopes: set[tuple[int, str]] = set()
         self.named: set[str] = set()
         self.modules: dict[int, types.ModuleType] = {}
+        self.libraries: dict[int, types.ModuleType] = {}
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
         self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
         self.classes: set[type] = set()
@@ -88,8 +89,8 @@ class Picture:
         self.lost: dict[int, str] = {}
         self.go_on(roots)
 
-    def go_on(self, roots: Iterable[tuple[str, Any]]) -> None:
-        """Look into these roots too."""
+    def go_on(self, roots: Iterable[tuple[str, Any]], in_run: bool = False) -> None:
+        """Look into these roots too; `in_run` says that the program is running, and modules may be patched."""
         self.queue.extend((name, value, None, None) for name, value in roots)
         lent = len(self.places)
         with untraced():
@@ -98,6 +99,8 @@ class Picture:
                     self.visit(*self.queue.popleft())
                 self.queue.clear()
                 self.visit_modules()
+                if not in_run:
+                    self.visit_libraries()
             self.copy_small()
         self.lend(lent)
 
@@ -323,6 +326,8 @@ class Picture:
     def visit_module(self, name: str, module: Any) -> None:
         """Remember the globals of a user's module that are named anywhere in the code that was looked into."""
         if not is_users_module(module):
+            if self.first and not is_backprints(module):
+                self.libraries[id(module)] = module
             return
         self.modules[id(module)] = module
         scope = vars(module)
@@ -342,6 +347,18 @@ class Picture:
             for key in [key for key in scope if key in self.named and (id(scope), key) not in self.scopes]:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
+
+    def visit_libraries(self) -> None:
+        """Remember those names of library modules that the code says, in case it assigns to them: a program may patch
+        `torch.nn.functional`. What they hold is the library's own."""
+        for module in self.libraries.values():
+            scope = vars(module)
+            for key in self.named:
+                if (id(scope), key) not in self.scopes:
+                    self.scopes.add((id(scope), key))
+                    content = scope.get(key, EMPTY)
+                    if not is_backprints(content):
+                        self.undo.append(functools.partial(put_name, scope, key, content))
 
     def visit_object(self, name: str, value: Any, compared: bool) -> None:
         """Remember an object's attributes and slots, and what the functions of a user's class reach.
@@ -600,6 +617,24 @@ class Picture:
             self.visit_dict(name, tensor.__dict__)
         else:
             self.undo.append(lambda: tensor.__dict__.clear() if tensor.__dict__ else None)
+
+
+def put_name(scope: dict[str, Any], key: str, content: Any) -> None:
+    """Give a name of a library module the content that it had; what an import or Backprint itself has put there for a
+    while is left."""
+    now = scope.get(key, EMPTY)
+    if now is content or isinstance(now, types.ModuleType) or is_backprints(now):
+        return
+    if content is EMPTY:
+        del scope[key]
+    else:
+        scope[key] = content
+
+
+def is_backprints(value: Any) -> bool:
+    """Whether a module or a function is Backprint's own."""
+    name = getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None)
+    return str(name).partition(".")[0] == "backprint"
 
 
 def same_items(now: Iterable[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> bool:

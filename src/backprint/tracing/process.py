@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import decimal
 import gc
+import locale
 import os
 import signal
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,6 +79,67 @@ def _put_signals(wanted: dict[int, Any]) -> None:
                 signal.signal(number, handler)
 
 
+PROCESS_LISTS: dict[str, list[Any]] = {
+    "sys.path": sys.path,
+    "sys.path_hooks": sys.path_hooks,
+    "sys.meta_path": sys.meta_path,
+    "sys.argv": sys.argv,
+    "gc.callbacks": gc.callbacks,
+}
+"""Lists that Python keeps for the whole process, which programs append to."""
+
+
+def _put_lists(wanted: dict[str, list[Any]]) -> None:
+    for name, items in wanted.items():
+        PROCESS_LISTS[name][:] = items
+
+
+HOOKS = (
+    (sys, "excepthook"), (sys, "unraisablehook"), (sys, "displayhook"), (sys, "breakpointhook"),
+    (threading, "excepthook"), (sys, "stdin"), (sys, "stdout"), (sys, "stderr"),
+)  # fmt: skip
+"""Functions and files that Python calls by these names, which a program can replace."""
+
+
+def _hooks() -> list[Any]:
+    return [getattr(owner, name) for owner, name in HOOKS]
+
+
+def _put_hooks(wanted: list[Any]) -> None:
+    for (owner, name), value in zip(HOOKS, wanted, strict=True):
+        if getattr(owner, name) is not value:
+            setattr(owner, name, value)
+
+
+def _modules() -> tuple[dict[str, types.ModuleType], int]:
+    """Return the modules that were made by hand (they have no spec), and how many were imported."""
+    made = {name: each for name, each in list(sys.modules.items()) if getattr(each, "__spec__", None) is None}
+    return made, len(sys.modules) - len(made)
+
+
+def _put_modules(wanted: tuple[dict[str, types.ModuleType], int]) -> None:
+    """Take out the modules that a run has made by hand, unless it imported others as well, which may need them."""
+    before, imported = wanted
+    now, others = _modules()
+    if others == imported:
+        for name in now.keys() - before.keys():
+            del sys.modules[name]
+    sys.modules.update(before)
+
+
+def _numpy() -> tuple[Any, Any] | None:
+    """Return how numpy handles errors and prints; None if it is not loaded."""
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
+
+
+def _put_numpy(wanted: tuple[Any, Any] | None) -> None:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and wanted is not None:
+        numpy.seterr(**wanted[0])
+        numpy.set_printoptions(**wanted[1])
+
+
 SWITCHES = (
     "default dtype", "deterministic", "flush denormal", "matmul precision", "autocast", "flash", "math", "efficient",
     "mkldnn", "cudnn deterministic",
@@ -125,7 +188,13 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "decimal context": (_decimal, _put_decimal),
     "collection": (gc.get_threshold, lambda numbers: gc.set_threshold(*numbers)),
-    "excepthook": (lambda: sys.excepthook, lambda hook: setattr(sys, "excepthook", hook)),
+    "collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "hooks": (_hooks, _put_hooks),
+    "lists": (lambda: {name: list(items) for name, items in PROCESS_LISTS.items()}, _put_lists),
+    "modules": (_modules, _put_modules),
+    "locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
+    "profile": (sys.getprofile, sys.setprofile),
+    "numpy": (_numpy, _put_numpy),
     "signals": (_signals, _put_signals),
     "module hooks": (process_state.module_hooks, process_state.set_module_hooks),
     "parametrizations": (process_state.parametrization_cache, process_state.set_parametrization_cache),

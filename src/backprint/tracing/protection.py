@@ -10,7 +10,7 @@ import torch
 
 from backprint.settings import default_device
 from backprint.tracing.keep import kept
-from backprint.tracing.process import GLOBALS, SWITCHES
+from backprint.tracing.process import GLOBALS
 from backprint.tracing.program import CalledProgram, OwnObjects
 
 
@@ -37,12 +37,15 @@ def protected(program: CalledProgram) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_captured(program: CalledProgram) -> Iterator[None]:
-    """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture."""
+    """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture.
+
+    All settings that the run changes are set back, so that the next run begins as this one did.
+    """
     held = program.target
     if not isinstance(held, OwnObjects):
         yield
         return
-    before = {name: GLOBALS[name][0]() for name in SWITCHES}
+    before = {name: read() for name, (read, _) in GLOBALS.items()}
     flags = [(module, module.training) for module, _ in held.training]
     for module, training in held.training:
         if module.training != training:
