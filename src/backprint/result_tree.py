@@ -121,14 +121,18 @@ def opened_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]]] | N
     if not looking.reaching:
         return None
     rows: list[tuple[str, Any]] = []
-    known: dict[int, int] = {}
+    known: dict[tuple[int, str], int] = {}
 
     def hole(tensor: Any, where: str) -> Hole:
-        once = isinstance(tensor, nn.Parameter)  # modules hold theirs several times
-        if not (once and id(tensor) in known):
-            known[id(tensor)] = len(rows)
-            rows.append((printable_name(where), tensor))
-        return Hole(known[id(tensor)], tensor.requires_grad if once else None)
+        """Return the Hole of a tensor: a new one for each of its names, and one of a parameter, which modules hold
+        several times. A dict whose items are its attributes too, as in model libraries, has one name for both."""
+        once = isinstance(tensor, nn.Parameter)
+        name = printable_name(where)
+        place = id(tensor), "" if once else name
+        if place not in known:
+            known[place] = len(rows)
+            rows.append((name, tensor))
+        return Hole(known[place], tensor.requires_grad if once else None)
 
     copying = Copying(hole, looking.reaching)
     template = copying.copied(leaf, name)
@@ -636,8 +640,13 @@ class Marking:
             return {type(value).__name__: [part for _, part in parts]}
         if isinstance(value, (list, tuple, set, frozenset, collections.deque)) and not own_attributes(value):
             return {"list": [part for _, part in parts]}
-        names = number_duplicates([printable_name(key)[:4096] for key, _ in parts])
-        return {"dict": dict(zip(names, (part for _, part in parts), strict=True))}
+        kept: dict[str, list[Any]] = {}
+        for key, part in parts:
+            alike = kept.setdefault(printable_name(key)[:4096], [])
+            if part not in alike:  # an item of a dict that is its attribute too is written once
+                alike.append(part)
+        names = number_duplicates([key for key, alike in kept.items() for _ in alike])
+        return {"dict": dict(zip(names, (part for alike in kept.values() for part in alike), strict=True))}
 
     def unveiled(self, value: Any, row: Kind) -> Parts:
         """Return the parts of an object that a reader would look for: a closure's variables, not its cells."""

@@ -530,7 +530,7 @@ class Trial:
 
     def _told(self, line: str) -> bool:
         """Whether a warning says by name that this was changed."""
-        names = set(re.findall(r"[A-Za-z_]\w+", line.partition(":")[0])) - {"process"}
+        names = set(re.findall(r"[A-Za-z_]\w*", line.partition(":")[0])) - {"process"}
         said = [str(warning.message) for warning in self.said]
         return any("change" in text and names & set(re.findall(r"\w+", text)) for text in said)
 

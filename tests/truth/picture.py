@@ -35,7 +35,7 @@ LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
 OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
 SCRATCH = "odd_scratch"  # how the names of modules begin that programs write, and import when they run
-QUIET = ("torch._dynamo", "torch.amp", "torch.autograd.grad_mode", "torch._ops")  # what these keep is torch's own
+QUIET = ("torch._dynamo", "torch.amp.autocast", "torch.autograd.grad_mode", "torch._ops")  # what these keep is torch's own
 LAZY = (  # what `functools` keeps for itself, which no result depends on
     "dispatch_cache",
     "cache_token",
@@ -295,7 +295,8 @@ def digest(value: Any) -> str:
     if isinstance(value, io.IOBase):
         return f"{type(value).__name__} {id(value)} {_place(value)}"
     if isinstance(value, functools._lru_cache_wrapper):
-        return f"lru_cache {id(value)} {value.cache_info()}"
+        info = value.cache_info()  # what it has; the counts of hits and misses are statistics, which stay as they run
+        return f"lru_cache {id(value)} {info.currsize} of {info.maxsize}"
     if isinstance(value, types.FunctionType):
         return f"function {id(value)} {hash(value.__code__)}"
     if isinstance(value, PurePath):

@@ -96,7 +96,8 @@ def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
     if isinstance(value, dict):
         items = [(type(key).__name__ if isinstance(key, Tensor) else str(key), part) for key, part in value.items()]
         odd = [(f"key {i}", key) for i, key in enumerate(value) if not isinstance(key, (*PRIMITIVES, tuple))]
-        return [*items, *odd, *own(value)], not odd
+        more = [(key, part) for key, part in own(value) if key not in value or value[key] is not part]
+        return [*items, *odd, *more], not odd  # an item that is an attribute too is one part, under one name
     if isinstance(value, (list, tuple, deque)):
         return [*((str(i), part) for i, part in enumerate(value)), *own(value)], True
     if isinstance(value, types.MappingProxyType):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 
 import torch
@@ -10,7 +11,7 @@ from torch.distributions import Distribution
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint._torch import modes, process_state, views
+from backprint._torch import modes, process_state, script, views
 
 
 def validation_is_read() -> bool:
@@ -47,12 +48,27 @@ def views_are_known() -> bool:
     return views.is_view(base[:1]) and not views.is_view(base)
 
 
+def scripts_are_seen() -> bool:
+    def doubled(x: torch.Tensor) -> list[float]:
+        values: list[float] = x.tolist()
+        return values
+
+    seen: list[object] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        scripted = torch.jit.script(doubled)
+    with script.scripts_seen(lambda function, args, kwargs: seen.append(function)):
+        scripted(torch.zeros(1))
+    return seen == [scripted]
+
+
 PROBES: Mapping[str, Callable[[], bool]] = {
     "default validation of distributions": validation_is_read,
     "cache of parametrizations": parametrization_is_read,
     "hooks of every module": module_hooks_are_read,
     "active dispatch modes": dispatch_modes_are_read,
     "views": views_are_known,
+    "reads in TorchScript": scripts_are_seen,
 }
 """By what is read: whether it can be read on this torch."""
 

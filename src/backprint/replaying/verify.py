@@ -28,7 +28,7 @@ from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stret
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
 from backprint.replaying.results import Results, witnessed
-from backprint.replaying.whole import Replayed, replay_values
+from backprint.replaying.whole import Replayed, refuse_users_mode, replay_values
 
 FAKE = "fake: captured without values, so the program returned nothing to compare with"
 """Why a fake Capture cannot be proven by itself."""
@@ -46,6 +46,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
     unknown = set(draws) - set(DRAWS)
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
+    refuse_users_mode("verify")
     if capture.fake:
         return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
     recorded = dict(capture.environment)

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint._torch.modes import users_dispatch_mode
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import results
@@ -52,12 +53,22 @@ def replay(
 
     The settings are those of the capture: another default dtype would be another program.
     """
+    refuse_users_mode("replay")
     with restored(dict(capture.environment)):
         named = name_tangents(capture, tangents)
         values, own = values_of(capture, args, kwargs or {}, state)
         if (args or kwargs) and state != "recipe":
             hold_chance(capture)
         return replay_values(capture, values, own or None if named is None else named)
+
+
+def refuse_users_mode(verb: str) -> None:
+    """Refuse to run a Capture where a dispatch mode of the user's may change what its operators compute."""
+    if (mode := users_dispatch_mode()) is not None:
+        raise ReplayError(
+            f"the dispatch mode {mode} is active, and may change what operators compute: {verb} outside of it, or run "
+            "the graphs under it with bp.run"
+        )
 
 
 def replay_values(

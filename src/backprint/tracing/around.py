@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.script import scripts_seen
 from backprint.errors import CaptureError
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram
@@ -23,7 +24,8 @@ def watching(program: CalledProgram, seen: Sighting, paths: Mapping[int, str], c
     """Watch everything about a run except its operators, which `Watch` sees."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.seeing_prints())
-        stack.enter_context(HookWatch(seen, paths))
+        hooks = stack.enter_context(HookWatch(seen, paths))
+        stack.enter_context(scripts_seen(hooks.read_by_script))
         stack.enter_context(seeing_packs(seen, paths))
         stack.enter_context(seeing_threads(seen, paths))
         stack.enter_context(seeing_overlaps(seen, paths))

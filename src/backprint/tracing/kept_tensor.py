@@ -32,12 +32,14 @@ class KeptTensor:
     """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks."""
 
     __slots__ = (
+        "address",
         "alias",
         "content",
         "grad",
         "hooks",
         "leaf",
         "memory",
+        "name",
         "nbytes",
         "post",
         "requires_grad",
@@ -45,7 +47,8 @@ class KeptTensor:
         "version",
     )
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name = name
         self.tensor = tensor
         self.leaf = tensor.is_leaf
         self.requires_grad = tensor.requires_grad
@@ -59,6 +62,11 @@ class KeptTensor:
         self.alias = tensor.detach() if plain else None
         self.memory = tensor.untyped_storage()._cdata if plain and tensor.layout is torch.strided else id(tensor)
         self.nbytes = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
+        self.address = self.address_now()
+
+    def address_now(self) -> int:
+        """Where the tensor's storage is in memory; 0 if it has none of its own."""
+        return self.alias.untyped_storage().data_ptr() if self.alias is not None and self.memory != id(self.tensor) else 0
 
     @property
     def is_large(self) -> bool:

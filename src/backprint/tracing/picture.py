@@ -158,6 +158,8 @@ class Picture:
                 undo()
             for kept in self.tensors:
                 kept.put_back()
+                if kept.address_now() != kept.address:
+                    self.tell(kept.name, kept.tensor, "its storage was freed; its values are back at another address")
         self.copies.clear()
         self.lend()
 
@@ -604,7 +606,7 @@ class Picture:
 
     def visit_tensor(self, name: str, tensor: Tensor) -> None:
         """Remember a tensor, its gradient and its attributes."""
-        made = KeptTensor(tensor)
+        made = KeptTensor(name, tensor)
         self.tensors.append(made)
         self.by_id[id(tensor)] = made
         if tensor.is_leaf and tensor.grad is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from backprint._torch.modes import dispatch_modes
+from backprint._torch.modes import users_dispatch_mode
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.memory import has_memory
@@ -36,13 +36,12 @@ def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str
 def callers_modes() -> Iterator[None]:
     """Refuse what a program computes only under the caller's modes, in which a capture does not run it: what a
     dispatch mode of the user's does to operators, and what depends on gradients being off."""
-    for mode in dispatch_modes():
-        if type(mode).__module__.partition(".")[0] not in ("torch", "backprint"):
-            raise CaptureError(
-                f"the dispatch mode {type(mode).__qualname__} is active, and what it does to operators is no part of a "
-                "graph: capture outside of it",
-                every_engine=True,
-            )
+    if (mode := users_dispatch_mode()) is not None:
+        raise CaptureError(
+            f"the dispatch mode {mode} is active, and what it does to operators is no part of a graph: capture outside "
+            "of it",
+            every_engine=True,
+        )
     if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
         yield
         return

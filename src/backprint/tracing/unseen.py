@@ -113,6 +113,21 @@ class HookWatch(TorchFunctionMode):
         return through(self, func, args, kwargs or {})
 
 
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Note a scripted function that reads values, and return the tensors that it takes."""
+        if isinstance(function, torch._C.ScriptMethod):
+            raise CaptureError(
+                f"{function.name} of a scripted module reads values with tolist{frames.place(frames.here(self.paths))}, "
+                "where no operator shows it: capture the module as it was before torch.jit.script",
+                every_engine=True,
+            )
+        self.seen.unseen.append((f"tolist in {function.name}, by torch.jit", frames.here(self.paths)))
+        tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        for tensor in tensors:
+            given_away(tensor)
+        return tensors
+
+
 class Opener(HookWatch):
     """Replaces higher-order operators by the operators that they run, above autograd."""
 
@@ -130,6 +145,12 @@ class Opener(HookWatch):
         self.seen.opened.append((func._name, frames.here(self.paths)))
         with unaware(), self:
             return body(*args, **(kwargs or {}))
+
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        tensors = super().read_by_script(function, args, kwargs)
+        for tensor in tensors:
+            self.hold(function, tensor)
+        return tensors
 
     def hold(self, func: Any, tensor: Tensor) -> None:
         """Assume all values that are read: a step of the graph compares them."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.defects import is_defect
+from backprint._torch.script import scripts_seen
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
@@ -135,7 +136,7 @@ def record_once(program: CalledProgram) -> RecordedStep:
         @contextlib.contextmanager
         def modes(ready: dict[str, Tensor]) -> Iterator[None]:
             recorder.know(ready, tuple(ready))
-            with opener, recorder:
+            with scripts_seen(opener.read_by_script), opener, recorder:
                 yield
 
         try:

@@ -1,0 +1,37 @@
+"""TorchScript functions, whose interpreter reads values below all modes. Tried on torch 2.13.0."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+SCRIPTS = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+"""The classes of scripted functions and of methods of scripted modules."""
+
+
+@contextlib.contextmanager
+def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+    """Call `note(function, args, kwargs)` before each scripted function that reads values with `tolist`.
+
+    It is the one operator of TorchScript that reads a tensor's values without calling an operator of ATen.
+    """
+    before = [kind.__call__ for kind in SCRIPTS]
+
+    def noted(plain: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "prim::tolist" in str(self.inlined_graph if hasattr(self, "inlined_graph") else self.graph):
+                note(self, args, kwargs)
+            return plain(self, *args, **kwargs)
+
+        return call
+
+    for kind, plain in zip(SCRIPTS, before, strict=True):
+        kind.__call__ = noted(plain)
+    try:
+        yield
+    finally:
+        for kind, plain in zip(SCRIPTS, before, strict=True):
+            kind.__call__ = plain
