@@ -113,6 +113,10 @@ class TracedOrigin(Origin, Protocol):
         """The reads of the program that no guard can check."""
 
     @property
+    def first(self) -> Tensors:
+        """The outputs of a run before the one that was traced; empty if there was none."""
+
+    @property
     def aliased(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
 

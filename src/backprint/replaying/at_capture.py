@@ -33,11 +33,12 @@ class Proof:
     the inputs that had other values then, with the digests of the captured values; all inputs if the program draws from
     generators of its own (`drawn`), because a sample cannot hold their states. `identity` says what the program itself
     returns differently for other tensors of the same values. `alone` names the inputs for which no other value was
-    compared.
+    compared. `moved` says what the program returned differently in its first run.
     """
 
     ports: tuple[PortVerdict, ...]
     captured: str = ""
+    moved: str = ""
     redrawn: str = ""
     pins: tuple[tuple[str, str], ...] = ()
     drawn: str = ""
@@ -55,6 +56,8 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     values = program.values()
     with settings.quiet_random():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
+        if not captured and (moved := differs_from_first(capture, program, values)):
+            return Proof(tuple(found.values()), moved=moved)
         if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         if captured:
@@ -90,6 +93,19 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     drawn = program.drawn_from()
     pins = every_input(capture, values) if drawn else ()
     return Proof(tuple(found.values()), pins=pins, drawn=drawn, alone=guards_alone(capture, alone))
+
+
+def differs_from_first(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
+    """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
+    nothing, or if the engine traced that run itself."""
+    if not program.first:
+        return ""
+    own, again = (program_alone(program, capture.seed, values, anew=False) for _ in range(2))
+    if own is None or again is None:
+        return ""
+    outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
+    first = results_by_port(program.first, {}, {})
+    return differing([unsteady(port, own, again) for port in against(first, outputs)])
 
 
 def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:

@@ -55,6 +55,8 @@ def by_auto(
             if isinstance(error, CaptureError) and error.every_engine:
                 raise
             errors[name] = error
+            if isinstance(error, DiffersOnCaptured) and agrees_now(error.made, engine, program, options, check, named):
+                raise CaptureError(MOVES.format(title=program.title, reason=error.reason), every_engine=True) from error
             if is_defect(error):
                 warn_of_defect(program.title, name, error)
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
@@ -70,6 +72,26 @@ def by_auto(
     if not isinstance(first, CaptureError):
         raise first  # the program's own error: the first engine runs it as it is
     raise refusal(program.title, tried) from first
+
+
+MOVES = (
+    "{title} returns another result when it runs again ({reason}): its first run leaves something behind that Backprint "
+    "does not see and cannot restore. If only the first call differs, call it once before the capture; else pass what it "
+    "reads as an argument"
+)
+"""What to say of a program whose first run changes those after it."""
+
+
+def agrees_now(
+    made: Capture, engine: Any, program: CalledProgram, options: Options, check: Check, named: Callable[..., Capture]
+) -> bool:
+    """Whether a second capture by the engine computes what the program computes, though the first did not: then the
+    program has moved on, and no engine is to blame. A run that was traced alone would be taken for the program."""
+    try:
+        proved(named(engine.make(program, options), made.engine), check)
+    except CaptureError as error:
+        return isinstance(error, DiffersOnOthers)
+    return True
 
 
 def by_engine(
@@ -132,6 +154,14 @@ class KeepsLess(SecondBest):
     """A proven capture in which a part is recorded as it ran; another engine may express it better."""
 
 
+class DiffersOnCaptured(CaptureError):
+    """A capture that does not compute on the captured values what the program computes; it is never used."""
+
+    def __init__(self, reason: str, made: Capture) -> None:
+        super().__init__(f"the captured graph does not compute what the program computes: {reason}")
+        self.reason, self.made = reason, made
+
+
 class DiffersOnOthers(SecondBest):
     """A capture proven on the captured inputs only: the program reads them in a way that its engine does not see."""
 
@@ -151,8 +181,10 @@ def proved(made: Capture, check: Check) -> Capture:
             "their values",
             every_engine=True,
         )
+    if proof.moved:
+        raise CaptureError(MOVES.format(title=made.name, reason=proof.moved), every_engine=True)
     if proof.captured:
-        raise CaptureError(f"the captured graph does not compute what the program computes: {proof.captured}")
+        raise DiffersOnCaptured(proof.captured, made)
     if program.unheld:
         reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
         raise DiffersOnOthers(f"{program.unheld[0]}: {reason}", for_captured_inputs(made, program, proof))

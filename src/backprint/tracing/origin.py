@@ -46,6 +46,7 @@ class LiveProgram:
         self.joint = joint(made.program)
         self.doubts: tuple[PortVerdict, ...] = ()
         self.unheld = made.unheld
+        self.first = dict(made.outcome.outputs) if made.outcome is not None and made.program.world is None else {}
         self.gave: tuple[Any, ...] = self.fixed(made.leaves, made.tree)
         self.kept = self.gave
 
@@ -57,6 +58,7 @@ class LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""
         found = copy.copy(self)
         found.doubts = tuple(port for port in ports if port.verdict != "bitwise")
+        found.first = {}
         return found
 
     def release(self) -> None:
