@@ -9,6 +9,7 @@ are. What cannot be looked into or copied (a generator, a storage, a weak refere
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
 import gc
@@ -27,7 +28,7 @@ from torch.utils import _pytree as pytree
 from backprint.errors import CaptureError
 from backprint.likeness.describe import OURS
 from backprint.likeness.texts import EXACT, attributes_of, is_array
-from backprint.tree import key_text, number_duplicates, printable_name
+from backprint.tree import flatten_with_path, key_text, number_duplicates, printable_name
 
 MOST = 100_000
 """The most objects of a result that are looked at."""
@@ -79,7 +80,7 @@ def filled(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     """A result's leaves under their names (`output`, `output.0`, `output.logits`), and what holds them."""
-    paths, spec = pytree.tree_flatten_with_path(result, is_leaf=is_whole)
+    paths, spec = flatten_with_path(result, is_whole)
     rows: list[tuple[str, Any]] = []
     opened: list[tuple[Any, int] | None] = []
     for path, leaf in paths:
@@ -410,7 +411,11 @@ def own_attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object that are its own."""
     if isinstance(value, (types.FunctionType, types.CellType, types.MethodType, types.BuiltinMethodType, MethodOf)):
         return {}
-    return attributes_of(value) or {}
+    own = attributes_of(value) or {}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        declared = [each.name for each in dataclasses.fields(value) if each.name in own]
+        return {name: own[name] for name in dict.fromkeys((*declared, *own))}  # in the order of its definition
+    return own
 
 
 def hung(tensor: Tensor) -> dict[str, Any]:

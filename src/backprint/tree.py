@@ -9,6 +9,7 @@ Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tens
 from __future__ import annotations
 
 import inspect
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,30 @@ def positional(arguments: Sequence[str], count: int) -> list[str]:
         else:
             names.append(name)
     return names
+
+
+def flatten_with_path(
+    value: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
+    """The leaves of a value with their paths, and its structure; a node that has no names for its children numbers
+    them."""
+    leaves, structure = pytree.tree_flatten(value, is_leaf=is_leaf)
+    paths = [path for path, _ in _paths(value, (), is_leaf)]
+    return list(zip(paths, leaves, strict=True)), structure
+
+
+def _paths(value: Any, path: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None) -> Iterator[tuple[Any, Any]]:
+    kind = namedtuple if pytree.is_namedtuple_class(type(value)) else type(value)  # pytree knows all of these as one
+    row = None if is_leaf is not None and is_leaf(value) else pytree.SUPPORTED_NODES.get(kind)
+    if row is None:
+        yield path, value
+        return
+    if row.flatten_with_keys_fn is None:
+        children = [(pytree.SequenceKey(index), child) for index, child in enumerate(row.flatten_fn(value)[0])]
+    else:
+        children = row.flatten_with_keys_fn(value)[0]
+    for key, child in children:
+        yield from _paths(child, (*path, key), is_leaf)
 
 
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:

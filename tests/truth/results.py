@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from picture import PRIMITIVES, attribute_parts, content, digest, is_iterator
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 DEEP = 40  # levels
 LONG = 64  # values of one iterator, which may have no end
@@ -98,6 +99,10 @@ def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
         odd = [(f"key {i}", key) for i, key in enumerate(value) if not isinstance(key, (*PRIMITIVES, tuple))]
         more = [(key, part) for key, part in own(value) if key not in value or value[key] is not part]
         return [*items, *odd, *more], not odd  # an item that is an attribute too is one part, under one name
+    if isinstance(value, (list, tuple)) and type(value) in pytree.SUPPORTED_NODES and type(value) not in (list, tuple):
+        return [*((str(i), part) for i, part in enumerate(pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]))], True
+    if isinstance(value, types.CellType):
+        return [("cell_contents", value.cell_contents)] if _filled(value) else [], False
     if isinstance(value, (list, tuple, deque)):
         return [*((str(i), part) for i, part in enumerate(value)), *own(value)], True
     if isinstance(value, types.MappingProxyType):
@@ -123,6 +128,8 @@ def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
         closed = [(name, cell.cell_contents) for name, cell in cells if _filled(cell)]
         return [("code", value.__code__.co_code), *closed, ("defaults", value.__defaults__), *own(value)], False
     if isinstance(value, type):
+        if "<locals>" not in value.__qualname__:
+            return [], False  # what a class of a module keeps is the class's; whoever has the class sees it
         plain = (Tensor, list, dict, tuple, int, float, str)
         return [(k, v) for k, v in vars(value).items() if not k.startswith("__") and isinstance(v, plain)], False
     if isinstance(value, types.GeneratorType) or is_iterator(value):

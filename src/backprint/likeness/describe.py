@@ -216,7 +216,13 @@ def describe_array(value: Any, state: Describing) -> Described:
     like = {"array" if hasattr(value, "strides") and value.ndim else "number": f"{type_name(value)} {word}"}
     if value.ndim == 0:
         return Described(like | {"value": repr(value.item())[:LONGEST]})
-    return Described(like | {"digest": likeness_digest(value.tobytes())})
+    if not value.flags.c_contiguous:
+        like["strides"] = list(value.strides)
+    if not value.flags.writeable:
+        like["writeable"] = "False"
+    own_bytes = getattr(value, "tobytes") if not hasattr(value, "mask") else value.view(value.baseclass).tobytes
+    found = Described(like | {"digest": likeness_digest(own_bytes())})
+    return with_attributes(found, value, state) if hasattr(value, "mask") else found
 
 
 def describe_items(like: dict[str, Like], key: str, items: Sequence[Described]) -> Described:
@@ -269,9 +275,13 @@ def describe_sequence(value: Any, state: Describing) -> Described:
 
 
 def describe_set(value: Any, state: Describing) -> Described:
-    """Describe a set, its items sorted."""
+    """Describe a set, its items sorted. Sets of integers that are not iterated in ascending order have their order too:
+    it depends on how they were made, in any process alike."""
     items = sorted((describe_value(item, state, False) for item in value), key=lambda item: json.dumps(item.like))
     found = describe_items({}, "set", items)
+    order = [item for item in value if type(item) is int]
+    if len(order) == len(items) and order != sorted(order):
+        found = Described(found.like | {"order": likeness_digest(json.dumps(order))}, found.parts)
     return Described(with_type(found.like, value, set), found.parts, found.held)
 
 
@@ -341,6 +351,8 @@ def describe_module(value: Any, state: Describing) -> Described:
 
 def describe_object(value: Any, state: Describing) -> Described:
     """Describe an object by its class and its attributes; one of the standard library's as pickle would keep it."""
+    if type(value) is object:
+        return describe_live(value, state)  # a sentinel: nothing but its identity tells it from others
     if type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return describe_library_object(value, state)
     names = attributes_of(value)
@@ -397,7 +409,7 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
     slice: describe_slice,
     (list, tuple): describe_sequence,
     (set, frozenset): describe_set,
-    dict: describe_mapping,
+    (dict, types.MappingProxyType): describe_mapping,
     NUMBERS_AND_TEXTS: describe_subclass,
 }
 """How values of a type are described: the first row that fits; any other value is described as an object."""

@@ -137,11 +137,17 @@ def describe_code_constant(value: Any) -> str:
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The attributes of an object itself; None where it has neither `__dict__` nor slots."""
     slots = [name for kind in type(value).__mro__ for name in slot_names(kind)]
-    own = getattr(value, "__dict__", None)
+    own = getattr(value, "__dict__", None) if has_plain_dict(type(value)) else None
     if own is None and not slots:
         return None
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     return found | dict(own or {})
+
+
+@functools.cache
+def has_plain_dict(kind: type) -> bool:
+    """Whether `__dict__` is where objects of a class keep their attributes, and no property of the class's own."""
+    return not any(isinstance(vars(each).get("__dict__"), property) for each in kind.__mro__)
 
 
 def slot_names(kind: type) -> Iterator[str]:

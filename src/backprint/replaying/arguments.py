@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.links import free_ports, input_names
@@ -27,7 +26,7 @@ from backprint.likeness.differences import (
 from backprint.likeness.texts import Like
 from backprint.replaying.sharing import check_memory, check_same, check_strides, laid_state
 from backprint.replaying.state import State, check_state, check_twice, own_values, with_state
-from backprint.tree import FLAGS, leaf_name, positional
+from backprint.tree import FLAGS, flatten_with_path, leaf_name, positional
 
 
 def values_of(
@@ -173,7 +172,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         raise ReplayError(
             f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given"
         )
-    paths, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+    paths, _ = flatten_with_path((tuple(args), dict(kwargs)))
     constants = dict(signature.leaves)
     ports = {port.name for port in free_ports(capture)}
     values: dict[str, Tensor] = {}

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from backprint.errors import CaptureError, UsageError
 from backprint.memory import has_memory
@@ -19,7 +18,7 @@ from backprint.tracing.given import read_given
 from backprint.tracing.process import GLOBALS, SWITCHES
 from backprint.tracing.program import SPARSE, CalledProgram, Held, NamedTensor, OwnObjects, Slot, hooks_of, state_of
 from backprint.tracing.reach import roots
-from backprint.tree import bind_names, copy_values, leaf_name
+from backprint.tree import bind_names, copy_values, flatten_with_path, leaf_name
 
 
 def read_call(
@@ -34,7 +33,7 @@ def read_call(
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
     bound, arguments = bind_names(target, args, kwargs)
-    paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
+    paths, structure = flatten_with_path((args, dict(kwargs)))
     names = tuple(leaf_name(path, bound) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
     reader = ArgumentReader(state_tensors(target, state, fake), {id(each): name for name, each in state.items()}, fake)

@@ -19,6 +19,7 @@ from backprint.tracing.facts import SEED
 from backprint.tracing.made import Made
 from backprint.tracing.origin import LiveProgram
 from backprint.tracing.program import A_TENSOR, CalledProgram, ScoutedProgram, Slot
+from backprint.tree import flatten_with_path
 
 
 def capture_of(
@@ -144,7 +145,7 @@ def _plain_tree(value: Any) -> Any:
         return {
             type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]
         }
-    children = pytree.tree_flatten_with_path(value)[0]
+    children = flatten_with_path(value)[0]
     if len(children) == 1 and children[0][1] is value:
         return {"value": repr(value)[:200]}
     return {"dict": {".".join(map(str, path)): _plain_tree(leaf) for path, leaf in children}}

@@ -107,7 +107,8 @@ def by_engine(
 
 def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
     """Return the error to raise where no engine captures a program: a line for each engine, then what to do."""
-    kind = type(next(iter(errors.values())))
+    first = next(iter(errors.values()))
+    kind = CaptureError if isinstance(first, DiffersOnCaptured) else type(first)
     reasons = {name: why(error) for name, error in errors.items()}
     if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
         return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")

@@ -10,6 +10,9 @@ import torch
 
 
 def _numpy_state(source: Any) -> Any:
+    """Return the state of a numpy generator; of a SeedSequence, from which no number is drawn, nothing."""
+    if hasattr(source, "spawn_key"):
+        return None
     return source.bit_generator.state if hasattr(source, "bit_generator") else getattr(source, "state", None)
 
 

@@ -116,8 +116,14 @@ def refuse_strangers(program: CalledProgram, seen: Sighting, tensor: Tensor, nam
 
 
 def refuse_without_memory(program: CalledProgram, tensors: Mapping[str, Tensor], how: str) -> None:
-    """Refuse tensors whose storage was resized to less than they need: their values cannot be read."""
+    """Refuse tensors without values to read: on the meta device, or with a storage of less than they need."""
     for name, tensor in tensors.items():
+        if tensor.is_meta and program.world is None:
+            raise CaptureError(
+                f"{program.title} {how} {name}, a tensor on the meta device, which has no values to compare: leave it "
+                "out of what is captured",
+                every_engine=True,
+            )
         if not has_memory(tensor):
             raise CaptureError(
                 f"{program.title} {how} {name}, whose storage was resized to less than its elements need, so it has no "
