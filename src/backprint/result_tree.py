@@ -42,10 +42,11 @@ ADVICE = "return its tensors in a tuple, a list, a dict or a dataclass"
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultTree:
     """What holds the leaves of a result: the structure that pytree has, and for each of its leaves None, or the
-    template of an object that was opened, with its number of leaves."""
+    template of an object that was opened, with its number of leaves. `shape` is its class and its leaves' places."""
 
     spec: Any
     opened: tuple[tuple[Any, int] | None, ...]
+    shape: str = ""
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         """Return the result with these leaves, in new containers and objects."""
@@ -75,7 +76,9 @@ NOTHING = ResultTree(pytree.tree_structure(()), ())
 
 def filled(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
     """Return a leaf, or a copy of an object's template with these leaves."""
-    return leaves[0] if part is None else Copying(lambda hole, name: hole.filled(leaves[hole.index])).copied(part[0])
+    if part is None:
+        return leaves[0] if is_alone(leaves[0]) else Copying(lambda leaf, name: leaf, frozenset()).copied(leaves[0])
+    return Copying(lambda hole, name: hole.filled(leaves[hole.index])).copied(part[0])
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
@@ -89,7 +92,12 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         rows += [(name, leaf)] if inside is None else inside[1]
         opened.append(None if inside is None else (inside[0], len(inside[1])))
     names = number_duplicates([name for name, _ in rows])
-    return [(name, leaf) for name, (_, leaf) in zip(names, rows, strict=True)], ResultTree(spec, tuple(opened))
+    shape = f"{kind_of(result)} of {', '.join(''.join(map(str, path)) for path, _ in paths[:LONGEST_SHAPE])}"
+    return [(name, leaf) for name, (_, leaf) in zip(names, rows, strict=True)], ResultTree(spec, tuple(opened), shape)
+
+
+LONGEST_SHAPE = 1000
+"""The most leaves whose places a shape says."""
 
 
 def is_alone(leaf: Any) -> bool:
@@ -166,6 +174,9 @@ class Hole:
             return leaf
         return nn.Parameter(leaf.detach(), self.asks)
 
+
+BOXES = (list, dict, set, bytearray, collections.deque, collections.OrderedDict)
+"""Containers of Python's own, which each replay returns anew, with leaves inside or not."""
 
 Leaf = (Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, Hole)
 """What is never copied, and always given anew: tensors, and sizes that are symbolic while a program is traced."""
@@ -567,12 +578,32 @@ class Copying:
         if id(value) in self.made:
             return self.made[id(value)]
         row = kind_of_object(value)
+        if id(value) not in self.reaching and (is_array(value) or type(value) in BOXES):
+            return self.fresh(value)
         if id(value) not in self.reaching or row is None:
             return value
         if id(value) in self.under_way:
             refuse(name, f"{kind_of(value)} that holds itself")
         self.alive.append(value)
         return self.of_row(value, name, row)
+
+    def fresh(self, value: Any) -> Any:
+        """Return a copy of a plain container or an array without leaves, which its user may write to. Objects stay as
+        they are: they may be the program's own."""
+        self.alive.append(value)
+        made = self.made[id(value)] = value.copy()
+        if isinstance(made, dict):
+            for key, item in made.items():
+                made[key] = self.fresh_part(item)
+        elif isinstance(made, (list, collections.deque)):
+            for index, item in enumerate(made):
+                made[index] = self.fresh_part(item)
+        return made
+
+    def fresh_part(self, value: Any) -> Any:
+        if id(value) in self.made:
+            return self.made[id(value)]
+        return self.fresh(value) if is_array(value) or type(value) in BOXES else value
 
     def of_row(self, value: Any, name: str, row: Kind) -> Any:
         """Copy an object by the row of its kind, then its attributes."""

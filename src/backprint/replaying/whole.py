@@ -22,6 +22,7 @@ from backprint.replaying.run import sizes_of
 from backprint.replaying.state import State
 from backprint.sample.recipes import digest
 from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest, restored
+from backprint.tree import copy_values, strided_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def replay_values(
     play.forward()
     named = {link.name: play.value(link) for link in results(capture)}
     gradients = play.gradients()
+    named = apart_from(named, capture.origin.constants)
     loss = named.get(capture.signature.loss)
     return Replayed(
         capture.origin.rebuild(capture.signature.output, named),
@@ -90,6 +92,18 @@ def replay_values(
         loss,
         tuple(play.played),
     )
+
+
+def apart_from(named: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the outputs with copies of those that lie in a constant of the Capture's own: the caller may write to
+    what a replay returns."""
+    memories = {part.untyped_storage()._cdata for each in constants.values() for part in strided_parts(each)}
+    shared = {
+        name: tensor
+        for name, tensor in named.items()
+        if memories and any(part.untyped_storage()._cdata in memories for part in strided_parts(tensor))
+    }
+    return {**named, **copy_values(shared)}
 
 
 def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:

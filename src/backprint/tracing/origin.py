@@ -15,6 +15,7 @@ from backprint.graph.verdicts import PortVerdict
 from backprint.likeness.describe import Describing, describe_value
 from backprint.likeness.differences import likeness_differences
 from backprint.memory import has_memory
+from backprint.plain import printable
 from backprint.result_tree import ResultTree
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
@@ -49,6 +50,7 @@ class LiveProgram:
         self.first = dict(made.outcome.outputs) if made.outcome is not None and made.program.world is None else {}
         self.gave: tuple[Any, ...] = self.fixed(made.leaves, made.tree)
         self.kept = self.gave
+        self.shape = made.tree.shape
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
@@ -128,6 +130,7 @@ class LiveProgram:
         given = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, given, tangents, anew=anew)
         self.gave = self.fixed(outcome.leaves, outcome.tree)
+        self.shape = outcome.tree.shape
         return outcome
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
@@ -143,7 +146,11 @@ class LiveProgram:
         return ", ".join(self.program.chance.objects)
 
     def differs(self) -> str:
-        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+        """Say where the last run's result differs from the Capture's in its containers or in what is no tensor; '' if
+        nowhere."""
+        if self.shape != self.structure.shape:
+            ours, theirs = (printable(each)[:200] for each in (self.structure.shape, self.shape))
+            return f"the result is {ours}, and the program returns {theirs}"
         if len(self.gave) != len(self.kept):
             return f"the result has {len(self.kept)} leaves, and the program returns {len(self.gave)}"
         for index, (ours, theirs) in enumerate(zip(self.kept, self.gave, strict=True)):
