@@ -92,7 +92,8 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         rows += [(name, leaf)] if inside is None else inside[1]
         opened.append(None if inside is None else (inside[0], len(inside[1])))
     names = number_duplicates([name for name, _ in rows])
-    shape = f"{kind_of(result)} of {', '.join(''.join(map(str, path)) for path, _ in paths[:LONGEST_SHAPE])}"
+    places = ", ".join("".join(map(str, path)) for path, _ in paths[:LONGEST_SHAPE])
+    shape = "one value" if len(paths) == 1 and not paths[0][0] else f"{kind_of(result)} of {places}"
     return [(name, leaf) for name, (_, leaf) in zip(names, rows, strict=True)], ResultTree(spec, tuple(opened), shape)
 
 

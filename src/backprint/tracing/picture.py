@@ -430,17 +430,23 @@ class Picture:
             if each in self.classes or not is_users(each):
                 continue
             self.classes.add(each)
-            content = {key: value for key, value in vars(each).items() if not key.startswith("__")}
+            content = {key: value for key, value in vars(each).items() if is_own_attribute(key, value)}
+            bases, abstract = each.__bases__, vars(each).get("__abstractmethods__")
 
-            def undo(each: type = each, content: dict[str, Any] = content) -> None:
+            def undo(
+                each: Any = each, content: dict[str, Any] = content, bases: Any = bases, abstract: Any = abstract
+            ) -> None:
                 now = vars(each)
-                for key, value in content.items():
-                    if now.get(key, self) is not value:
-                        with contextlib.suppress(AttributeError, TypeError):
+                with contextlib.suppress(AttributeError, TypeError):  # what cannot be set cannot have been changed
+                    for key, value in content.items():
+                        if now.get(key, self) is not value:
                             type.__setattr__(each, key, value)
-                for key in [key for key in now if not key.startswith("__") and key not in content]:
-                    with contextlib.suppress(AttributeError, TypeError):
+                    for key in [key for key in now if is_own_attribute(key, now[key]) and key not in content]:
                         type.__delattr__(each, key)
+                    if each.__bases__ != bases:
+                        each.__bases__ = bases
+                    if abstract is not None and now.get("__abstractmethods__") != abstract:
+                        each.__abstractmethods__ = abstract
 
             self.undo.append(undo)
             put = functools.partial(type.__setattr__, each)
@@ -671,6 +677,11 @@ def cell_content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return EMPTY
+
+
+def is_own_attribute(key: str, value: Any) -> bool:
+    """Whether a program may set an attribute of a class: any but what Python itself keeps in each class."""
+    return not key.startswith("__") or isinstance(value, (types.FunctionType, property, staticmethod, classmethod))
 
 
 def parts_of_attribute(value: Any) -> tuple[Any, ...]:
