@@ -491,6 +491,7 @@ class Trial:
         self.verdicts: dict[str, list[str]] = {}
         self.engine = ""
         self.said: list[warnings.WarningMessage] = []  # what the capture has warned of
+        self.refusal = ""
 
     def add(self, phase: str, sort: str, text: Any) -> None:
         """Notes something."""
@@ -550,6 +551,7 @@ class Trial:
             try:
                 capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
             except bp.BackprintError as error:
+                self.refusal = str(error)
                 self.add("capture", "refused", f"{type(error).__name__}: {error}")
             except Exception as error:
                 self.add("capture", "crash", f"{type(error).__name__}: {error}")
@@ -585,12 +587,18 @@ class Trial:
         try:
             again = eager(self.program, own, case=self.case)
         except Exception as error:
-            self.add("aftermath", "changed", f"the program itself now raises {_line(error)}")
+            self.add("aftermath", self._left(), f"the program itself now raises {_line(error)}")
             return
         if again.error is not None and ("leaf Variable" in str(again.error) or "checkpoint" in str(again.error)):
             return
         if found := disagreement(self.truth, again):
-            self.add("aftermath", "changed", f"the program itself now gives {found}")
+            self.add("aftermath", self._left(), f"the program itself now gives {found}")
+
+    def _left(self) -> str:
+        """Whether a warning or the refusal has named what the runs of a capture left behind: a file, an object."""
+        warned = any("has changed what cannot be restored" in str(warning.message) for warning in self.said)
+        by_name = "leaves something behind, perhaps in " in self.refusal and "in a file or" not in self.refusal
+        return "told" if warned or by_name else "changed"
 
     def _verdicts(self, phase: str, capture: Any) -> list[str]:
         try:

@@ -40,6 +40,9 @@ GOOD = frozenset(name for name, word in WORDS.items() if word.equal)
 REFUTED = frozenset({"wrong", "failed"})
 """What did not compare equal, or did not run."""
 
+UNSTEADY = "the program does not return the same twice under one seed"
+"""The detail of a port that could not be compared, because the program moves on by itself."""
+
 PROVED = GOOD - {"undifferentiable"}
 """What compared equal, forward and backward."""
 

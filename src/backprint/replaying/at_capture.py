@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.defects import is_defect
-from backprint.errors import ReplayError
+from backprint.errors import CaptureError, ReplayError
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
 from backprint.graph.nouns import Capture, Guard, Pair, Ref
@@ -44,6 +44,18 @@ class Proof:
     drawn: str = ""
     identity: str = ""
     alone: tuple[Guard, ...] = ()
+
+
+class RaisesAgain(CaptureError):
+    """The program raises when it runs again, though its first run did not."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the program ran once, and raises when it runs again on the same inputs ({type(cause).__name__}: "
+            f"{str(cause)[:300]}), so nothing can be compared with it: a run leaves something behind that Backprint "
+            "cannot restore. Pass what it reads as an argument",
+            every_engine=True,
+        )
 
 
 LIGHT = 2**20
@@ -191,7 +203,7 @@ def compared_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict])
         if draw.name != "captured":
             return None
         if error.__cause__ is not None and "the original program failed" in str(error):
-            raise error.__cause__ from None
+            raise RaisesAgain(error.__cause__) from error.__cause__
         return str(error)
     if tried is None or not tried.verdicts:
         return None

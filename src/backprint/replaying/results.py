@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backprint.graph.keys import PortKey, keyed
 from backprint.graph.origin import Oracle
-from backprint.graph.verdicts import REFUTED, PortVerdict
+from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict
 from backprint.replaying.compare import compare
 
 Results = dict[PortKey, "Tensor | None"]
@@ -34,7 +34,7 @@ def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
         return port
     if port.verdict == "close":
         return port
-    return replace(port, verdict="unproven", detail="the program does not return the same twice under one seed")
+    return replace(port, verdict="unproven", detail=UNSTEADY)
 
 
 def against(results: Results, wanted: Results) -> list[PortVerdict]:

@@ -11,7 +11,7 @@ from typing import Any
 from backprint import defects
 from backprint.errors import CaptureError, DataDependentError, GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Guard
-from backprint.graph.verdicts import REFUTED
+from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.tracing.engines import ENGINES
 from backprint.tracing.made import Options
 from backprint.tracing.origin import LiveProgram
@@ -56,7 +56,7 @@ def by_auto(
                 raise
             errors[name] = error
             if isinstance(error, DiffersOnCaptured) and agrees_now(error.made, engine, program, options, check, named):
-                raise CaptureError(MOVES.format(title=program.title, reason=error.reason), every_engine=True) from error
+                raise moves(program, program.title, error.reason) from error
             if is_defect(error):
                 warn_of_defect(program.title, name, error)
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
@@ -74,12 +74,20 @@ def by_auto(
     raise refusal(program.title, tried) from first
 
 
-MOVES = (
-    "{title} returns another result when it runs again ({reason}): its first run leaves something behind that Backprint "
-    "does not see and cannot restore. If only the first call differs, call it once before the capture; else pass what it "
-    "reads as an argument"
-)
-"""What to say of a program whose first run changes those after it."""
+def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
+    """Return the refusal of a program whose first run changes those after it."""
+    picture = program.target.picture
+    unknown = ()
+    if picture is not None:
+        picture.tell_unknown()
+        unknown = tuple(picture.lost.values())
+    what = f", perhaps in {'; '.join(unknown[:3])}" if unknown else ", perhaps in a file or in a library"
+    return CaptureError(
+        f"{title} returns another result when it runs again ({reason}): a run leaves something behind{what}. Backprint "
+        "cannot restore that, so no engine's capture could be compared with the program. If only the first call differs, "
+        "call it once before the capture; else pass what it reads as an argument",
+        every_engine=True,
+    )
 
 
 def agrees_now(
@@ -183,7 +191,7 @@ def proved(made: Capture, check: Check) -> Capture:
             every_engine=True,
         )
     if proof.moved:
-        raise CaptureError(MOVES.format(title=made.name, reason=proof.moved), every_engine=True)
+        raise moves(program.program, made.name, proof.moved)
     if proof.captured:
         raise DiffersOnCaptured(proof.captured, made)
     if program.unheld:
@@ -192,6 +200,8 @@ def proved(made: Capture, check: Check) -> Capture:
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))
+    if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.picture is not None:
+        program.program.target.picture.tell_unknown()
     made = replace(made, guards=(*made.guards, *proof.alone), origin=program.doubted(proof.ports))
     return with_generators(made, proof)
 

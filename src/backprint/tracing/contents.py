@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 LARGE_BUFFER = 2**26
 """Arrays and buffers of more bytes are not copied; a change of one is told."""
 
@@ -204,6 +206,19 @@ def put_memory(value: Any, state: bytes) -> str:
     return ""
 
 
+def read_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
+    """Return a copy of a storage's bytes; None if they are many, or if it is on no device that has any."""
+    return storage.clone() if storage.nbytes() <= LARGE_BUFFER and storage.device.type != "meta" else None
+
+
+def put_storage(storage: torch.UntypedStorage, content: torch.UntypedStorage | None) -> str:
+    if content is not None:
+        if storage.nbytes() != content.nbytes():
+            storage.resize_(content.nbytes())
+        storage.copy_(content)
+    return ""
+
+
 # ------------------------------------------------------------------ locks and decimal contexts
 
 
@@ -243,6 +258,7 @@ KINDS: dict[Any, ContentKind] = {
     io.IOBase: ContentKind(read_file, put_file),
     type(threading.Lock()): ContentKind(lambda lock: lock.locked(), put_lock),
     decimal.Context: ContentKind(read_context, put_context),
+    torch.UntypedStorage: ContentKind(read_storage, put_storage),
     array.array: ContentKind(lambda value: value[:], put_array),
     queue.SimpleQueue: ContentKind(queued, put_queue, queued),
     ctypes.c_int.__mro__[-2]: ContentKind(

@@ -6,8 +6,11 @@ import atexit
 import builtins
 import contextlib
 import importlib
+import io
 import logging
+import os
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,6 +21,8 @@ import torch
 from torch import Tensor
 
 from backprint.defects import for_program
+from backprint.plain import printable
+from backprint.tracing import frames
 from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
 from backprint.tracing.kinds import is_installed, is_library
 from backprint.tracing.picture import Picture
@@ -34,7 +39,7 @@ def kept(*roots: Any) -> Iterator[Picture]:
     picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
     OPEN.append(picture)
     try:
-        with globals_kept(), imports_seen(picture), no_exit_functions():
+        with globals_kept(), imports_seen(picture), no_exit_functions(), files_seen(picture):
             try:
                 yield picture
             finally:
@@ -111,6 +116,41 @@ def no_exit_functions() -> Iterator[None]:
             unregister(function)
 
     with mock.patch.object(atexit, "register", register_), mock.patch.object(atexit, "unregister", unregister_):
+        yield
+
+
+WRITING = frozenset("wax+")
+"""Letters of a mode in which a file is opened to be written."""
+
+
+@contextlib.contextmanager
+def files_seen(picture: Picture) -> Iterator[None]:
+    """Note the files that the program opens to write, or saves tensors to: what is on the disk is not restored."""
+    if len(OPEN) > 1:
+        yield
+        return
+    plain, save, thread = io.open, torch.save, threading.get_ident()
+
+    def note(file: Any, caller: str) -> None:
+        if isinstance(file, (str, bytes, os.PathLike)) and frames.is_users(caller) and threading.get_ident() == thread:
+            path = os.fsdecode(file)
+            if path != os.devnull:
+                picture.lost[hash(path)] = f"the file {printable(path)[:200]}, which each run of the program writes to"
+
+    def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if not WRITING.isdisjoint(mode):
+            note(file, sys._getframe(1).f_code.co_filename)
+        return plain(file, mode, *args, **kwargs)
+
+    def save_(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        note(f, sys._getframe(1).f_code.co_filename)
+        return save(obj, f, *args, **kwargs)
+
+    with (
+        mock.patch.object(builtins, "open", open_),
+        mock.patch.object(io, "open", open_),
+        mock.patch.object(torch, "save", save_),
+    ):
         yield
 
 

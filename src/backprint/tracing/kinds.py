@@ -52,8 +52,12 @@ def class_of(value: Any) -> Any:
 @functools.cache
 def left_alone(kind: Any) -> bool:
     """Whether objects of a class are not looked into; an `nn.Module` of torch's own machinery still is."""
-    return not issubclass(kind, OPENED) and is_skipped(kind.__module__ or "")
+    module = str(kind.__module__ or "")
+    return not issubclass(kind, OPENED) and module not in OPENED_MODULES and is_skipped(module)
 
+
+OPENED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
+"""Modules of those that are skipped whose objects hold a program's state as well."""
 
 OPENED = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore)
 """Classes of skipped modules whose objects hold a program's state."""

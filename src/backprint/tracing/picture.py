@@ -57,6 +57,10 @@ LONG = 10_000
 """The elements of a container longer than this are kept, but not looked into."""
 
 
+MOST_SUSPECTS = 8
+"""The most objects that are named as possibly changed."""
+
+
 class Picture:
     """Everything that was reachable, with how each thing is restored."""
 
@@ -87,6 +91,7 @@ class Picture:
         self.copies: dict[int, tuple[Any, Any]] = {}
         self.checks: list[Callable[[], None]] = []
         self.lost: dict[int, str] = {}
+        self.unknown: dict[int, str] = {}
         self.go_on(roots)
 
     def go_on(self, roots: Iterable[tuple[str, Any]], in_run: bool = False) -> None:
@@ -190,6 +195,7 @@ class Picture:
         else:
             row = content_kind(kind)
             if row is None and left_alone(kind) and not isinstance(value, type):  # whatever its metaclass is
+                self.visit_machinery(name, value)
                 return
             self.seen[id(value)] = value
             if row is not None:
@@ -386,6 +392,35 @@ class Picture:
         if compared and attributes is None and not slots and not is_immutable(kind):
             self.visit_opaque(name, value)
 
+    def visit_machinery(self, name: str, value: Any) -> None:
+        """Remember the public attributes of an object that is not looked into: a thread, a graph, a future."""
+        self.seen[id(value)] = value
+        self.suspect(name, value)
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is not dict:
+            return
+        content = {key: item for key, item in attributes.items() if not str(key).startswith("_")}
+
+        def undo() -> None:
+            for key in [key for key in attributes if not str(key).startswith("_") and key not in content]:
+                del attributes[key]
+            for key, item in content.items():
+                if attributes.get(key, self) is not item:
+                    attributes[key] = item
+
+        self.undo.append(undo)
+
+    def suspect(self, name: str, value: Any) -> None:
+        """Note an object whose state cannot be compared: it is named where a program does not repeat its results."""
+        if self.first and len(self.unknown) < MOST_SUSPECTS and not is_immutable(type(value)):
+            self.unknown[id(value)] = f"{name} ({type(value).__module__}.{type(value).__qualname__})".lstrip()
+
+    def tell_unknown(self) -> None:
+        """Tell of every object whose state cannot be compared: a run of the program has changed one of them, or a file,
+        or something else outside of Python."""
+        for key, text in self.unknown.items():
+            self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")
+
     def visit_opaque(self, name: str, value: Any) -> None:
         """Remember an object of a C type: its buffer, or what pickle would keep of it, which can only be compared."""
         view = writable_buffer(value)
@@ -402,6 +437,8 @@ class Picture:
             self.undo.append(undo)
             return
         before = fingerprint(value)
+        if before is None:
+            self.suspect(name, value)
 
         def check() -> None:
             if before is not None and fingerprint(value) != before:
@@ -572,9 +609,22 @@ class Picture:
                 )
             return
         content = array.copy()
+        shape, strides, dtype = array.shape, array.strides, array.dtype
 
         def undo() -> None:
-            if array.shape == content.shape and array.tobytes() != content.tobytes():
+            try:
+                if not array.flags.writeable:
+                    array.flags.writeable = True
+                if array.dtype != dtype:
+                    array.dtype = dtype
+                if array.size != content.size:
+                    array.resize(shape, refcheck=False)
+                if (array.shape, array.strides) != (shape, strides):
+                    array.shape, array.strides = shape, strides
+            except (ValueError, AttributeError, TypeError) as error:
+                self.tell(name, array, f"its layout was changed ({error})")
+                return
+            if array.tobytes() != content.tobytes():
                 array[...] = content
 
         self.undo.append(undo)
