@@ -597,7 +597,7 @@ class Trial:
     def _left(self) -> str:
         """Whether a warning or the refusal has named what the runs of a capture left behind: a file, an object."""
         warned = any("has changed what cannot be restored" in str(warning.message) for warning in self.said)
-        by_name = "leaves something behind, perhaps in " in self.refusal and "in a file or" not in self.refusal
+        by_name = "leaves something behind, perhaps in " in self.refusal and "perhaps in a file." not in self.refusal
         return "told" if warned or by_name else "changed"
 
     def _verdicts(self, phase: str, capture: Any) -> list[str]:

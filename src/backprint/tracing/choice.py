@@ -77,11 +77,11 @@ def by_auto(
 def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
     """Return the refusal of a program whose first run changes those after it."""
     picture = program.target.picture
-    unknown = ()
+    places: tuple[str, ...] = ()
     if picture is not None:
         picture.tell_unknown()
-        unknown = tuple(picture.lost.values())
-    what = f", perhaps in {'; '.join(unknown[:3])}" if unknown else ", perhaps in a file or in a library"
+        places = tuple(picture.lost.values()) or tuple(module.__name__ for module in picture.libraries.values())
+    what = f", perhaps in {'; '.join(places[:8])}" if places else ", perhaps in a file"
     return CaptureError(
         f"{title} returns another result when it runs again ({reason}): a run leaves something behind{what}. Backprint "
         "cannot restore that, so no engine's capture could be compared with the program. If only the first call differs, "

@@ -79,6 +79,7 @@ class Picture:
         self.named: set[str] = set()
         self.modules: dict[int, types.ModuleType] = {}
         self.libraries: dict[int, types.ModuleType] = {}
+        self.library_classes: list[type] = []
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
         self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
         self.classes: set[type] = set()
@@ -277,8 +278,8 @@ class Picture:
             self.push_all(name, content, functools.partial(kind.__setitem__, box))
             self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
 
-    def visit_box(self, name: str, box: Any) -> None:
-        """Remember a list, a set, a deque or a bytearray."""
+    def visit_box(self, name: str, box: Any, look: bool = True) -> None:
+        """Remember a list, a set, a deque or a bytearray; without `look`, what it holds is not looked into."""
         content = list(box)
         kind = next(kind for kind in BOXES if isinstance(box, kind))
         clear, fill = BOXES[kind]
@@ -290,6 +291,8 @@ class Picture:
 
         self.undo.append(undo)
         put = list.__setitem__ if kind is list else deque.__setitem__ if kind is deque else None
+        if not look:
+            return
         self.push_all(name, enumerate(content), put and functools.partial(put, box))
 
     def visit_content(self, name: str, value: Any, row: ContentKind) -> None:
@@ -358,15 +361,38 @@ class Picture:
 
     def visit_libraries(self) -> None:
         """Remember those names of library modules that the code says, in case it assigns to them: a program may patch
-        `torch.nn.functional`. What they hold is the library's own."""
+        `torch.nn.functional`, or a class of torch's. What they hold is the library's own, but for the registries of
+        Python's modules (`logging`, `copyreg`, `mimetypes`)."""
         for module in self.libraries.values():
             scope = vars(module)
+            if id(scope) not in self.seen and is_pythons_registry(module):
+                self.seen[id(scope)] = scope
+                self.visit_registry(scope)
             for key in self.named:
-                if (id(scope), key) not in self.scopes:
-                    self.scopes.add((id(scope), key))
-                    content = scope.get(key, EMPTY)
-                    if not is_backprints(content):
-                        self.undo.append(functools.partial(put_name, scope, key, content))
+                if (id(scope), key) in self.scopes:
+                    continue
+                self.scopes.add((id(scope), key))
+                content = scope.get(key, EMPTY)
+                if not is_backprints(content):
+                    self.undo.append(functools.partial(put_name, scope, key, content))
+                if isinstance(content, type) and not is_users(content) and content not in self.classes:
+                    self.classes.add(content)
+                    self.library_classes.append(content)
+        for kind in self.library_classes:
+            self.undo.append(functools.partial(put_attributes, kind, {k: vars(kind).get(k, EMPTY) for k in self.named}))
+
+    def visit_registry(self, scope: dict[str, Any]) -> None:
+        """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
+        for key, content in list(scope.items()):
+            if key.startswith("__"):
+                continue
+            if type(content) in (dict, list, set) and len(content) <= LONG:
+                if id(content) not in self.seen:
+                    self.seen[id(content)] = content
+                    visit = self.visit_dict if isinstance(content, dict) else self.visit_box
+                    visit(key, content, look=False)
+            elif type(content) in PLAIN:
+                self.undo.append(functools.partial(put_name, scope, key, content))
 
     def visit_object(self, name: str, value: Any, compared: bool) -> None:
         """Remember an object's attributes and slots, and what the functions of a user's class reach.
@@ -412,7 +438,9 @@ class Picture:
 
     def suspect(self, name: str, value: Any) -> None:
         """Note an object whose state cannot be compared: it is named where a program does not repeat its results."""
-        if self.first and len(self.unknown) < MOST_SUSPECTS and not is_immutable(type(value)):
+        kind = type(value)
+        known = is_immutable(kind) or kind.__module__.partition(".")[0] in ("backprint", "enum", "typing", "inspect", "re")
+        if self.first and len(self.unknown) < MOST_SUSPECTS and not known:
             self.unknown[id(value)] = f"{name} ({type(value).__module__}.{type(value).__qualname__})".lstrip()
 
     def tell_unknown(self) -> None:
@@ -687,6 +715,31 @@ def put_name(scope: dict[str, Any], key: str, content: Any) -> None:
         del scope[key]
     else:
         scope[key] = content
+
+
+def put_attributes(kind: Any, content: dict[str, Any]) -> None:
+    """Give a library's class the attributes that it had under these names."""
+    for key, value in content.items():
+        now = vars(kind).get(key, EMPTY)
+        if now is not value and not is_backprints(now):
+            with contextlib.suppress(AttributeError, TypeError):  # of a C type, whose attributes nobody can set
+                if value is EMPTY:
+                    delattr(kind, key)
+                else:
+                    setattr(kind, key, value)
+
+
+UNREGISTERED = frozenset(
+    ("sys", "builtins", "gc", "atexit", "weakref", "functools", "subprocess", "ctypes", "signal", "os", "posix", "time",
+     "random", "tempfile", "contextlib", "types", "linecache", "tokenize", "pickle", "dis", "opcode", "traceback")
+)  # fmt: skip
+"""Modules of Python whose globals belong to the interpreter, or are kept otherwise."""
+
+
+def is_pythons_registry(module: types.ModuleType) -> bool:
+    """Whether a module is Python's, and keeps in its globals what programs register."""
+    name = module.__name__
+    return name.partition(".")[0] in sys.stdlib_module_names and name not in UNREGISTERED and not is_skipped(name)
 
 
 def is_backprints(value: Any) -> bool:

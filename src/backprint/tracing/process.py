@@ -127,17 +127,55 @@ def _put_modules(wanted: tuple[dict[str, types.ModuleType], int]) -> None:
     sys.modules.update(before)
 
 
-def _numpy() -> tuple[Any, Any] | None:
-    """Return how numpy handles errors and prints; None if it is not loaded."""
+def _interpreter() -> dict[str, Any]:
+    """Return limits of the interpreter, and those of modules that are loaded."""
+    state: dict[str, Any] = {
+        "switch interval": sys.getswitchinterval(),
+        "coroutines": sys.get_coroutine_origin_tracking_depth(),
+        "frozen": gc.get_freeze_count(),
+    }
+    for name, (read, _) in LIMITS.items():
+        if name in sys.modules:
+            state[name] = read(sys.modules[name])
+    return state
+
+
+def _put_interpreter(wanted: dict[str, Any]) -> None:
+    sys.setswitchinterval(wanted["switch interval"])
+    sys.set_coroutine_origin_tracking_depth(wanted["coroutines"])
+    if wanted["frozen"] == 0 and gc.get_freeze_count():
+        gc.unfreeze()
+    for name, (_, put) in LIMITS.items():
+        if name in wanted:
+            put(sys.modules[name], wanted[name])
+
+
+def _put_tracing(module: Any, on: bool) -> None:
+    if module.is_tracing() != on:
+        (module.start if on else module.stop)()
+
+
+LIMITS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "csv": (lambda csv: csv.field_size_limit(), lambda csv, limit: csv.field_size_limit(limit)),
+    "socket": (lambda socket: socket.getdefaulttimeout(), lambda socket, limit: socket.setdefaulttimeout(limit)),
+    "tracemalloc": (lambda module: module.is_tracing(), _put_tracing),
+    "torch.hub": (lambda hub: hub._hub_dir, lambda hub, folder: setattr(hub, "_hub_dir", folder)),
+}
+"""What modules keep for the process, if they are loaded: how it is read and set."""
+
+
+def _numpy() -> tuple[Any, ...] | None:
+    """Return how numpy handles errors and prints, and its buffer; None if it is not loaded."""
     numpy = sys.modules.get("numpy")
-    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
+    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions(), numpy.getbufsize())
 
 
-def _put_numpy(wanted: tuple[Any, Any] | None) -> None:
+def _put_numpy(wanted: tuple[Any, ...] | None) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and wanted is not None:
         numpy.seterr(**wanted[0])
         numpy.set_printoptions(**wanted[1])
+        numpy.setbufsize(wanted[2])
 
 
 SWITCHES = (
@@ -193,6 +231,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "lists": (lambda: {name: list(items) for name, items in PROCESS_LISTS.items()}, _put_lists),
     "modules": (_modules, _put_modules),
     "locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
+    "interpreter": (_interpreter, _put_interpreter),
     "profile": (sys.getprofile, sys.setprofile),
     "numpy": (_numpy, _put_numpy),
     "signals": (_signals, _put_signals),
