@@ -51,7 +51,7 @@ class MinifiedCase:
         found = self.found
         lines = [
             f"{self.compiler} ({self.versions}): {found.last.text}",
-            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[:8]),
+            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[1:8]),
             f"It is {self.capture.why[0]}.",
             f"All of that graph: {found.first.text}" if found.first.text != found.last.text else "",
         ]

@@ -74,15 +74,12 @@ def in_short(
     except LongForm as cause:
         return str(cause)
     names = {title: title.partition(" ")[2].title() for title in graphs}
-    program = "".join(
-        "\n\n" + "\n".join(emit_class(graph, names[title], "")) + "\n" for title, (_, graph) in graphs.items()
-    )
+    program = "".join("\n\n" + class_text(graph, names[title]) + "\n" for title, (_, graph) in graphs.items())
+    title = f"{content['name']}: captured with torch {title_text(str(content['torch']))}"
     facts = {
         "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
         **({"SHOWN": repr(list(shown))} if len(shown) < len(graphs) else {}),
-        "SEED": repr(content["seed"]),
-        "BACKEND": repr(backend),
-        "NAME": repr(f"{content['name']}: captured with torch {title_text(str(content['torch']))}"),
+        "NAME, SEED, BACKEND": f"{title!r}, {content['seed']!r}, {backend!r}",
     }
     own = f"\n\ndef make_inputs():\n    return {{\n{inputs}    }}\n"
     own += "\n\n" + "".join(f"{line}\n" for line in setting_lines(content["environment"]))
@@ -344,6 +341,9 @@ def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> st
     )
 
 
+WIDTH = 120
+"""The characters of a line that holds all ports of a graph, at most."""
+
 BELOW = "# --- Below: runs the graphs and compares them, with PyTorch alone ".ljust(119, "-")
 
 
@@ -351,6 +351,19 @@ BELOW = "# --- Below: runs the graphs and compares them, with PyTorch alone ".lj
 def all_parts() -> str:
     """The text of `short_text`."""
     return files("backprint").joinpath("sample/short_text.py").read_text(encoding="utf-8")
+
+
+def class_text(graph: Graph, name: str) -> str:
+    """Return the class of a graph, with its ports in one line if they fit."""
+    lines = list(emit_class(graph, name, ""))
+    start, end = lines.index("    def forward("), lines.index("    ):") if graph.outputs else 0
+    if not end:
+        return "\n".join(lines)
+    *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
+    outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
+    given, found = " ".join(inputs).rstrip(","), " ".join(outputs)
+    one = f"    def forward({given}) -> ({found if len(outputs) == 1 else found.rstrip(',')}):"
+    return "\n".join([*lines[:start], one, *lines[end + 1 :]] if len(one) <= WIDTH and arrow == ") -> (" else lines)
 
 
 def parts_needed(calling: str, needs: Collection[str]) -> str:

@@ -107,13 +107,22 @@ def main(full: str, *short: str) -> None:
     sys.argv = [full, "--backend", "eager"]
     wanted = printed(lambda: whole.run_file(whole.CAPTURE, whole.GRAPHS, whole.DATA, None, full))
     for number, place in enumerate(short, 1):
-        brief = module_at(f"short_file_{number}", place)
-        found = printed(brief.main)
-        why = "" if found == wanted else f"through torch.compile's eager: {found}, and by the full file {wanted}"
-        if not (why := why or next(judged_otherwise(brief, whole, full), "")):
+        try:
+            why = why_not(whole, module_at(f"short_file_{number}", place), wanted, full)
+        except Exception as error:  # such as an operator without a float64 kernel
+            why = f"{type(error).__name__}: {error}"
+        if not why:
             print(SAME, number)
             return
         print(f"{number}: {why}")
+
+
+def why_not(whole: Any, brief: Any, wanted: Outcome, full: str) -> str:
+    """Return in what a short file differs from the full one, whose outcome is known; '' if in nothing."""
+    found = printed(brief.main)
+    if found != wanted:
+        return f"through torch.compile's eager: {found}, and by the full file {wanted}"
+    return next(judged_otherwise(brief, whole, full), "")
 
 
 def limit_memory() -> None:
@@ -159,6 +168,7 @@ def judged_otherwise(brief: Any, whole: Any, full: str) -> Iterator[str]:
     torch.manual_seed(brief.SEED)
     shorts = {title: brief.Run(graph, values) for title, graph in brief.GRAPHS.items()}
     for title in whole.CAPTURE["shown"]:
+        shorts[title].run_references()
         eager = whole.Eager(runs[title], None)
         for what, compiled, right in trials(whole, runs[title]):
             try:

@@ -13,7 +13,6 @@ import argparse
 import base64
 import copy
 import ctypes
-import functools
 import hashlib
 import importlib
 import inspect
@@ -116,22 +115,13 @@ class Run:
             torch.manual_seed(seed)  # if: draws
         return function(*map(change, copy.deepcopy(self.given)))
 
-    @functools.cached_property  # if: wide
-    def wide(self):  # if: wide
-        """The results in float64."""  # if: wide
+    def run_references(self):
+        """Run what results are compared with beside eager's."""
         graph = self.graph()  # if: floats
         graph = in_float64(self.graph)()  # if: dtypes
-        return self.again(graph, lambda value: value.double() if value.is_floating_point() else value)  # if: wide
-
-    @functools.cached_property  # if: draws
-    def reseeded(self):  # if: draws
-        """The results from four other seeds."""  # if: draws
-        return [self.again(self.graph(), seed=seed) for seed in range(1, 5)]  # if: draws
-
-    @functools.cached_property  # if: rounded
-    def rounded(self):  # if: rounded
-        """The results of three runs whose operators round otherwise."""  # if: rounded
-        return [self.again(OtherRounding(seed).around(self.graph())) for seed in range(3)]  # if: rounded
+        self.wide = self.again(graph, lambda value: value.double() if value.is_floating_point() else value)  # if: wide
+        self.rounded = [self.again(OtherRounding(seed).around(self.graph())) for seed in range(3)]  # if: rounded
+        self.reseeded = [self.again(self.graph(), seed=seed) for seed in range(1, 5)]  # if: draws
 
 
 def in_float64(graph):
@@ -240,13 +230,12 @@ def draws_alike(run, index, compiled):
 
 
 def backend_named(name):
-    """A backend of torch.compile, or the function of module:function or file.py:function."""
-    place, colon, function = name.rpartition(":")
-    if not colon:
+    """A backend of torch.compile, or the function of file.py:function or module:function."""
+    place, _, function = name.rpartition(":")
+    if not place:
         return name
-    return (
-        runpy.run_path(place)[function] if place.endswith(".py") else getattr(importlib.import_module(place), function)
-    )
+    loaded = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))
+    return loaded[function]
 
 
 def main():
@@ -254,33 +243,31 @@ def main():
     reader = argparse.ArgumentParser()
     reader.add_argument("--backend", default=BACKEND, help="NAME, package.module:function or file.py:function")
     name = reader.parse_args().backend
-    if name and ":" not in name and name not in torch.compiler.list_backends(exclude_tags=()):
-        reader.error(f"torch.compile has no backend {name!r}")
     backend, options = name and backend_named(name), {"fallback_random": True} if name == "inductor" else None
     print(f"# {NAME}, runs with torch {torch.__version__}")
-    values, counts = make_inputs(), Counter()
     torch.manual_seed(SEED)
-    runs = {title: Run(graph, values) for title, graph in GRAPHS.items()}
-    for title, run in runs.items():
+    values, counts = make_inputs(), Counter()
+    for title, run in [(title, Run(graph, values)) for title, graph in GRAPHS.items()]:
         if title not in SHOWN:  # if: hidden
             continue  # if: hidden
-        verdicts, failed = [""] * len(run.results), ""
-        torch.compiler.reset()
+        print(f"# {title}")
+        found, verdicts, failed = [], [""] * len(run.results), []
         try:
-            if backend:
+            if name:
+                torch.compiler.reset()
                 compiled = torch.compile(run.graph(), backend=backend, fullgraph=True, dynamic=False, options=options)
                 found = run.again(compiled)
         except Exception as error:
             traceback.print_exc()
             cause = getattr(error, "inner_exception", error)
-            failed = f"failed: {name} raised {type(cause).__name__}: {str(cause).strip().partition(chr(10))[0][:200]}"
-        if backend and not failed:
+            failed = [f"failed: {name} raised {type(cause).__name__}: {str(cause).strip().partition(chr(10))[0][:200]}"]
+        if found:
+            run.run_references()
             verdicts = [judged(run, index, value, compiled) for index, value in enumerate(found)]
-        print(f"# {title}")
-        for port, value, verdict in zip(run.outputs, run.results, verdicts, strict=True):
-            print(f"{port} {kind(value)} {digest(value)} {verdict}".rstrip(), flush=True)
-        counts.update(verdict.split()[0].strip(":") for verdict in [*verdicts, failed] if verdict)
-        print(failed, end="\n" if failed else "", flush=True)
-    if name:
+        lines = zip(run.outputs, run.results, verdicts, strict=True)
+        lines = [f"{port} {kind(value)} {digest(value)} {verdict}".rstrip() for port, value, verdict in lines]
+        print("\n".join(lines + failed), flush=True)
+        counts.update(verdict.split()[0].rstrip(":") for verdict in [*verdicts, *failed] if verdict)
+    if counts:
         print("#", ", ".join(f"{count} {word}" for word, count in sorted(counts.items())))
     raise SystemExit(1 if counts["wrong"] or counts["failed"] else 0)
