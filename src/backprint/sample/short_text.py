@@ -243,6 +243,8 @@ def main():
     reader = argparse.ArgumentParser()
     reader.add_argument("--backend", default=BACKEND, help="NAME, package.module:function or file.py:function")
     name = reader.parse_args().backend
+    if name and ":" not in name and name not in torch.compiler.list_backends(exclude_tags=()):
+        reader.error(f"torch.compile has no backend {name!r}")
     backend, options = name and backend_named(name), {"fallback_random": True} if name == "inductor" else None
     print(f"# {NAME}, runs with torch {torch.__version__}")
     torch.manual_seed(SEED)
