@@ -154,6 +154,8 @@ def main() -> None:
         place = Path(folder)
         python = installed(options.environment or place / "environment", options.torch)
         rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
+    if not rows:
+        parser.error(f"nothing that is tried has {options.only!r} in its name")
     width = max(len(row.name) for row in rows)
     for row in rows:
         outcome = f"good      {row.seconds:5.1f} s  {row.detail}" if row.good else f"NOT GOOD  {row.seconds:5.1f} s"

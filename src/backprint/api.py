@@ -397,20 +397,25 @@ def export(
     data: str | None = None,
     allow: Sequence[str] = (),
     overwrite: bool = False,
+    full: bool = False,
 ) -> Path:
     """Write a Capture, or the sample in a folder, as one Python file that runs with PyTorch alone. Gives its path.
 
     `python repro.py` runs the graphs and prints a digest of each output; `--backend NAME` (or `backend`, its default)
     compares each with what `torch.compile` gives, and exits with 1 where one is wrong. `direction` says which graphs:
     `"both"`, `"forward"` or `"backward"`. `data="seed"` draws inputs that the sample keeps exact. More than 64 KiB of
-    exact data go into a `.safetensors` file beside it. Nothing of a sample is run.
+    exact data go into a `.safetensors` file beside it.
+
+    The file is short, if it can be: it has what this program needs of draws and of the rules of comparison. It is then
+    run in a process of its own, and kept if it says what the full file says; else the full one is written. `full=True`
+    writes that one at once, and runs nothing of a sample.
     """
     from backprint import saving
     from backprint.calls import check_export_call
 
     check_export_call(capture, path, backend, direction, data, allow)
     made = capture if isinstance(capture, Capture) else load(capture, allow)
-    return saving.write_file(made, path, backend, direction, data, allow, overwrite)
+    return saving.write_file(made, path, backend, direction, data, allow, overwrite, full)
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:

@@ -102,11 +102,12 @@ def write_file(
     data: str | None,
     allow: Sequence[str],
     overwrite: bool,
+    full: bool = False,
 ) -> Path:
     """Write a Capture as one Python file; return its path."""
     check_export(path, overwrite)
     check_custom(capture, allow)
-    return write_export(capture, path, inputs_to_export(capture, data), backend, direction)
+    return write_export(capture, path, inputs_to_export(capture, data), backend, direction, full=full)
 
 
 def inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:

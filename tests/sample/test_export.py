@@ -64,6 +64,11 @@ def capture(kind: str) -> bp.Capture:
     return bp.capture(f"backprint.examples.{kind}:factory")
 
 
+def full_file(made: bp.Capture | str | Path, file: Path, **options: Any) -> Path:
+    """Export the full file, which nothing is run for."""
+    return bp.export(made, file, full=True, **options)
+
+
 def alone(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -I FILE` in an empty folder: no path, no environment and no package of ours helps it."""
     here = file.parent / "empty"
@@ -109,7 +114,7 @@ LINKED = ("random_draws_in_several_pairs", "a_weight_in_several_pairs", "a_buffe
 def test_a_file_gives_the_bits_of_the_sample(kind: str, tmp_path: Path) -> None:
     sample = capture(kind).save(tmp_path / "sample", power="none")
     loaded = bp.load(sample, trust=True)
-    done = alone(bp.export(sample, tmp_path / "repro.py"))
+    done = alone(full_file(sample, tmp_path / "repro.py"))
     assert (done.returncode, done.stderr) == (0, "")
     assert of_graphs(done.stdout) == of_verify(loaded)
 
@@ -117,14 +122,14 @@ def test_a_file_gives_the_bits_of_the_sample(kind: str, tmp_path: Path) -> None:
 def test_its_digests_are_those_that_the_sample_keeps_of_the_program(tmp_path: Path) -> None:
     sample = capture("dropout").save(tmp_path / "sample")
     witness = json.loads((sample / "capture.json").read_text())["witness"]
-    lines = [line for lines in of_graphs(alone(bp.export(sample, tmp_path / "r.py")).stdout).values() for line in lines]
+    lines = [line for lines in of_graphs(alone(full_file(sample, tmp_path / "r.py")).stdout).values() for line in lines]
     found = {" ".join(line.split()[:2]): line.split()[-1] for line in lines}
     assert {key: found[key] for key in witness} == {key: row["digest"] for key, row in witness.items()}
 
 
 @pytest.mark.parametrize("version", ["format_1", "format_2", "format_3"])
 def test_golden_samples(version: str, tmp_path: Path) -> None:
-    done = alone(bp.export(GOLDEN / version, tmp_path / "repro.py"))
+    done = alone(full_file(GOLDEN / version, tmp_path / "repro.py"))
     assert (done.returncode, done.stderr) == (0, "")
     assert of_graphs(done.stdout) == of_verify(bp.load(GOLDEN / version))
 
@@ -146,15 +151,15 @@ def test_a_recorded_step_hands_its_gradients_to_the_update(tmp_path: Path) -> No
     loaded = bp.load(step.save(tmp_path / "sample"))
     assert any(link.port.role == "gradient" for link in loaded.links)
     wanted = of_verify(loaded)
-    assert of_graphs(alone(bp.export(loaded, tmp_path / "repro.py")).stdout) == wanted
-    forwards = of_graphs(alone(bp.export(loaded, tmp_path / "forward.py", direction="forward")).stdout)
+    assert of_graphs(alone(full_file(loaded, tmp_path / "repro.py")).stdout) == wanted
+    forwards = of_graphs(alone(full_file(loaded, tmp_path / "forward.py", direction="forward")).stdout)
     assert forwards == {title: lines for title, lines in wanted.items() if title.endswith("forward")}
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_one_direction_alone(direction: str, tmp_path: Path) -> None:
     sample = capture("dropout").save(tmp_path / "sample", power="none")
-    file = bp.export(sample, tmp_path / "repro.py", direction=direction)
+    file = full_file(sample, tmp_path / "repro.py", direction=direction)
     assert ("Pair0Backward" in file.read_text()) == (direction == "backward")
     wanted = of_verify(bp.load(sample))
     assert of_graphs(alone(file).stdout) == {f"pair_0 {direction}": wanted[f"pair_0 {direction}"]}
@@ -167,7 +172,7 @@ def test_exact_data_is_inside_up_to_a_size_and_beside_above_it(tmp_path: Path) -
     for width, beside in ((8, False), (200, True)):
         folder = tmp_path / str(width)
         sample = bp.capture(nn.Linear(width, 100), torch.randn(2, width)).save(folder / "s", data="exact")
-        file = bp.export(sample, folder / "repro.py")
+        file = full_file(sample, folder / "repro.py")
         assert (folder / "repro.safetensors").exists() is beside
         done = alone(file)
         assert of_graphs(done.stdout) == of_verify(bp.load(sample)), done.stderr
@@ -175,7 +180,7 @@ def test_exact_data_is_inside_up_to_a_size_and_beside_above_it(tmp_path: Path) -
     done = alone(file)
     assert done.returncode == 2
     assert "repro.safetensors is not there: it has the exact data" in done.stderr
-    drawn_again = bp.export(sample, folder / "drawn.py", data="seed")
+    drawn_again = full_file(sample, folder / "drawn.py", data="seed")
     assert not (folder / "drawn.safetensors").exists()
     assert alone(drawn_again).returncode == 0
 
@@ -183,9 +188,9 @@ def test_exact_data_is_inside_up_to_a_size_and_beside_above_it(tmp_path: Path) -
 def test_a_live_capture_has_the_inputs_that_its_sample_would_have(tmp_path: Path) -> None:
     live = capture("dropout")
     sample = live.save(tmp_path / "sample", power="none")
-    made, kept = (alone(bp.export(each, tmp_path / f"{n}.py")) for n, each in enumerate((live, sample)))
+    made, kept = (alone(full_file(each, tmp_path / f"{n}.py")) for n, each in enumerate((live, sample)))
     assert made.stdout == kept.stdout != ""
-    exact = bp.export(live, tmp_path / "exact.py", data="exact")
+    exact = full_file(live, tmp_path / "exact.py", data="exact")
     assert alone(exact).stdout != made.stdout
     assert "'kind': 'normal'" not in exact.read_text().replace("'tangent output': {'kind': 'normal'", "")
 
@@ -219,8 +224,8 @@ def test_a_custom_operator_is_refused_or_asked_for_where_the_file_runs(tmp_path:
 
     made = bp.capture(lambda x: twice(x), torch.randn(2), requires_grad=False, allow=("exported::twice",))
     with pytest.raises(bp.RefusedError, match=r"custom operator exported\.twice"):
-        bp.export(made, tmp_path / "repro.py")
-    done = alone(bp.export(made, tmp_path / "repro.py", allow=("exported::twice",)))
+        full_file(made, tmp_path / "repro.py")
+    done = alone(full_file(made, tmp_path / "repro.py", allow=("exported::twice",)))
     assert done.returncode == 2
     assert "exported.twice.default is not an operator of PyTorch: import the library" in done.stderr
 
@@ -233,17 +238,17 @@ def test_no_code_of_a_stranger_gets_into_the_file(tmp_path: Path) -> None:
     place, evil = sample / "capture.json", '"""; raise SystemExit(99); """'
     content = json.loads(place.read_text())
     place.write_text(json.dumps({**content, "name": evil, "environment": {**content["environment"], "torch": evil}}))
-    done = alone(bp.export(sample, tmp_path / "repro.py"))
+    done = alone(full_file(sample, tmp_path / "repro.py"))
     assert (done.returncode, done.stderr) == (0, "")
     model = sample / "pair_0" / "forward" / "model.py"
     model.write_text(model.read_text().replace("        return (", "        print(1)\n        return (", 1))
     with pytest.raises(bp.RefusedError):
-        bp.export(sample, tmp_path / "other.py")
+        full_file(sample, tmp_path / "other.py")
     assert not (tmp_path / "other.py").exists()
 
 
 def test_a_file_imports_torch_and_the_standard_library_alone(tmp_path: Path) -> None:
-    tree = ast.parse(bp.export(capture("dropout"), tmp_path / "repro.py").read_text())
+    tree = ast.parse(full_file(capture("dropout"), tmp_path / "repro.py").read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"torch"}
@@ -265,11 +270,11 @@ def test_a_model_that_is_copied_elsewhere_says_what_to_do(tmp_path: Path) -> Non
 
 def test_the_command_line_writes_what_python_writes(tmp_path: Path) -> None:
     sample = capture("dropout").save(tmp_path / "sample", power="none")
-    command = ["export", str(sample), "-o", str(tmp_path / "a" / "repro.py"), "--backend", "aot_eager"]
+    command = ["export", str(sample), "-o", str(tmp_path / "a" / "repro.py"), "--backend", "aot_eager", "--full"]
     result = CliRunner().invoke(main, [*command, "--direction", "backward", "--data", "seed"])
     assert result.exit_code == 0, result.output
     assert "Dropping" in result.output
-    written = bp.export(sample, tmp_path / "b" / "repro.py", backend="aot_eager", direction="backward", data="seed")
+    written = full_file(sample, tmp_path / "b" / "repro.py", backend="aot_eager", direction="backward", data="seed")
     assert (tmp_path / "a" / "repro.py").read_text() == written.read_text()
     assert "BACKEND = 'aot_eager'" in written.read_text()
     again = CliRunner().invoke(main, command)
@@ -310,7 +315,7 @@ def refuses(gm, inputs):
 def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dropping")
     (folder / "backends.py").write_text(BACKENDS)
-    return bp.export(capture("dropout"), folder / "repro.py", backend=f"{folder / 'backends.py'}:wrong")
+    return full_file(capture("dropout"), folder / "repro.py", backend=f"{folder / 'backends.py'}:wrong")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +343,7 @@ def test_a_backend_is_told_right_from_wrong(backend: str, code: int, last: str, 
 
 @pytest.mark.parametrize("kind", ["guarded", "sparse", "norm"])
 def test_a_compiler_of_pytorch_is_right(kind: str, tmp_path: Path) -> None:
-    done = alone(bp.export(capture(kind), tmp_path / "repro.py"), "--backend", "aot_eager")
+    done = alone(full_file(capture(kind), tmp_path / "repro.py"), "--backend", "aot_eager")
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("Dynamo cuts this graph" in done.stdout) == (kind == "sparse")
 

@@ -151,7 +151,7 @@ def test_dedup_knows_them_as_one(folded: Path, flat: Path, tmp_path: Path) -> No
 
 
 def test_an_exported_file_prints_the_same(folded: Path, flat: Path, tmp_path: Path) -> None:
-    texts = [bp.export(place, tmp_path / f"{place.name}.py").read_text() for place in (folded, flat)]
+    texts = [bp.export(place, tmp_path / f"{place.name}.py", full=True).read_text() for place in (folded, flat)]
     assert texts[0].replace("folded", "flat") == texts[1].replace("folded", "flat")
 
 

@@ -32,7 +32,7 @@ from backprint.sample.fit import exact_data, fit_all
 from backprint.sample.inputs import Inputs
 from backprint.sample.save import write_staged
 
-FEW = 256
+FEW = 32
 """Inputs of so many elements are kept as they are."""
 
 
@@ -51,7 +51,7 @@ class MinifiedCase:
         found = self.found
         lines = [
             f"{self.compiler} ({self.versions}): {found.last.text}",
-            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[:8]),
+            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[1:8]),
             f"It is {self.capture.why[0]}.",
             f"All of that graph: {found.first.text}" if found.first.text != found.last.text else "",
         ]
@@ -163,10 +163,13 @@ def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
 # ------------------------------------------------------------------ on disk
 
 
-def write_case(case: MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool) -> Path:
-    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path.
+def write_case(
+    case: MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool, here: str | None = None
+) -> Path:
+    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path. `here` is the
+    backend's name in this process's folder.
 
-    Without `proven`, which takes some seconds, the sample's verdict is `unproven`.
+    Without `proven`, which takes some seconds, the sample's verdict is `unproven`, and the file is the full one.
     """
     capture = case.capture
     kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
@@ -176,7 +179,8 @@ def write_case(case: MinifiedCase, folder: Path, name: str, backend: str | None,
         kept, values = verdict_json(proof.verdict, proof.power), proof.values
     both = {"witness": capture.witness, "verdict": kept}
     write_staged(capture, folder / name, capture.recipes, both, values, graphnet_writer(None))
-    return write_export(capture, folder / f"{name}.py", capture.recipes, backend, "both", case.about)
+    place = folder / f"{name}.py"
+    return write_export(capture, place, capture.recipes, backend, "both", case.about, full=not proven, here=here)
 
 
 def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool:

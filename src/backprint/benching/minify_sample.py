@@ -251,7 +251,7 @@ class SampleSearch:
         case = case_of(found, self.capture, inputs, asked, self.versions)
         folder = self.work / f"{self.cases:06}.part"
         folder.mkdir()
-        file = write_case(case, folder, self.options["name"], backend, finished)
+        file = write_case(case, folder, self.options["name"], backend, finished, self.options["compiler"])
         shown = None
         if finished and backend is not None:
             limit = max(4 * found.last.seconds, 30.0)

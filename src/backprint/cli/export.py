@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +20,7 @@ from backprint.graph.nouns import Capture
 @choice("direction", "Which graphs are shown and compared.", "both")
 @choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
 @ALLOW
+@click.option("--full", is_flag=True, help="Write the whole rule of comparison, and run nothing of the sample.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists already.")
 def command(
     sample: Path,
@@ -27,13 +29,14 @@ def command(
     direction: str,
     data: str | None,
     allow: tuple[str, ...],
+    full: bool,
     overwrite: bool,
 ) -> None:
     """Write a sample as one Python file that runs with PyTorch alone, for a bug report.
 
     `python repro.py` prints a digest of each output. `python repro.py --backend inductor` runs each graph through
     torch.compile too, and says of each output whether it is bitwise, close or wrong; exit code 1 where one is wrong.
-    Nothing of the sample is run.
+    The file is run once, in a process of its own, to see that its short form says what the full one does.
     """
     import backprint as bp
     from backprint.corpus.find import absent
@@ -43,9 +46,8 @@ def command(
     if wrong := absent((sample,)):
         raise UsageError(wrong)
     capture = bp.load(sample, allow=allow)
-    place = bp.export(
-        capture, output, backend=backend, direction=direction, data=data, allow=allow, overwrite=overwrite
-    )
+    options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite, full=full)
+    place = bp.export(capture, output, backend=backend, **options)
     beside = data_beside(place).name
     needs = f", with its data in {beside} beside it" if f"\nDATA = {beside!r}\n" in place.read_text("utf-8") else ""
     echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")

@@ -31,6 +31,8 @@ from backprint.sample.inputs import Inputs, geometry
 from backprint.sample.recipe_json import to_json
 from backprint.sample.recipes import bases_of, derive
 from backprint.sample.save import write_tensors
+from backprint.sample.short import ShortFiles, in_short
+from backprint.sample.short_check import same_as_full
 from backprint.sample.standalone import text_of
 
 TEXTS = (
@@ -61,8 +63,14 @@ def write_export(
     backend: str | None,
     direction: str,
     about: Sequence[str] = (),
+    full: bool = False,
+    here: str | None = None,
 ) -> Path:
-    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it."""
+    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it.
+
+    It is the short file if that runs and has the full one's outcome, which runs in other processes tell, else the
+    full one. With `full`, it is the full one, and nothing is run. `here` is the backend's name where these run.
+    """
     place = Path(path)
     graphs = graphs_needed(capture, direction)
     shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
@@ -75,6 +83,10 @@ def write_export(
     content = {**content_of(capture, graphs, recipes), "shown": shown}
     data = data_text(exact) if inside else repr(beside.name)
     text = "".join(file_parts(capture, graphs, content, data, backend, about))
+    if inside and not full:
+        short = in_short(capture, graphs, shown, content, recipes, exact, backend, about)
+        if isinstance(short, ShortFiles):
+            text = same_as_full(short.texts, text, place.name, backend and (here or backend)) or text
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not inside:
