@@ -6,10 +6,11 @@ A path that is looked at and then opened may be another file by then: larger, a 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from backprint.errors import BackprintError, SampleError
 
@@ -37,6 +38,9 @@ def open_regular(
         raise error(f"{path}: is not a regular file")
     return os.fdopen(handle, "rb")
 
+
+MOST_JSON = 64 << 20
+"""The bytes of a file of JSON that a run keeps for each sample, and of one of the run as a whole."""
 
 OWN = "a sample's files are its own: copy what it leads to (cp -RL)"
 
@@ -67,3 +71,14 @@ def read_text(
     except UnicodeDecodeError as cause:
         raise error(f"{path}: cannot be read: {cause}") from None
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_json(
+    path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
+) -> Any:
+    """Return the value of such a file of JSON."""
+    text = read_text(path, most, links, error)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as cause:
+        raise error(f"{path}: cannot be read as JSON: {cause}") from None
