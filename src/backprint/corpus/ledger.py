@@ -266,8 +266,14 @@ def place_of(out: Path, row: Mapping[str, Any]) -> Path:
 def place_below(folder: Path, name: str) -> Path:
     """Return a path that a ledger names, below a folder; one that leads out of it raises SampleError."""
     path = unescape(name)
-    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+    if path.startswith("/") or ".." in path.split("/"):
         raise SampleError(f"{name[:100]!r} is no sample's name: it leads out of {folder}")
+    try:
+        known = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        known = False
+    if not known:
+        raise SampleError(f"{name[:100]!r} is no sample's name: no file can have it")
     return folder / path
 
 
