@@ -294,13 +294,11 @@ def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(place: 
 def test_an_interrupt_at_an_instruction_without_a_line_is_shown(place: Path) -> None:
     """Python gives no line to some instructions, and an interrupt may come at one."""
     code = compile("raise KeyboardInterrupt", "script.py", "exec").replace(co_linetable=b"")
-    try:
+    with pytest.raises(KeyboardInterrupt) as raised:
         exec(code)
-    except KeyboardInterrupt as error:
-        assert error.__traceback__ is not None
-        assert error.__traceback__.tb_next is not None
-        assert error.__traceback__.tb_next.tb_lineno is None
-        shown = own_trace(error, "script.py")
+    assert raised.tb.tb_next is not None
+    assert raised.tb.tb_next.tb_lineno is None
+    shown = own_trace(raised.value, "script.py")
     assert shown is not None
     assert shown.tb_frame.f_code is code
 

@@ -1,4 +1,4 @@
-"""Runs, logs and dumps as a stranger may send them: what is no file is refused, and nothing outside of a run is touched."""
+"""Runs, logs and dumps of strangers: what is no file is refused, and nothing outside of a run is touched."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_pipe_or_an_endless_file_is_no_file(what: str, tmp_path: Path) -> None
     if what in ("cells", "shared parts"):
         read(tmp_path)
     else:
-        with pytest.raises(BackprintError, match="not a regular file|symbolic link"):
+        with pytest.raises(BackprintError, match=r"not a regular file|symbolic link"):
             read(tmp_path)
 
 

@@ -8,8 +8,8 @@ stranger's folder before anything of it runs (`whole`), in a forked child. Findi
 error of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made
 small and kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same
 sample. The run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one
-core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), `--of kernels` reads folders of
-kernels (`kernel_folders`), and `--of dumps` what regions wrote (`dumps`).
+core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), `--of kernels` reads
+folders of kernels (`kernel_folders`), and `--of dumps` what regions wrote (`dumps`).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python tests/fuzz/records.py --count 5000 --seed 1
 
 Each record is a good one with a few changes: bytes, a row's values, objects of the schema, fields of JSON. It goes
-through what Backprint does with it: reading, questions, reports. A finding is an error that is not Backprint's, or takes
-more than SECONDS, or GROWTH of memory. An index is also written by two processes, of which one or both are killed: it
-has to be whole, and to have everything once another process has gone on.
+through what Backprint does with it: reading, questions, reports. A finding is an error that is not Backprint's, or
+takes more than SECONDS, or GROWTH of memory. An index is also written by two processes, of which one or both are
+killed: it has to be whole, and to have everything once another process has gone on.
 """
 
 from __future__ import annotations

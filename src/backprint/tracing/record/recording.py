@@ -293,9 +293,7 @@ class Recording:
         try:
             ended.wait()  # Python 3.11 takes a thread for ended once `join` was interrupted
             thread.join()
-        except (
-            BaseException
-        ):  # Ctrl-C, or what a handler of the script's raises: the script's, once nothing of ours runs
+        except BaseException:  # Ctrl-C, or an error of the script's own handler
             end_thread(thread, ended)
             self.count = number + 1
             self.give_up_number(number, "the script was interrupted while the step was proved and saved")
