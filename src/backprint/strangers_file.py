@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from backprint.errors import BackprintError, SampleError
+from backprint.plain import check_values
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Opened so, a pipe does not wait for a writer."""
@@ -79,6 +80,7 @@ def read_json(
     """Return the value of such a file of JSON."""
     text = read_text(path, most, links, error)
     try:
+        check_values(text)
         return json.loads(text)
     except (ValueError, RecursionError) as cause:
         raise error(f"{path}: cannot be read as JSON: {cause}") from None

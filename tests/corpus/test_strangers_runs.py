@@ -17,7 +17,8 @@ from backprint.corpus.ledger import place_of
 from backprint.corpus.parts import PARTS, unify
 from backprint.corpus.shared import NOTES, all_shared_parts
 from backprint.errors import BackprintError, SampleError
-from backprint.regions.read import begin_of_pass, read_gradients
+from backprint.regions.read import begin_of_pass, read_gradients, read_graph_json
+from backprint.sample.metadata import read_json as read_capture_json
 
 PART = {"sample": "a", "label": "layer", "verdict": "bitwise", "detail": "", "forward_steps": 1, "backward_steps": 1,
         "backward": "sliced", "key": "k"}  # fmt: skip
@@ -71,6 +72,17 @@ def test_a_pipe_or_an_endless_file_is_no_file(what: str, tmp_path: Path) -> None
         read(tmp_path)
     else:
         with pytest.raises(BackprintError, match=r"not a regular file|symbolic link"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "1.5"])
+def test_a_file_of_small_values_is_not_parsed(value: str, tmp_path: Path) -> None:
+    """An empty list takes 3 bytes of a file and 64 of memory: 64 MiB of them were 1.5 GB."""
+    text = '{"format": 1, "region": [' + f"{value}," * 4_000_000 + "1]}"
+    for name in ("bench.json", "capture.json", "graph.json"):
+        (tmp_path / name).write_text(text)
+    for read in (read_meta, lambda folder: read_capture_json(folder / "capture.json"), read_graph_json):
+        with pytest.raises(BackprintError, match=r"at most 4,000,000 are read"):
             read(tmp_path)
 
 

@@ -19,6 +19,7 @@ from backprint.benching.roofline import Peaks
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
+from backprint.plain import check_values
 from backprint.strangers_file import read_bytes, read_json
 
 FORMAT = 1
@@ -199,6 +200,7 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
         if not line.strip():
             continue
         try:
+            check_values(line)
             row = json.loads(line)
             begun = isinstance(row, dict) and isinstance(row.get("begun"), str)
             yield row if begun else cell_from_json(row)

@@ -296,7 +296,9 @@ class Recording:
         except BaseException:  # Ctrl-C, or an error of the script's own handler
             end_thread(thread, ended)
             self.count = number + 1
-            self.give_up_number(number, "the script was interrupted while the step was proved and saved")
+            if failed:
+                self.give_up_number(number, "the script was interrupted while the step was proved and saved")
+            self.settled.add(number)
             raise
         if failed:
             self.give_up(failed[0])
