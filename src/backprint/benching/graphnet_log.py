@@ -77,7 +77,8 @@ def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
     try:
         content = read_bytes(path, MOST_LOG, links=True, error=UsageError)
     except UsageError as error:
-        raise UsageError(f"{path}: cannot read the log: {str(error).removeprefix(f'{path}: ')}") from None
+        why = str(error).removeprefix(f"{path}: ").removeprefix("cannot be read: ")
+        raise UsageError(f"{path}: cannot read the log: {why}") from None
     text = content.decode("utf-8", "surrogateescape")
     return parse_log(text.replace("\r\n", "\n").replace("\r", "\n"), str(path))
 

@@ -115,7 +115,7 @@ def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
     """The time at which a pass began."""
     found = content.get("time", 0.0)
     if type(found) not in (int, float) or not abs(found) < 1e11:
-        raise RegionError(f"{folder}: graph.json is malformed: its time is {str(found)[:80]}")
+        raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r:.80}")
     return float(found)
 
 
