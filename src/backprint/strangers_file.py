@@ -63,6 +63,22 @@ def read_bytes(
     return content
 
 
+def read_lines(
+    path: str | os.PathLike[str],
+    most: int,
+    lines: int,
+    errors: str,
+    links: bool = False,
+    error: type[BackprintError] = SampleError,
+) -> list[str]:
+    """Return the lines of such a file, of which there may be `lines`; `errors` is that of `bytes.decode`."""
+    content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    count = content.count(b"\n")
+    if count > lines:  # an empty line takes a byte of a file, and more of memory
+        raise error(f"{path}: {count:,} lines; at most {lines:,} are read")
+    return content.decode("utf-8", errors).split("\n")
+
+
 def read_text(
     path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
 ) -> str:

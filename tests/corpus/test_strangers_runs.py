@@ -86,6 +86,14 @@ def test_a_file_of_small_values_is_not_parsed(value: str, tmp_path: Path) -> Non
             read(tmp_path)
 
 
+def test_a_file_of_empty_lines_is_not_split(tmp_path: Path) -> None:
+    """An empty line took a byte of a log and a hundred of memory."""
+    for name, read in (("cells.jsonl", lambda file: list(read_lines(file, False))), ("log.txt", read_log)):
+        (tmp_path / name).write_bytes(b"\n" * 1_000_001)
+        with pytest.raises(BackprintError, match=r"1,000,001 lines; at most"):
+            read(tmp_path / name)
+
+
 @pytest.mark.parametrize("time", [10**400, 1e300, "1", None])
 def test_a_time_that_no_clock_has_is_refused(time: object, tmp_path: Path) -> None:
     with pytest.raises(BackprintError, match="its time is"):

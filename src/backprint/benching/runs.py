@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backprint import strangers_file
 from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell, cell_from_json
 from backprint.benching.roofline import Peaks
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
 from backprint.plain import check_values
-from backprint.strangers_file import read_bytes, read_json
+from backprint.strangers_file import read_json
 
 FORMAT = 1
 
@@ -30,6 +31,9 @@ CELLS = "cells.jsonl"
 
 MOST_CELLS = 64 << 20
 """The bytes of such a file that are read."""
+
+MOST_LINES = 100_000
+"""The lines of one: each is a graph of a sample."""
 
 ENDED = {"timeout": "timeout", "out of memory": "out of memory"}
 """Causes of a ledger's row that are outcomes of a cell too."""
@@ -195,7 +199,7 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
     """
     if not file.is_file():
         return
-    lines = read_bytes(file, MOST_CELLS).decode(errors="backslashreplace").split("\n")
+    lines = strangers_file.read_lines(file, MOST_CELLS, MOST_LINES, "backslashreplace")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
