@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "whole_file": ("errors",),
     "databases": ("errors",),
     "typed": (),
-    "strangers_file": ("errors",),
+    "strangers_file": ("errors", "plain"),
     "tensor_stats": (),
     "tensor_files": (),
     "graph": ("errors", "web_page"),

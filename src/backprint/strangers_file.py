@@ -6,12 +6,14 @@ A path that is looked at and then opened may be another file by then: larger, a 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from backprint.errors import BackprintError, SampleError
+from backprint.plain import check_values
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Opened so, a pipe does not wait for a writer."""
@@ -38,6 +40,9 @@ def open_regular(
     return os.fdopen(handle, "rb")
 
 
+MOST_JSON = 64 << 20
+"""The bytes of a file of JSON that a run keeps for each sample, and of one of the run as a whole."""
+
 OWN = "a sample's files are its own: copy what it leads to (cp -RL)"
 
 
@@ -58,6 +63,22 @@ def read_bytes(
     return content
 
 
+def read_lines(
+    path: str | os.PathLike[str],
+    most: int,
+    lines: int,
+    errors: str,
+    links: bool = False,
+    error: type[BackprintError] = SampleError,
+) -> list[str]:
+    """Return the lines of such a file, of which there may be `lines`; `errors` is that of `bytes.decode`."""
+    content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    count = content.count(b"\n")
+    if count > lines:  # an empty line takes a byte of a file, and more of memory
+        raise error(f"{path}: {count:,} lines; at most {lines:,} are read")
+    return content.decode("utf-8", errors).split("\n")
+
+
 def read_text(
     path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
 ) -> str:
@@ -67,3 +88,15 @@ def read_text(
     except UnicodeDecodeError as cause:
         raise error(f"{path}: cannot be read: {cause}") from None
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_json(
+    path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
+) -> Any:
+    """Return the value of such a file of JSON."""
+    text = read_text(path, most, links, error)
+    try:
+        check_values(text)
+        return json.loads(text)
+    except (ValueError, RecursionError) as cause:
+        raise error(f"{path}: cannot be read as JSON: {cause}") from None

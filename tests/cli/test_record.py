@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ import backprint as bp
 from backprint.cli import main
 from backprint.tracing.record import recorded, recording
 from backprint.tracing.record.recorder import LiveRecorder
+from backprint.tracing.record.script import own_trace
 
 TRAINING = """
 import sys
@@ -263,6 +267,40 @@ def test_a_call_from_python_warns_of_what_is_missing(place: Path) -> None:
     told: list[str] = []
     assert bp.record("script.py", steps=(8, 9), tell=told.append) == []
     assert told == ["script.py made 3 steps, so step 8 was not reached: ask for steps below 3"]
+
+
+def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(place: Path) -> None:
+    """A thread that goes on while the process ends aborts it, and leaves a folder half written."""
+    (place / "script.py").write_text(SMALL)
+    ends: list[str] = []
+    told: list[str] = []
+
+    def keep(number: int, capture: bp.Capture) -> None:
+        try:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it waits for this thread
+            for _ in range(1000):
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            ends.append(f"step {number} interrupted")
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        bp.record("script.py", done=keep, tell=told.append)
+    assert ends == ["step 1 interrupted"]
+    assert not any(thread.name == "backprint" for thread in threading.enumerate())
+    assert told == ["step 1 is not kept: the script was interrupted while the step was proved and saved"]
+
+
+def test_an_interrupt_at_an_instruction_without_a_line_is_shown(place: Path) -> None:
+    """Python gives no line to some instructions, and an interrupt may come at one."""
+    code = compile("raise KeyboardInterrupt", "script.py", "exec").replace(co_linetable=b"")
+    with pytest.raises(KeyboardInterrupt) as raised:
+        exec(code)
+    assert raised.tb.tb_next is not None
+    assert raised.tb.tb_next.tb_lineno is None
+    shown = own_trace(raised.value, "script.py")
+    assert shown is not None
+    assert shown.tb_frame.f_code is code
 
 
 @pytest.mark.parametrize("code", [0, 3])

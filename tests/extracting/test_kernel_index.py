@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from extracting.inductor_sources import inductor_kernels, unpack
 from backprint.errors import SampleError, UsageError
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.dedup import KernelGroups, dedup_kernels
-from backprint.extracting.programs.index import KernelIndex
+from backprint.extracting.programs.index import KernelIndex, write_ahead
 from backprint.extracting.programs.layout import write_layout
 from backprint.extracting.programs.normal import kernel_hash, structure_hash
 from backprint.extracting.programs.read import UnreadKernels, read_kernels
@@ -259,3 +260,18 @@ def test_a_layout_keeps_programs_of_one_name_apart_and_stays_in_its_folder(tmp_p
     assert len(list((out / "s" / "triton_kernel").iterdir())) == len(list((out / "s" / "cpp_kernel").iterdir())) == 2
     hashes = {kernel_hash(one) for one in read_kernels(out) if isinstance(one, Kernel)}
     assert hashes == {kernel_hash(one) for one in stream}
+
+
+def test_two_writers_that_begin_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite does not wait where the write-ahead log is turned on: one of two was told that the database is locked."""
+    path = tmp_path / "kernels.sqlite"
+    first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    first.execute("begin exclusive")
+    timer = threading.Timer(0.2, first.execute, ["rollback"])
+    timer.start()
+    second = sqlite3.connect(path, isolation_level=None, timeout=0)
+    write_ahead(second)
+    timer.join()
+    first.close()
+    assert second.execute("pragma journal_mode").fetchone() == ("wal",)
+    second.close()

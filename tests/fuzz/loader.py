@@ -1,13 +1,15 @@
 """A fuzz of the whole loader: mutated samples, ours and GraphNet's, of which nothing may crash, hang or grow.
 
     python tests/fuzz/loader.py --count 20000 --seed 1 -o findings
+    PYTHONPATH=tests python tests/fuzz/loader.py --of kernels --count 20000 --seed 1 -o findings
 
 Each sample is a kept one (`seeds`) with a few changes (`mutate`), and goes through all that Backprint does with a
 stranger's folder before anything of it runs (`whole`), in a forked child. Findings are what is raised that is not an
 error of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made
 small and kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same
 sample. The run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one
-core.
+core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), `--of kernels` reads
+folders of kernels (`kernel_folders`), and `--of dumps` what regions wrote (`dumps`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import difflib
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import random
@@ -37,6 +40,10 @@ import torch
 from mutate import mutated, tree_of
 from seeds import Files, packed, seeds, unpacked
 from whole import SHALLOW, STAGES, look
+
+OTHERS = {"pages": "pages", "kernels": "kernel_folders", "dumps": "dumps"}
+"""Modules with a `corpus` and a `look` of their own: other folders than samples, or what is made of samples that are
+read."""
 
 SECONDS = 5.0
 """How long one sample may keep the processor."""
@@ -399,8 +406,14 @@ def main(arguments: list[str] | None = None) -> int:
         "-o", "--out", type=Path, default=Path("findings"), help="where findings and the state are kept"
     )
     parser.add_argument("--again", type=Path, nargs="+", help="look at kept findings once more, and at nothing else")
+    parser.add_argument("--of", choices=("samples", *OTHERS), default="samples", help="what is looked at")
     given = parser.parse_args(arguments)
-    corpus = seeds()
+    if given.of == "samples":
+        corpus = seeds()
+    else:
+        global look  # the one that all children call
+        module = importlib.import_module(OTHERS[given.of])
+        corpus, look = module.corpus(), module.look
     with tempfile.TemporaryDirectory(prefix="fuzz_", dir=memory_folder()) as folder:
         work = Path(folder)
         warm(corpus, work)

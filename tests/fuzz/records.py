@@ -2,9 +2,10 @@
 
     python tests/fuzz/records.py --count 5000 --seed 1
 
-Each record is a good one with a few changes: bytes, a row's values, objects of the schema. It goes through what
-Backprint does with it: reading, questions, reports. A finding is an error that is not Backprint's, or takes
-more than SECONDS.
+Each record is a good one with a few changes: bytes, a row's values, objects of the schema, fields of JSON. It goes
+through what Backprint does with it: reading, questions, reports. A finding is an error that is not Backprint's, or
+takes more than SECONDS, or GROWTH of memory. An index is also written by two processes, of which one or both are
+killed: it has to be whole, and to have everything once another process has gone on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import random
+import resource
 import shutil
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -21,6 +25,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,9 @@ from backprint.benching.reports import bench_report, cell_rows
 from backprint.benching.runs import read_run
 from backprint.corpus import status
 from backprint.corpus.ledger import NAME, Ledger
+from backprint.corpus.parts import PartRow, all_parts, unify
+from backprint.corpus.shared import NOTES, SharedPart, all_shared_parts
+from backprint.corpus.verbs import PARTS
 from backprint.errors import BackprintError
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.dedup import KernelGroups
@@ -42,6 +50,7 @@ from backprint.extracting.programs.index import KernelIndex
 from backprint.report.html import render
 
 SECONDS = 5.0
+GROWTH = 1 << 30
 
 VALUES: tuple[Any, ...] = (
     None, 0, -1, 2**63 - 1, 1.5, -1e300, float("inf"), "", "x", "\x1b[31m", "{}", "[]", "[1, {}]", '{"a": "b"}',
@@ -79,6 +88,86 @@ def good_ledger(folder: Path) -> Path:
 def good_run(folder: Path) -> Path:
     """Write a bench run of two cells."""
     return write_run(folder / "run", [cell(), stopped("timeout", "slow", sample="vision/b")])
+
+
+def good_parts(folder: Path) -> Path:
+    """Write a run of `corpus split`, of two samples with parts."""
+    ledger(folder / "parts", [row | {"id": name} for name, row in zip(("a", "b"), many(2), strict=True)])
+    for sample in ("a", "b"):
+        place = folder / "parts" / sample
+        (place / "part_0").mkdir(parents=True)
+        parts = [PartRow(sample, "part_0", "layer", "bitwise", "", 3, 4, "sliced", key="k"),
+                 PartRow(sample, "", "head", "failed", "why", 1, 0, "none")]  # fmt: skip
+        (place / PARTS).write_text(json.dumps([asdict(part) for part in parts]))
+        (place / NOTES).write_text(json.dumps([asdict(SharedPart("h", "forward", "m", True, 3, 9, 2, (sample,)))]))
+    (folder / "parts" / "kept").mkdir()
+    return folder / "parts"
+
+
+def good_sources(folder: Path) -> Path:
+    """Write kernels in folders, for an index that is made of them."""
+    for n in range(12):
+        (folder / f"s{n}").mkdir()
+        (folder / f"s{n}" / "k.py").write_text(SOURCE.format(n=n))
+    return folder
+
+
+def use_parts(path: Path, draw: random.Random) -> None:
+    outside = sorted(each.name for each in path.parent.iterdir())
+    try:
+        list(all_parts(path))
+        all_shared_parts(path, path, "module")
+    finally:
+        with contextlib.suppress(BackprintError):
+            unify(path)
+        if sorted(each.name for each in path.parent.iterdir()) != outside or not (path / "kept").exists():
+            raise AssertionError("something outside of the samples was removed")
+
+
+def use_sources(path: Path, draw: random.Random) -> None:
+    """Have two processes write an index, and end them at some moment."""
+    index = path / "kernels.sqlite"
+    writers = [forked(lambda: write_index(index, path)) for _ in range(2)]
+    time.sleep(draw.uniform(0, 0.06))
+    for writer in writers[: draw.choice((1, 2))]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(writer, signal.SIGKILL)
+    for writer in writers:
+        status = os.waitpid(writer, 0)[1]
+        if status not in (0, signal.SIGKILL):
+            raise AssertionError(f"a writer ended with {status}")
+    if index.exists() and index.stat().st_size:
+        with contextlib.closing(sqlite3.connect(index)) as connection:
+            if connection.execute("pragma integrity_check").fetchone() != ("ok",):
+                raise AssertionError("the index is damaged")
+    write_index(index, path)
+    with KernelIndex.reading(index) as opened:
+        if opened.number("select count(*) from uses") != 12:
+            raise AssertionError("the index does not have everything")
+
+
+def write_index(index: Path, folder: Path) -> None:
+    with KernelIndex.writing(index) as opened:
+        opened.add_folder(folder, batch=2)
+
+
+def forked(does: Callable[[], None]) -> int:
+    """Do something in a process of its own; return its number."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            does()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return process
+
+
+def leave(path: Path, draw: random.Random) -> None:
+    """Change nothing."""
 
 
 def use_index(path: Path, draw: random.Random) -> None:
@@ -182,7 +271,12 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[..., None], Callable[...
     "index": (good_index, change_file, use_index),
     "ledger": (good_ledger, change_file, use_ledger),
     "run": (good_run, change_run, use_run),
+    "parts": (good_parts, change_run, use_parts),
+    "sources": (good_sources, leave, use_sources),
 }
+
+OFTEN = {"sources": 1}
+"""How often a kind is drawn, where it is not 8 times."""
 
 
 def settle(folder: Path) -> None:
@@ -202,14 +296,14 @@ def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], None] = prin
         settle(folder / kind)
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
-        kind = draw.choice(tuple(KINDS))
+        kind = draw.choices(tuple(KINDS), [OFTEN.get(kind, 8) for kind in KINDS])[0]
         make, change, use = KINDS[kind]
         place = folder / "tried"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(folder / kind, place)
         path = place / make_name(kind)
         change(path, draw)
-        begun = time.process_time()
+        begun, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             use(path, draw)
             end = "read"
@@ -221,13 +315,16 @@ def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], None] = prin
         if time.process_time() - begun > SECONDS:
             end = "FINDING"
             said(f"{seed} {number} {kind}: {time.process_time() - begun:.1f} s")
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak > GROWTH >> 10:
+            end = "FINDING"
+            said(f"{seed} {number} {kind}: more than {GROWTH:,} bytes")
         ends[f"{kind} {end}"] += 1
         ends["FINDING"] += end == "FINDING"
     return ends
 
 
 def make_name(kind: str) -> str:
-    return {"index": "kernels.sqlite", "ledger": NAME, "run": "run"}[kind]
+    return {"index": "kernels.sqlite", "ledger": NAME, "run": "run", "parts": "parts", "sources": "."}[kind]
 
 
 def main() -> int:
@@ -236,7 +333,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # SQLite waits for a disk
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
         ends = fuzz(options.count, options.seed, Path(folder))
     for end, number in sorted(ends.items()):
         print(f"{number:8,} {end}")

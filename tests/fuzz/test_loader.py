@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -36,6 +37,18 @@ def test_mutated_samples_are_read_or_refused(corpus: dict[str, Files], tmp_path:
     assert stages.total() == 400
     assert sum(stages[stage] for stage in SHALLOW) < 100, stages
     assert stages["loaded"] > 50
+
+
+@pytest.mark.parametrize("of", loader.OTHERS)
+def test_mutated_folders_are_read_or_refused(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages and differences of samples, folders of kernels, dumps of regions."""
+    module = importlib.import_module(loader.OTHERS[of])
+    monkeypatch.setattr(loader, "look", module.look)
+    found = module.corpus()
+    warm(found, tmp_path)
+    rows = list(batch(range(48), 7, found, tmp_path))
+    assert [row for row in rows if row[2] is not None] == []
+    assert sum(stage == "loaded" for _, stage, _ in rows) > 5
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)

@@ -145,12 +145,17 @@ def read_back(graphs: list[Any]) -> None:
             raise Broken("the text of a graph that was read is another graph")
 
 
-def printed(command: Any, *arguments: Any) -> None:
-    """What a verb prints, as it goes to a terminal."""
-    out = io.StringIO()
+def printed(command: Any, *arguments: Any, exits: bool = False) -> None:
+    """What a verb prints, as it goes to a terminal; with `exits` it may exit with 1."""
+    content = io.BytesIO()
+    out = io.TextIOWrapper(content, encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        command.main([*map(str, arguments)], standalone_mode=False)
-    for line in out.getvalue().split("\n"):
+        try:
+            command.main([*map(str, arguments)], standalone_mode=False)
+        except SystemExit as error:
+            if not exits or error.code != 1:
+                raise
+    for line in content.getvalue().decode().split("\n"):
         if not line.replace("\t", "").isprintable():
             raise Broken(f"what cannot be printed was: {line!r:.200}")
 

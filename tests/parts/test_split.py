@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from backprint.cli import main
 from backprint.corpus.dedup import dedup
 from backprint.corpus.find import Job
 from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.parts import all_parts, unify
+from backprint.corpus.parts import PartRow, all_parts, unify
 from backprint.corpus.split import split_sample
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Capture, Pair, Ref, Step
@@ -380,12 +380,12 @@ def split_run(out: Path) -> None:
         ledger.add([Job(name, name, "", "backprint", name) for name in "ab"])
         for name in "ab":
             parts = [
-                dict(part=f"part_{number}", key=f"{name if number == 0 else 'same'}", of="", verdict="bitwise")
+                PartRow(name, f"part_{number}", "", "bitwise", "", 1, 1, "sliced", key=name if number == 0 else "same")
                 for number in (0, 1)
             ]
             for part in parts:
-                (out / name / part["part"]).mkdir(parents=True)
-            (out / name / "parts.json").write_text(json.dumps(parts))
+                (out / name / part.part).mkdir(parents=True)
+            (out / name / "parts.json").write_text(json.dumps(list(map(asdict, parts))))
             (out / name / "result.json").write_text("{}")
             ledger.finish(name, {"verdict": "bitwise"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -168,3 +169,32 @@ def test_tensors_that_a_stopped_step_changed_come_back(engine: str) -> None:
     with contextlib.suppress(bp.CaptureError), pytest.raises(KeyboardInterrupt):
         bp.capture(train, x, True, engine=engine)
     assert picture(model, optimizer, x) == before
+
+
+def test_a_capture_in_a_signal_handler_is_refused_while_another_runs() -> None:
+    """The other goes on: torch's modes and the arguments are its own in the middle of it."""
+    x = torch.ones(2)
+    outcomes: list[str] = []
+
+    def handle(*_: object) -> None:
+        try:
+            outcomes.append(bp.capture(torch.cos, x).verify()[0].verdict)
+        except bp.CaptureError as error:
+            outcomes.append(str(error))
+
+    def program(x: Tensor) -> Tensor:
+        signal.raise_signal(signal.SIGUSR1)
+        return x.sin()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+        assert outcomes == ["bitwise"]
+        capture = bp.capture(program, x, engine="eager")
+        assert len(outcomes) > 1
+        assert all("in the middle of a capture" in outcome for outcome in outcomes[1:])
+        assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
+        signal.raise_signal(signal.SIGUSR1)
+        assert outcomes[-1] == "bitwise"
+    finally:
+        signal.signal(signal.SIGUSR1, before)

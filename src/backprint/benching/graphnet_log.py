@@ -37,6 +37,7 @@ from backprint.benching.scored import (
 )
 from backprint.benching.tolerances import EQUAL, TOLERANCES, Tolerance, tolerance_named
 from backprint.errors import UsageError
+from backprint.strangers_file import read_lines
 
 T = TypeVar("T")
 
@@ -59,6 +60,12 @@ PATTERNS = {
 LEADING = re.compile(r"^.*?(model execution failed:|model run failed with an Error:)")
 """The words before a reason."""
 
+MOST_LOG = 256 << 20
+"""The bytes of a log that are read."""
+
+MOST_LINES = 1_000_000
+"""The lines of one."""
+
 SAME_SHAPES = ("type_mismatch", "value_mismatch")
 """Outcomes with which outputs may be compared all the same: a correctness line says that shapes match."""
 
@@ -71,10 +78,11 @@ ESCAPED = re.compile(r"[%\[]|(?<=all)_(?=close)|(?<=Error):|(?<=Exception):|[^\S
 def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
     """The samples of a log, in its order; those written as unmeasured stand first."""
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the log: {error.strerror}") from error
-    return parse_log(text, str(path))
+        lines = read_lines(path, MOST_LOG, MOST_LINES, "surrogateescape", links=True, error=UsageError)
+    except UsageError as error:
+        why = str(error).removeprefix(f"{path}: ").removeprefix("cannot be read: ")
+        raise UsageError(f"{path}: cannot read the log: {why}") from None
+    return parse_log("\n".join(lines), str(path))
 
 
 def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:

@@ -31,7 +31,8 @@ from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, RunPlan, Written, run_plan
 from backprint.corpus.several import LISTED, common_source
 from backprint.corpus.verbs import gpus_here
-from backprint.errors import BackprintError, UsageError
+from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.strangers_file import read_bytes
 from backprint.version import __version__
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ GRAPHS = 1000
 
 READ_FOR_DEVICE = 100
 """How many graphs are read to see on which device samples are."""
+
+LARGEST_READ = 96 << 20
+"""The most bytes of such a graph."""
 
 PROCESSES = 512
 """How many processes a compiler may start."""
@@ -210,7 +214,15 @@ def device_of(places: Sequence[Path]) -> str:
     if not gpus_here():
         return "cpu"
     files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
-    return "cuda" if any(b"@cuda" in file.read_bytes() for file in files) else "cpu"
+    return "cuda" if any(map(says_cuda, files)) else "cpu"
+
+
+def says_cuda(file: Path) -> bool:
+    """Whether a graph has a tensor on a GPU; a file that cannot be read has none here, and is refused when it runs."""
+    try:
+        return b"@cuda" in read_bytes(file, LARGEST_READ)
+    except SampleError:
+        return False
 
 
 def measured_peaks(threads: int, device: str) -> dict[str, Any]:

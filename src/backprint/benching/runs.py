@@ -14,17 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backprint import strangers_file
 from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell, cell_from_json
 from backprint.benching.roofline import Peaks
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
+from backprint.plain import check_values
+from backprint.strangers_file import read_json
 
 FORMAT = 1
 
 META = "bench.json"
 
 CELLS = "cells.jsonl"
+
+MOST_CELLS = 64 << 20
+"""The bytes of such a file that are read."""
+
+MOST_LINES = 100_000
+"""The lines of one: each is a graph of a sample."""
 
 ENDED = {"timeout": "timeout", "out of memory": "out of memory"}
 """Causes of a ledger's row that are outcomes of a cell too."""
@@ -117,11 +126,11 @@ def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
 def read_meta(place: Path) -> dict[str, Any]:
     """Return `bench.json`; raise UsageError where a folder is no run, or one of another format."""
     try:
-        found = json.loads((place / META).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench -o RUN` wrote") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{place / META}: cannot be read: {error}; bench again into another RUN") from error
+        found = read_json(place / META, links=True)
+    except SampleError as error:
+        if not (place / META).exists():
+            raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench -o RUN` wrote") from None
+        raise UsageError(f"{error}; bench again into another RUN") from None
     version = found.get("format") if isinstance(found, dict) else None
     if version != FORMAT:
         raise UsageError(
@@ -190,11 +199,12 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
     """
     if not file.is_file():
         return
-    lines: Sequence[str] = file.read_text(encoding="utf-8", errors="backslashreplace").split("\n")
+    lines = strangers_file.read_lines(file, MOST_CELLS, MOST_LINES, "backslashreplace")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
+            check_values(line)
             row = json.loads(line)
             begun = isinstance(row, dict) and isinstance(row.get("begun"), str)
             yield row if begun else cell_from_json(row)

@@ -23,11 +23,11 @@ from typing import Any
 
 from backprint.choices import check_choice
 from backprint.corpus.files import own_files
-from backprint.corpus.find import MAIN, Job, find, unescape
+from backprint.corpus.find import MAIN, Job, find
 from backprint.corpus.find import file_digest as sha256
 from backprint.corpus.folder import locked, writable
 from backprint.corpus.groups import BY, Key, grouped, several
-from backprint.corpus.ledger import NAME, Ledger, place_of
+from backprint.corpus.ledger import NAME, Ledger, place_below, place_of
 from backprint.corpus.parts import all_parts
 from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.pool import remove
@@ -37,6 +37,7 @@ from backprint.errors import FULL, BackprintError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
+from backprint.strangers_file import read_json
 
 LIST = "duplicates.json"
 KEPT = "kept.txt"
@@ -286,7 +287,7 @@ def load_to_compare(folder: Path) -> Capture:
     """Load a Backprint sample with all custom operators that it requires: none of them is called."""
     from backprint.sample.load import load
 
-    content = json.loads((folder / CAPTURE).read_bytes())
+    content = read_json(folder / CAPTURE)
     requires = content.get("requires") if isinstance(content, dict) else None
     allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
     return load(folder, allow=allow)
@@ -320,7 +321,7 @@ def hex_digest(text: str) -> str:
 
 def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
     """Put a kept sample's own files into the new corpus by one rename; an existing one is complete."""
-    old, new = source / unescape(member.id), out / unescape(member.id)
+    old, new = place_below(source, member.id), place_below(out, member.id)
     if not old.is_dir():  # the corpus is one sample itself
         old = source
     if any((new / name).is_file() for name in MAIN):

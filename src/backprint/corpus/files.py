@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from backprint.errors import SampleError
+from backprint.strangers_file import open_regular
 
 
 def own_files(folder: Path) -> Iterator[str]:
@@ -36,13 +37,14 @@ def packed(folder: Path, names: Iterator[str], most: int) -> dict[str, bytes]:
     content: dict[str, bytes] = {}
     size = 0
     for name in sorted(names):
-        size += (folder / name).lstat().st_size
+        with open_regular(folder / name) as file:
+            content[name] = file.read(most - size + 1)
+        size += len(content[name])
         if size > most:
             raise SampleError(
                 f"{folder}: more than the {most >> 20:,} MiB of a sample that are sent between machines: "
                 "put SRC and OUT on a file system that all of them see"
             )
-        content[name] = (folder / name).read_bytes()
     return content
 
 

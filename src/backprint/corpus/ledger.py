@@ -255,12 +255,26 @@ def escape_path(job: Job) -> str:
 
 def source_of(source: Path, row: Mapping[str, Any]) -> Path:
     """Return the folder of a row's sample in the corpus it was found in."""
-    return source / unescape(row["path"])
+    return place_below(source, row["path"])
 
 
 def place_of(out: Path, row: Mapping[str, Any]) -> Path:
     """Return the folder of a row's sample in the run's OUT."""
-    return out / unescape(row["id"])
+    return place_below(out, row["id"])
+
+
+def place_below(folder: Path, name: str) -> Path:
+    """Return a path that a ledger names, below a folder; one that leads out of it raises SampleError."""
+    path = unescape(name)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise SampleError(f"{name[:100]!r} is no sample's name: it leads out of {folder}")
+    try:
+        known = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        known = False
+    if not known:
+        raise SampleError(f"{name[:100]!r} is no sample's name: no file can have it")
+    return folder / path
 
 
 @contextlib.contextmanager

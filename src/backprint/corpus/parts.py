@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,53 @@ from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.places import RESULT
 from backprint.corpus.pool import remove
 from backprint.corpus.verbs import PARTS
+from backprint.errors import SampleError
+from backprint.strangers_file import read_json
+from backprint.typed import from_plain
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """One part on disk, or why it was not written: a row of the table.
+
+    `backward` is `sliced`, `derived` or `none`, `count` how many equal parts of the sample it stands for, `of` the part
+    with the same graphs that was written instead, and `key` the hashes of the graphs.
+    """
+
+    sample: str
+    part: str
+    label: str
+    verdict: str
+    detail: str
+    forward_steps: int
+    backward_steps: int
+    backward: str
+    of: str = ""
+    key: str = ""
+    count: int = 1
 
 
 def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of one sample of a run, with their folders; a sample without parts has a row too."""
     place = place_of(out, row)
-    with contextlib.suppress(OSError, ValueError):
-        return [shown_part(out, place, part) for part in json.loads((place / PARTS).read_bytes())]
+    if (place / PARTS).exists():
+        return [shown_part(out, place, part) for part in read_parts(place)]
     said = ": ".join(filter(None, (row["cause"], row["detail"])))
     return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=said, of="", backward="")]
+
+
+def read_parts(place: Path) -> list[dict[str, Any]]:
+    """Return what `parts.json` says of each part of a sample; a part lies below the folder of the sample."""
+    file = place / PARTS
+    rows = read_json(file)
+    try:
+        parts = [asdict(from_plain(PartRow, row, "a part")) for row in list(rows)]
+    except (ValueError, TypeError) as error:
+        raise SampleError(f"{file}: {error}") from None
+    for part in parts:
+        if {"..", "/"} & {*Path(part["part"]).parts, *Path(part["of"]).parts}:
+            raise SampleError(f"{file}: a part is at {part['part'] or part['of']!r:.100}, which leads out of the run")
+    return parts
 
 
 def shown_part(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,12 +84,13 @@ def unify(out: Path) -> bool:
     with writable(out), locked(out), Ledger.writing(out / NAME) as ledger:
         for row in list(ledger.rows("state = 'done'")):
             place = place_of(out, row)
-            with contextlib.suppress(OSError, ValueError):
-                before = json.loads((place / PARTS).read_bytes())
-                if any(part["of"] and not (out / part["of"]).is_dir() for part in before):
-                    again.append(row["id"])
-                    continue
-                rewrite(out, place, before, first)
+            if not (place / PARTS).exists():  # a sample that was not split
+                continue
+            before = read_parts(place)
+            if any(part["of"] and not (out / part["of"]).is_dir() for part in before):
+                again.append(row["id"])
+                continue
+            rewrite(out, place, before, first)
         for id in again:
             (place_of(out, {"id": id}) / RESULT).unlink(missing_ok=True)
             ledger.put_off(id)

@@ -31,7 +31,8 @@ from backprint.corpus.rows import checked_row, row_to_keep
 from backprint.corpus.stopping import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
-from backprint.errors import UsageError
+from backprint.errors import SampleError, UsageError
+from backprint.strangers_file import read_json
 
 SHORT = ("out of memory", "too large")
 """Causes of failure that may not occur with more memory."""
@@ -183,8 +184,8 @@ def adopt(out: Path, ledger: Ledger, name: str) -> None:
     """Mark samples as done that were put in place before the ledger could say so."""
     for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
-            said = json.loads((place_of(out, row) / RESULT).read_bytes())
-        except (OSError, ValueError):
+            said = read_json(place_of(out, row) / RESULT)
+        except SampleError:  # there is none, or it is no longer whole: the sample is done again
             continue
         if not isinstance(said, dict):
             continue

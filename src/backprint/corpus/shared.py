@@ -20,10 +20,13 @@ from backprint.corpus.dedup import load_to_compare, write_whole
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.task import Task, one_line
 from backprint.corpus.verbs import Options, Row, verdict_columns, versions
+from backprint.errors import SampleError
 from backprint.graph.costing.products import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
 from backprint.graph.nouns import Graph
 from backprint.graph.sizes import at_hints
+from backprint.strangers_file import read_json
+from backprint.typed import from_plain
 
 NOTES = "stretches.json"
 """The parts of one sample, in its folder in OUT."""
@@ -147,6 +150,15 @@ def merged(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
 # ------------------------------------------------------------------ of all samples
 
 
+def parts_noted(notes: Path) -> list[SharedPart]:
+    """Return the parts that a run noted of one sample."""
+    rows = read_json(notes)
+    try:
+        return [from_plain(SharedPart, row, "a part") for row in list(rows)]
+    except (ValueError, TypeError) as error:
+        raise SampleError(f"{notes}: {error}") from None
+
+
 def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
     """Return the parts that a run noted, and write them."""
     found: list[SharedPart] = []
@@ -155,8 +167,7 @@ def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
         for row in ledger.rows(order="id"):
             notes = place_of(out, row) / NOTES
             if row["state"] == "done" and notes.is_file():
-                rows = json.loads(notes.read_bytes())
-                found += (SharedPart(**{**each, "samples": tuple(each["samples"])}) for each in rows)
+                found += parts_noted(notes)
             else:
                 why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
                 left_out.append((row["id"], one_line(why)))

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from backprint import api
+from backprint.corpus.parts import PartRow
 from backprint.graph.verdicts import GOOD
 from backprint.parts.nouns import SplitPart
 from backprint.parts.split import DERIVED, split_capture
-
-
-@dataclass(frozen=True, slots=True)
-class PartRow:
-    """One part on disk, or why it was not written: a row of the table.
-
-    `backward` is `sliced`, `derived` or `none`, `count` how many equal parts of the sample it stands for, `of` the part
-    with the same graphs that was written instead, and `key` the hashes of the graphs.
-    """
-
-    sample: str
-    part: str
-    label: str
-    verdict: str
-    detail: str
-    forward_steps: int
-    backward_steps: int
-    backward: str
-    of: str = ""
-    key: str = ""
-    count: int = 1
 
 
 def split_sample(

@@ -26,10 +26,10 @@ from backprint.regions.nouns import (
     Unwatched,
 )
 from backprint.regions.write import FORMAT
-from backprint.strangers_file import read_bytes
+from backprint.strangers_file import open_regular, read_bytes
 from backprint.tensor_stats import Stats
 
-MOST = 1 << 29
+MOST = 128 << 20
 """The most bytes of a graph.json that is read."""
 
 
@@ -114,8 +114,8 @@ def folder_order(folder: Path) -> tuple[str, int]:
 def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
     """The time at which a pass began."""
     found = content.get("time", 0.0)
-    if type(found) not in (int, float):
-        raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r}")
+    if type(found) not in (int, float) or not abs(found) < 1e11:
+        raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r:.80}")
     return float(found)
 
 
@@ -154,7 +154,7 @@ def read_pass(folder: Path) -> Pass:
     return parse_pass(content, folder, read_gradients(folder))
 
 
-MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
+MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError)
 
 
 def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor] | None = None) -> Pass:
@@ -182,9 +182,11 @@ def read_gradients(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
+    with open_regular(place, links=True, error=RegionError) as file:
+        content = file.read(os.fstat(file.fileno()).st_size)
     try:
-        return load(place.read_bytes())
-    except (OSError, SafetensorError, ValueError) as error:
+        return load(content)
+    except (SafetensorError, ValueError) as error:
         raise RegionError(f"{place}: cannot be read: {error}") from error
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +30,27 @@ from backprint.tracing.witness import second_order
 MODES = (None, "train", "eval")
 
 
+AT_WORK = threading.local()
+"""Whether this thread is capturing a call."""
+
+
+@contextlib.contextmanager
+def not_within_another() -> Iterator[None]:
+    """Refuse a capture in the middle of another of this thread, where torch's modes and the arguments are not as they
+    were: in a signal handler, or by the program that is captured."""
+    if getattr(AT_WORK, "capturing", False):
+        raise CaptureError(
+            "this thread is in the middle of a capture: bp.capture was called by a signal handler, or by the program "
+            "that is captured; call it when the capture has ended"
+        )
+    AT_WORK.capturing = True
+    try:
+        yield
+    finally:
+        AT_WORK.capturing = False
+
+
+@not_within_another()
 @with_bodies
 def capture_call(
     target: Any,

@@ -242,8 +242,10 @@ def pull_back(
     asking = [named for named in program.tensors if named.requires_grad]
     wanted = [named for named in asking if leaves[named.name].requires_grad]  # a program may freeze its own parameters
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
-    if not roots or not wanted:
+    if not roots or not asking:
         return {}
+    if not wanted:  # the program has frozen them all, after their last use
+        return dict.fromkeys((name for named in asking for name in (named.name, *named.same)), None)
     known = tangents or {}
     pulls = [known[name] if name in known else ones_tangent(tensor) for name, tensor in roots.items()]
     with modes_reach_backward(), same_chance(program.chance, program.target.picture, backward=True):

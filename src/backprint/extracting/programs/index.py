@@ -146,7 +146,7 @@ class KernelIndex:
         if self.table_names():
             self.check_format()  # before anything is written to a file of something else
             self.check_content()
-        connection.execute("pragma journal_mode = wal")
+        write_ahead(connection)
         connection.execute("pragma synchronous = normal")
         connection.execute("begin immediate")
         for statement in schema():
@@ -459,6 +459,19 @@ def storable(value: str | int | None) -> str | int | None:
             return max(-LARGEST, min(value, LARGEST))
         case None:
             return None
+
+
+def write_ahead(connection: sqlite3.Connection, seconds: float = 30.0) -> None:
+    """Turn the write-ahead log on. SQLite may refuse that at once, and not wait, while another process does it."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager

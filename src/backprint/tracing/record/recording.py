@@ -12,6 +12,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autog
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -283,10 +284,22 @@ class Recording:
                 self.done(number, capture)
             except BaseException as error:  # all errors here are ours, not the script's
                 failed.append(told_whole(error))
+            finally:
+                ended.set()
 
+        ended = threading.Event()
         thread = threading.Thread(target=work, name="backprint")
         thread.start()
-        thread.join()
+        try:
+            ended.wait()  # Python 3.11 takes a thread for ended once `join` was interrupted
+            thread.join()
+        except BaseException:  # Ctrl-C, or an error of the script's own handler
+            end_thread(thread, ended)
+            self.count = number + 1
+            if failed:
+                self.give_up_number(number, "the script was interrupted while the step was proved and saved")
+            self.settled.add(number)
+            raise
         if failed:
             self.give_up(failed[0])
         self.settled.add(number)
@@ -296,9 +309,14 @@ class Recording:
         if self.recorder is not None:
             self.recorder.lose(why)
         self.take_off()
-        if self.count not in self.settled and self.first <= self.count < self.last:
-            self.settled.add(self.count)
-            self.tell(f"step {self.count} is not kept: {why}")
+        if self.first <= self.count < self.last:
+            self.give_up_number(self.count, why)
+
+    def give_up_number(self, number: int, why: str) -> None:
+        """Say why a step is not kept, once."""
+        if number not in self.settled:
+            self.settled.add(number)
+            self.tell(f"step {number} is not kept: {why}")
 
     def missing(self, script: str) -> list[str]:
         """Say why there are fewer Captures than requested, unless that has been reported."""
@@ -314,6 +332,19 @@ class Recording:
             there = f"ask for steps below {self.count}" if self.count else none
             said.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
         return said
+
+
+def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
+    """Raise KeyboardInterrupt in a thread, and wait until it has ended, which an event says.
+
+    A thread that runs torch's operators while the process ends aborts it, and would leave a sample half written.
+    """
+    interrupt, number = ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread.ident or 0)
+    while not ended.is_set() and interrupt(number, ctypes.py_object(KeyboardInterrupt)):
+        with contextlib.suppress(KeyboardInterrupt):  # another one: the first is raised when the thread has ended
+            ended.wait(5.0)  # not sooner again: it may be removing its files
+    with contextlib.suppress(KeyboardInterrupt):
+        thread.join()
 
 
 # ------------------------------------------------------------------ modes

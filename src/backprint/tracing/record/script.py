@@ -108,7 +108,8 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
         trace = trace.tb_next
     found = None
     for each in reversed(kept):
-        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+        # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
+        found = TracebackType(found, each.tb_frame, each.tb_lasti, -1 if each.tb_lineno is None else each.tb_lineno)
     return found
 
 
