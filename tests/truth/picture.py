@@ -35,7 +35,8 @@ LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
 OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
 SCRATCH = "odd_scratch"  # how the names of modules begin that programs write, and import when they run
-QUIET = ("torch._dynamo", "torch.amp.autocast", "torch.autograd.grad_mode", "torch._ops")  # what these keep is torch's own
+# what these keep is torch's own
+QUIET = ("torch._dynamo", "torch.amp.autocast", "torch.autograd.grad_mode", "torch._ops")
 LAZY = (  # what `functools` keeps for itself, which no result depends on
     "dispatch_cache",
     "cache_token",

@@ -100,7 +100,8 @@ def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
         more = [(key, part) for key, part in own(value) if key not in value or value[key] is not part]
         return [*items, *odd, *more], not odd  # an item that is an attribute too is one part, under one name
     if isinstance(value, (list, tuple)) and type(value) in pytree.SUPPORTED_NODES and type(value) not in (list, tuple):
-        return [*((str(i), part) for i, part in enumerate(pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]))], True
+        children = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+        return [(str(i), part) for i, part in enumerate(children)], True
     if isinstance(value, types.CellType):
         return [("cell_contents", value.cell_contents)] if _filled(value) else [], False
     if isinstance(value, (list, tuple, deque)):

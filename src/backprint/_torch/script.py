@@ -13,7 +13,7 @@ SCRIPTS = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 
 
 @contextlib.contextmanager
-def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
     """Call `note(function, args, kwargs)` before each scripted function that reads values with `tolist`.
 
     It is the one operator of TorchScript that reads a tensor's values without calling an operator of ATen.

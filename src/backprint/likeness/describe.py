@@ -213,16 +213,19 @@ def describe_array(value: Any, state: Describing) -> Described:
         items = [describe_value(item, state, False) for item in value.reshape(-1).tolist()]
         return describe_items({"array": f"{type_name(value)} {list(value.shape)}"}, "items", items)
     word = f"{value.dtype.str if value.dtype.names is None else value.dtype.descr}{list(value.shape)}"
-    like = {"array" if hasattr(value, "strides") and value.ndim else "number": f"{type_name(value)} {word}"}
+    like: dict[str, Like] = {
+        "array" if hasattr(value, "strides") and value.ndim else "number": f"{type_name(value)} {word}"
+    }
     if value.ndim == 0:
         return Described(like | {"value": repr(value.item())[:LONGEST]})
     if not value.flags.c_contiguous:
-        like["strides"] = list(value.strides)
+        like["strides"] = str(value.strides)
     if not value.flags.writeable:
         like["writeable"] = "False"
-    own_bytes = getattr(value, "tobytes") if not hasattr(value, "mask") else value.view(value.baseclass).tobytes
-    found = Described(like | {"digest": likeness_digest(own_bytes())})
-    return with_attributes(found, value, state) if hasattr(value, "mask") else found
+    if not hasattr(value, "mask"):
+        return Described(like | {"digest": likeness_digest(value.tobytes())})
+    plain = value.view(value.baseclass)  # a masked array's own `tobytes` fills in, and sets its fill value
+    return with_attributes(Described(like | {"digest": likeness_digest(plain.tobytes())}), value, state)
 
 
 def describe_items(like: dict[str, Like], key: str, items: Sequence[Described]) -> Described:

@@ -38,12 +38,12 @@ class Proof:
 
     ports: tuple[PortVerdict, ...]
     captured: str = ""
-    moved: str = ""
     redrawn: str = ""
     pins: tuple[tuple[str, str], ...] = ()
     drawn: str = ""
     identity: str = ""
     alone: tuple[Guard, ...] = ()
+    moved: str = ""
 
 
 class RaisesAgain(CaptureError):
@@ -68,8 +68,8 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     values = program.values()
     with settings.quiet_random():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
-        if not captured and (moved := differs_from_first(capture, program, values)):
-            return Proof(tuple(found.values()), moved=moved)
+        if not captured and (since_first := differs_from_first(capture, program, values)):
+            return Proof(tuple(found.values()), moved=since_first)
         if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         if captured:

@@ -84,8 +84,8 @@ def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
     what = f", perhaps in {'; '.join(places[:8])}" if places else ", perhaps in a file"
     return CaptureError(
         f"{title} returns another result when it runs again ({reason}): a run leaves something behind{what}. Backprint "
-        "cannot restore that, so no engine's capture could be compared with the program. If only the first call differs, "
-        "call it once before the capture; else pass what it reads as an argument",
+        "cannot restore that, so no engine's capture could be compared with the program. If only the first call "
+        "differs, call it once before the capture; else pass what it reads as an argument",
         every_engine=True,
     )
 

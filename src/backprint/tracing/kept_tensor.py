@@ -66,7 +66,9 @@ class KeptTensor:
 
     def address_now(self) -> int:
         """Where the tensor's storage is in memory; 0 if it has none of its own."""
-        return self.alias.untyped_storage().data_ptr() if self.alias is not None and self.memory != id(self.tensor) else 0
+        if self.alias is None or self.alias.layout is not torch.strided:
+            return 0
+        return self.alias.untyped_storage().data_ptr()
 
     @property
     def is_large(self) -> bool:

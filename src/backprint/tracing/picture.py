@@ -57,6 +57,9 @@ LONG = 10_000
 """The elements of a container longer than this are kept, but not looked into."""
 
 
+STATELESS = frozenset(("backprint", "enum", "typing", "inspect", "re"))
+"""Packages whose objects are never named as possibly changed."""
+
 MOST_SUSPECTS = 8
 """The most objects that are named as possibly changed."""
 
@@ -439,9 +442,9 @@ class Picture:
     def suspect(self, name: str, value: Any) -> None:
         """Note an object whose state cannot be compared: it is named where a program does not repeat its results."""
         kind = type(value)
-        known = is_immutable(kind) or kind.__module__.partition(".")[0] in ("backprint", "enum", "typing", "inspect", "re")
+        known = is_immutable(kind) or kind.__module__.partition(".")[0] in STATELESS
         if self.first and len(self.unknown) < MOST_SUSPECTS and not known:
-            self.unknown[id(value)] = f"{name} ({type(value).__module__}.{type(value).__qualname__})".lstrip()
+            self.unknown[id(value)] = f"{name} ({kind.__module__}.{kind.__qualname__})".lstrip()
 
     def tell_unknown(self) -> None:
         """Tell of every object whose state cannot be compared: a run of the program has changed one of them, or a file,

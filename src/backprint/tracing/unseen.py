@@ -112,12 +112,12 @@ class HookWatch(TorchFunctionMode):
                 return through(self, func, *on_one_device(args, kwargs or {}))
         return through(self, func, args, kwargs or {})
 
-
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         """Note a scripted function that reads values, and return the tensors that it takes."""
         if isinstance(function, torch._C.ScriptMethod):
+            where = frames.place(frames.here(self.paths))
             raise CaptureError(
-                f"{function.name} of a scripted module reads values with tolist{frames.place(frames.here(self.paths))}, "
+                f"{function.name} of a scripted module reads values with tolist{where}, "
                 "where no operator shows it: capture the module as it was before torch.jit.script",
                 every_engine=True,
             )

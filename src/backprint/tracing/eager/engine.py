@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.defects import is_defect
 from backprint._torch.script import scripts_seen
+from backprint.defects import is_defect
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
