@@ -145,7 +145,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 @functools.cache
-def has_plain_dict(kind: type) -> bool:
+def has_plain_dict(kind: Any) -> bool:
     """Whether `__dict__` is where objects of a class keep their attributes, and no property of the class's own."""
     return not any(isinstance(vars(each).get("__dict__"), property) for each in kind.__mro__)
 
