@@ -23,8 +23,9 @@ from backprint.benching.asking import AskedPerformer
 from backprint.benching.carried import OtherValue, taken_results
 from backprint.benching.findings import CheatFound
 from backprint.benching.held import HeldBudget, Kind, kind_like, slot_offsets
-from backprint.benching.judge import GraphJudge, RandomState, random_now, same_values, state_of
+from backprint.benching.judge import GraphJudge, same_values
 from backprint.benching.moved import finite
+from backprint.benching.seeds import RandomState, random_now, state_of
 from backprint.benching.subjects import BenchStep, inputs_of_results
 from backprint.benching.varied import (
     ALL,

@@ -23,15 +23,13 @@ from backprint.benching.draws import LiftedDraws, lifted_draws, steps_that_draw
 from backprint.benching.findings import CheatFound
 from backprint.benching.judging import judged_outputs, output_of_port
 from backprint.benching.moved import as_finite
+from backprint.benching.seeds import RandomState
 from backprint.benching.subjects import BenchGraph, BenchStep, graph_classes, unguarded_graph
 from backprint.closeness import TOLERANCE
 from backprint.sample.judged import Eager, apart, judged, nearly_equal, text_of_kind, within_tolerance
 from backprint.sample.rerun import EagerRun, copies, laid, rebuilt
 
 AnyGraph = BenchGraph | BenchStep
-
-RandomState = tuple[Any, Any]
-"""The state of the CPU's generator, and those of the GPUs'."""
 
 LEARNED = 2.0
 """A result that is so many times as far from eager's as one that was judged to be right needs no further look."""
@@ -312,17 +310,6 @@ def unfollowed_outputs(part: PartJudge, results: Sequence[Any]) -> list[BenchOut
     word, detail = ("close", "judged by distribution") if part.by_distribution else ("random", "it was not judged")
     ports = zip(part.bench.run.outputs, part.bench.run.results, results, strict=True)
     return [output_of_port(role, name, word, detail, wanted, value) for (role, name), wanted, value in ports]
-
-
-def state_of(seed: int) -> RandomState:
-    """Return the random state of a seed, and leave the generators in it."""
-    torch.manual_seed(seed)
-    return random_now()
-
-
-def random_now() -> RandomState:
-    """Return the random state."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
 
 
 def parts_of(graph: AnyGraph) -> list[BenchGraph]:
