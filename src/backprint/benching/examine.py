@@ -56,6 +56,9 @@ LONGEST = 20
 DRAWING_PROBES, DRAWING = 400, 1.0
 """The same of a graph that draws, so that the distribution shows."""
 
+SHORT_CALL = 0.05
+"""Seconds: a shorter call is made twice to see how long it takes."""
+
 LATE = 0.5
 """Seconds after which results that are held are looked at: they may be written later."""
 
@@ -95,7 +98,7 @@ class Examination:
 
     def begin(self) -> None:
         """Give the graph to the compiler's process."""
-        pieces = [(piece.place, piece.whole) for piece in self.plan.pieces]
+        pieces = [(piece.place, piece.whole, piece.in_turns) for piece in self.plan.pieces]
         told = {"seed": self.plan.seed, "ways": self.plan.ways, "rewritten": list(self.rewritten)}
         told |= {"step": step_told(self.judge.graph)}
         self.asked.ask("begin", title=self.judge.graph.title, inputs=self.asked.giving(self.own), pieces=pieces, **told)
@@ -322,13 +325,19 @@ def names_of_inputs(graph: Any) -> list[str]:
 
 
 def writes_of_eager(judge: GraphJudge) -> tuple[tuple[int, ...], float]:
-    """Return the places of inputs that eager writes into, and how many seconds a call of it takes."""
+    """Return the places of inputs that eager writes into, and how many seconds a call of it works: a clock would count
+    what it waits for a processor, and on a machine that others use fewer calls would be compared."""
     own = inputs_of(judge.graph)
-    values = copies(own)
-    began = time.perf_counter()
-    for part, given, _ in judge.shared_out(values, copies(judge.kinds)):
-        part.bench.run.module()(*given)
-    spent = time.perf_counter() - began
+
+    def called() -> tuple[list[Any], float]:
+        values, began = copies(own), time.process_time()
+        for part, given, _ in judge.shared_out(values, copies(judge.kinds)):
+            part.bench.run.module()(*given)
+        return values, time.process_time() - began
+
+    values, spent = called()
+    if spent < SHORT_CALL:  # the first call of an operator may take ten times as long
+        spent = min(spent, called()[1])
     return tuple(changed_places(values, own)), spent
 
 
