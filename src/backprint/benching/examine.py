@@ -155,13 +155,24 @@ class Examination:
         if answer["changed"]:
             names = names_of_inputs(self.judge.graph)
             raise CheatFound(f"changes its input {', '.join(names[place] for place in answer['changed'][:4])}")
-        if reason := self.judge.fault(inputs, results, state):
+        if reason := self.fault(inputs, results, state):
             self.check_late()
             raise CheatFound(f"{occasion}: {reason}" if occasion else reason)
         if "late" in answer:
             late = taken_results(self.asked.told, answer["late"])
             if not same_values(self.lasting(results), self.lasting(late)):
                 raise CheatFound("its results are written after it returned")
+
+    def fault(self, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
+        """Return why the results of the last call are wrong, or an empty text; most are well within their tolerances, and
+        need one call of eager."""
+        if reason := self.judge.wrong_kind(results):
+            return reason
+        try:
+            near = self.judge.agrees_quickly(copies(inputs) if self.rewritten else inputs, results)
+        except Exception:  # eager may raise on what was drawn or saved; that is told below
+            near = False
+        return "" if near else self.judge.fault(inputs, results, state)
 
     def keep_drawn(self, inputs: Sequence[Any], results: Sequence[Any], own: bool) -> None:
         """Keep what a call drew, if its results are of eager's kinds."""

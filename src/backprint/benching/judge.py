@@ -195,7 +195,7 @@ def quickly_near(value: Any, wanted: Any) -> bool:
         return type(value) is type(wanted) and bool(value == wanted)
     if value.layout is not torch.strided or wanted.layout is not torch.strided or value.dtype is not wanted.dtype:
         return False
-    if value.shape != wanted.shape:
+    if value.shape != wanted.shape or value.device != wanted.device:
         return False
     if torch.equal(value, wanted):
         return True
@@ -250,16 +250,22 @@ class GraphJudge:
         forward, backward = self.parts
         return [(forward, list(inputs[:count]), list(results[:inner])), (backward, taken, list(results[inner:]))]
 
-    def fault(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> str:
-        """Return why the results of a call are wrong, or an empty text."""
+    def wrong_kind(self, results: Sequence[Any]) -> str:
+        """Return which result is of another kind than eager's, or an empty text."""
         if len(results) != len(self.outputs):
             return f"{len(results)} results where eager gives {len(self.outputs)}"
         at = 0
-        for part in self.parts:  # kinds first: the backward takes what was saved
+        for part in self.parts:
             count = len(part.bench.run.outputs)
             if reason := part.wrong_kind(results[at : at + count]):
                 return reason
             at += count
+        return ""
+
+    def fault(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> str:
+        """Return why the results of a call are wrong, or an empty text."""
+        if reason := self.wrong_kind(results):  # first of all: the backward takes what was saved
+            return reason
         for part, given, found in self.shared_out(inputs, results):
             try:
                 run = part.eager_run(given, found, random)
