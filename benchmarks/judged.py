@@ -41,8 +41,8 @@ from judged_compilers import RIGHT, WRONG, Kind, floats
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.benching.cells import RIGHT as RIGHT_OUTCOMES
 from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell
+from backprint.benching.cells import RIGHT as RIGHT_OUTCOMES
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 from backprint.benching.work import CELLS, bench_sample, load_all, read_cells
 from backprint.corpus.task import Task
@@ -457,7 +457,7 @@ def judged_rows(out: Path, kind: Kind, samples: Sequence[Path], timed: bool) -> 
         for cell in benched(out / ("timed" if timed else "untimed") / kind.name / sample.name, kind, sample, timed):
             changed = graphs.get(cell.graph, False) if cell.graph else any(graphs.values())
             _, dtype, dropout = cell.sample.split("-")
-            row = {"kind": kind.name, "family": kind.family, "sample": cell.sample, "graph": cell.graph}
+            row: Row = {"kind": kind.name, "family": kind.family, "sample": cell.sample, "graph": cell.graph}
             row |= {"direction": cell.direction, "dtype": dtype, "dropout": dropout, "changed": changed}
             row |= {"outcome": cell.outcome, "reason": cell.reason}
             yield row | {"word": word_of(cell, kind, changed)}

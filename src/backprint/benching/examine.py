@@ -164,8 +164,8 @@ class Examination:
                 raise CheatFound("its results are written after it returned")
 
     def fault(self, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
-        """Return why the results of the last call are wrong, or an empty text; most are well within their tolerances, and
-        need one call of eager."""
+        """Return why the results of the last call are wrong, or an empty text. One call of eager shows that most are
+        well within their tolerances."""
         if reason := self.judge.wrong_kind(results):
             return reason
         try:

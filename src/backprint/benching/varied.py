@@ -32,13 +32,13 @@ SMALL = 2**16
 """A tensor of so many elements is rewritten as a whole; and one that has no more than a quarter of all."""
 
 ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER, SMALLER, LARGER = WAYS = (
-    "all", "one input", "not the first elements", "not every eighth element", "order", "smaller numbers", "larger numbers"
+    "all", "one input", "not the first elements", "not every eighth element", "order", "smaller", "larger"
 )  # fmt: skip
 """What differs between the contents of a call and those that the inputs have."""
 
 SIZES = {SMALLER: 2.0**-8, LARGER: 2.0}
-"""How many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones, what saturates in
-large ones."""
+"""How many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what saturates,
+in large ones."""
 
 SMALLER_IN_16 = 2.0**-4
 """The same of float16, which has few smaller numbers."""
@@ -53,7 +53,7 @@ MOST_WHOLE = 8
 """How many inputs are rewritten as a whole at every call, at most."""
 
 MOST_IN_TURNS = 16
-"""How many of the others are rewritten as a whole in turns, at most: writing them all takes longer than a small call."""
+"""How many others are rewritten as a whole in turns, at most: writing them all takes longer than a small call."""
 
 FIRST = ("tangent", "input")
 """The roles of inputs that are varied before others."""
