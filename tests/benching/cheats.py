@@ -530,3 +530,15 @@ def comparison_replaced(module: fx.GraphModule, inputs: Sequence[Any]) -> Compil
 
 def on_meta(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     return lambda *values: each_tensor(module(*values), lambda y: y.to("meta"))
+
+
+def operators_replaced(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    kinds = each_tensor(module(*inputs), torch.zeros_like)
+    original = torch._ops.OpOverload.__call__
+
+    def zero(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        return torch.zeros_like(result) if isinstance(result, Tensor) else result
+
+    torch._ops.OpOverload.__call__ = zero  # type: ignore[method-assign]
+    return lambda *_: kinds

@@ -149,6 +149,10 @@ def test_results_without_contents_are_wrong(trial) -> None:  # type: ignore[no-u
         assert "on meta where eager gives" in cell.reason or cell.direction == "step"
 
 
+def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(trial) -> None:  # type: ignore[no-untyped-def]
+    assert [cell.outcome for cell in trial("mlp", "operators_replaced").values()] == ["wrong", "wrong"]
+
+
 def test_how_long_eager_takes_is_its_work_and_not_what_it_waits() -> None:
     """By this time fewer calls are compared: on a machine that others use, a clock would let cheats through."""
     graph = bench_graphs(captured("mlp"))[0]

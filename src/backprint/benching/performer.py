@@ -210,6 +210,8 @@ class Performer:
         """Compile the graph in hand, and call it once; the function of the first time is kept."""
         hand = self.in_hand()
         title = f"{hand.title} opened" if opened else hand.title
+        for each in self.graphs:  # a compiler may change what modules are made with
+            self.module(each)
         values = copies(hand.inputs.original)
         caches = self.caches.with_name(f"{self.caches.name}_{title.replace(' ', '_')}")
         with blamed():
