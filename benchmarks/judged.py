@@ -4,11 +4,14 @@
     python benchmarks/judged.py OUT --forms 6                every kind on all sixty samples
     python benchmarks/judged.py OUT --kinds 'dropout_*,itself' --models mlp,words --forms 2
     python benchmarks/judged.py OUT --timed                  kinds whose fault is in calls, or in time, in timed runs
+    python benchmarks/judged.py OUT --again --kinds itself   bench them again: cells that OUT has are kept otherwise
 
 The samples are ten small models, each with and without dropout, in float32, bfloat16 and float16. A wrong kind counts
 where it changes results, which is measured here, without the bench's judge. What was compiled and eager are called on
 the same inputs from the same random state, on as many inputs as the kind has calls. Its results must be further from
 eager's than ten times what rounding of every input moves them. Only samples with such a graph are benched.
+
+Cells are made by the verb of a bench's workers, without the workers: a process for each kind would import torch anew.
 
 A cell is *seen* if its outcome blames the compiler, *missed* if it is right, and *open* if it was not judged. A right
 kind is *accused* where its outcome blames it.
@@ -18,11 +21,12 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import hashlib
+import gc
 import json
 import logging
 import math
 import multiprocessing
+import shutil
 import sys
 import time
 import warnings
@@ -37,13 +41,16 @@ from judged_compilers import RIGHT, WRONG, Kind, floats
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell
 from backprint.benching.cells import RIGHT as RIGHT_OUTCOMES
-from backprint.benching.cells import STOPPED, BenchCell
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
+from backprint.benching.work import CELLS, bench_sample, load_all, read_cells
+from backprint.corpus.task import Task
 
 KINDS = {**WRONG, **RIGHT}
 
-COMPILERS = Path(__file__).with_name("judged_compilers.py")
+COMPILERS = "judged_compilers"
+"""The module of the kinds. It is imported here, so that no process reads its 1,700 lines again."""
 
 BLAMED = ("wrong", *STOPPED)
 
@@ -445,18 +452,33 @@ Row = dict[str, Any]
 def judged_rows(out: Path, kind: Kind, samples: Sequence[Path], timed: bool) -> Iterator[Row]:
     """Bench a kind on samples, and yield a row for each cell."""
     known = {} if kind.name in RIGHT else effects(kind, samples, out / "effects" / f"{kind.name}.json")
-    compiler, names = f"{COMPILERS}:{kind.name}", sorted(sample.name for sample in samples)
-    # Kinds with the same samples share a run, which measures the machine's peaks once.
-    folder = hashlib.sha256(" ".join(names).encode()).hexdigest()[:12]
-    run = bp.bench(samples, compiler, out / ("timed" if timed else "untimed") / folder, timed=timed, timeout=120)
-    for cell in run.of(compiler):
-        graphs = known.get(cell.sample, {})
-        changed = graphs.get(cell.graph, False) if cell.graph else any(graphs.values())
-        _, dtype, dropout = cell.sample.split("-")
-        row = {"kind": kind.name, "family": kind.family, "sample": cell.sample, "graph": cell.graph}
-        row |= {"direction": cell.direction, "dtype": dtype, "dropout": dropout, "changed": changed}
-        row |= {"outcome": cell.outcome, "reason": cell.reason}
-        yield row | {"word": word_of(cell, kind, changed)}
+    for sample in samples:
+        graphs = known.get(sample.name, {})
+        for cell in benched(out / ("timed" if timed else "untimed") / kind.name / sample.name, kind, sample, timed):
+            changed = graphs.get(cell.graph, False) if cell.graph else any(graphs.values())
+            _, dtype, dropout = cell.sample.split("-")
+            row: Row = {"kind": kind.name, "family": kind.family, "sample": cell.sample, "graph": cell.graph}
+            row |= {"direction": cell.direction, "dtype": dtype, "dropout": dropout, "changed": changed}
+            row |= {"outcome": cell.outcome, "reason": cell.reason}
+            yield row | {"word": word_of(cell, kind, changed)}
+
+
+def benched(place: Path, kind: Kind, sample: Path, timed: bool) -> list[BenchCell]:
+    """Bench a kind on a sample, as a worker of `backprint bench` does, unless `place` has the cells."""
+    done = place / "done"
+    if not done.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        options = {**OPTIONS, "timed": timed, "compiler": kind.name, "asked": f"{COMPILERS}:{kind.name}"}
+        options |= {"caches": str(place / "caches")}
+        row = bench_sample(Task(sample.name, str(sample), kind="backprint", memory=MEMORY), options, place)
+        done.write_text(json.dumps(row))
+    return list(read_cells(place / CELLS))
+
+
+OPTIONS = {"directions": list(DIRECTIONS), "threads": 1, "device": None, "timeout": 120, "allow": []}
+
+MEMORY = 4 << 30
 
 
 def share(counts: Counter[str]) -> str:
@@ -516,12 +538,18 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(MODELS), help="names, with commas")
     parser.add_argument("--forms", type=int, default=1, help="how many of the six forms of each model (default: 1)")
     parser.add_argument("--timed", action="store_true", help="time the cells too")
+    parser.add_argument("--again", action="store_true", help="bench kinds again whose cells are there")
     parser.add_argument("--effects", action="store_true", help="only measure what the kinds change")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
-    torch.set_num_threads(1)
+    load_all(OPTIONS)
+    gc.collect()
+    gc.freeze()  # as a worker does, so that collecting in a forked process does not copy every page
     kinds, models = chosen(given), given.models.split(",")
+    if given.again:
+        for kind in kinds:
+            shutil.rmtree(given.out / ("timed" if given.timed else "untimed") / kind.name, ignore_errors=True)
     rows: list[Row] = []
     began = time.monotonic()
     for kind in kinds:

@@ -1440,9 +1440,12 @@ def decomposed(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
 def channels_last(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     def laid(operator: Any, *args: Any, **kwargs: Any) -> Any:
         form = torch.channels_last
-        return operator(
+        results = operator(
             *(a.contiguous(memory_format=form) if floats(a) and a.dim() == 4 else a for a in args), **kwargs
         )
+        if isinstance(results, Tensor):
+            return results.contiguous()  # the graph may have a view of it
+        return on_tensors(results, Tensor.contiguous)
 
     return swapping({aten.convolution.default: laid, aten.convolution_backward.default: laid})(gm, inputs)
 

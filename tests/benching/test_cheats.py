@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cheats
 import pytest
@@ -14,6 +17,9 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.benching.cells import RIGHT, BenchCell
 from backprint.benching.compilers.table import compiler_named
+from backprint.benching.examine import writes_of_eager
+from backprint.benching.judge import GraphJudge
+from backprint.benching.subjects import bench_graphs
 from backprint.benching.trial import TrialPlan, tried
 from backprint.benching.turns import GraphClock, Turns
 
@@ -134,6 +140,30 @@ def test_nothing_hides_behind_a_draw(model: str, compiler: str, reason: str, tri
     assert (cell.outcome, reason in cell.reason) == ("wrong", True), (cell.outcome, cell.reason)
     (step,) = trial(model, compiler, directions=["step"]).values()
     assert step.outcome == "wrong", step.reason
+
+
+def test_results_without_contents_are_wrong(trial) -> None:  # type: ignore[no-untyped-def]
+    """They are not the error of a compiler that refuses."""
+    for cell in trial("dropout", "on_meta", directions=("forward", "step")).values():
+        assert cell.outcome == "wrong", (cell.graph, cell.outcome, cell.reason)
+        assert "on meta where eager gives" in cell.reason or cell.direction == "step"
+
+
+def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(trial) -> None:  # type: ignore[no-untyped-def]
+    assert [cell.outcome for cell in trial("mlp", "operators_replaced").values()] == ["wrong", "wrong"]
+
+
+def test_how_long_eager_takes_is_its_work_and_not_what_it_waits() -> None:
+    """By this time fewer calls are compared: on a machine that others use, a clock would let cheats through."""
+    graph = bench_graphs(captured("mlp"))[0]
+
+    class Waits(graph.run.module):  # type: ignore[name-defined,misc]
+        def forward(self, *values: Any) -> Any:
+            time.sleep(0.2)
+            return super().forward(*values)
+
+    judge = GraphJudge(replace(graph, run=replace(graph.run, module=Waits)))
+    assert writes_of_eager(judge)[1] < 0.1
 
 
 def test_what_is_remembered_is_wrong_or_slow_when_it_is_timed(trial) -> None:  # type: ignore[no-untyped-def]

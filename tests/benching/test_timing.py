@@ -21,10 +21,12 @@ from backprint.benching.subjects import bench_graphs
 from backprint.benching.timing import stages_within
 from backprint.benching.varied import (
     ALL,
+    LARGER,
     NOT_EVERY_EIGHTH,
     NOT_FIRST,
     ONE_INPUT,
     ORDER,
+    SMALLER,
     WAYS,
     Piece,
     VariedInputs,
@@ -154,8 +156,9 @@ def test_contents_differ_in_every_way() -> None:
     pieces = [Piece(0, True), Piece(1, True), Piece(2, False)]
     own = VariedInputs(copies(inputs), pieces, 5, WAYS)
     changed: dict[str, list[list[Tensor]]] = {way: [] for way in WAYS}
+    draw = random.Random(1)
     for number in range(200 * len(WAYS)):
-        own.put_seed(number * 7919 * len(WAYS) + number)
+        own.put_seed(draw.getrandbits(50) * len(WAYS) + number % len(WAYS))
         differ = [value != before for value, before in zip(own.values, inputs, strict=True)]
         changed[WAYS[number % len(WAYS)]].append(differ)
         if WAYS[number % len(WAYS)] == ORDER:
@@ -169,6 +172,27 @@ def test_contents_differ_in_every_way() -> None:
     for row in changed[NOT_EVERY_EIGHTH]:
         assert not any(bool(each.flatten()[::8].any()) for each in row[:2])
         assert all(bool(each.any()) for each in row)
+
+
+@pytest.mark.parametrize(("way", "factor"), [(SMALLER, 2**-8), (LARGER, 2)])
+def test_all_numbers_are_smaller_or_larger(way: str, factor: float) -> None:
+    inputs = [torch.randn(40), torch.randn(5, 8)]
+    own = VariedInputs(copies(inputs), [Piece(0, True), Piece(1, True)], 5, (way,))
+    own.put_seed(123)
+    assert all(torch.equal(value, before * factor) for value, before in zip(own.values, inputs, strict=True))
+
+
+def test_every_input_is_varied_in_its_turn() -> None:
+    """All at every call would take longer than a small graph does; those that are never varied could be ignored."""
+    inputs = [torch.randn(3, 4) for _ in range(12)]
+    pieces = varied_pieces(candidates(inputs, ["input"] * 12, ()), lambda found: True, lambda found: True)
+    own, seen = VariedInputs(copies(inputs), pieces, 5), set()
+    for number in random.Random(3).sample(range(2**62), 200):
+        own.put_seed(number)
+        changed = changed_places(own.values, inputs)
+        assert len(changed) <= 3
+        seen |= set(changed)
+    assert seen == set(range(12))
 
 
 def in_order(values: list[Any]) -> list[Tensor]:

@@ -60,11 +60,12 @@ class CarriedMemory:
         return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset).view(tuple(shape))
 
     def put(self, tensor: Tensor, offset: int) -> tuple[list[Any], int]:
-        """Copy a strided tensor's elements; return what it is, and where the next may begin."""
+        """Copy a strided tensor's elements, of which one on device meta has none; return what it is, and where the next
+        may begin."""
         kind = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), offset]
         end = offset + tensor.numel() * tensor.dtype.itemsize
         self.make_room(end)
-        if tensor.numel():
+        if tensor.numel() and not tensor.is_meta:
             self.tensor(tensor.dtype, tensor.shape, offset).copy_(tensor.detach())
         return kind, -(-end // ALIGNED) * ALIGNED
 

@@ -23,8 +23,9 @@ from backprint.benching.asking import AskedPerformer
 from backprint.benching.carried import OtherValue, taken_results
 from backprint.benching.findings import CheatFound
 from backprint.benching.held import HeldBudget, Kind, kind_like, slot_offsets
-from backprint.benching.judge import GraphJudge, RandomState, random_now, same_values, state_of
+from backprint.benching.judge import GraphJudge, same_values
 from backprint.benching.moved import finite
+from backprint.benching.seeds import RandomState, random_now, state_of
 from backprint.benching.subjects import BenchStep, inputs_of_results
 from backprint.benching.varied import (
     ALL,
@@ -54,6 +55,9 @@ LONGEST = 20
 
 DRAWING_PROBES, DRAWING = 400, 1.0
 """The same of a graph that draws, so that the distribution shows."""
+
+SHORT_CALL = 0.05
+"""Seconds: a shorter call is made twice to see how long it takes."""
 
 LATE = 0.5
 """Seconds after which results that are held are looked at: they may be written later."""
@@ -94,7 +98,7 @@ class Examination:
 
     def begin(self) -> None:
         """Give the graph to the compiler's process."""
-        pieces = [(piece.place, piece.whole) for piece in self.plan.pieces]
+        pieces = [(piece.place, piece.whole, piece.in_turns) for piece in self.plan.pieces]
         told = {"seed": self.plan.seed, "ways": self.plan.ways, "rewritten": list(self.rewritten)}
         told |= {"step": step_told(self.judge.graph)}
         self.asked.ask("begin", title=self.judge.graph.title, inputs=self.asked.giving(self.own), pieces=pieces, **told)
@@ -151,13 +155,24 @@ class Examination:
         if answer["changed"]:
             names = names_of_inputs(self.judge.graph)
             raise CheatFound(f"changes its input {', '.join(names[place] for place in answer['changed'][:4])}")
-        if reason := self.judge.fault(inputs, results, state):
+        if reason := self.fault(inputs, results, state):
             self.check_late()
             raise CheatFound(f"{occasion}: {reason}" if occasion else reason)
         if "late" in answer:
             late = taken_results(self.asked.told, answer["late"])
             if not same_values(self.lasting(results), self.lasting(late)):
                 raise CheatFound("its results are written after it returned")
+
+    def fault(self, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
+        """Return why the results of the last call are wrong, or an empty text. One call of eager shows that most are
+        well within their tolerances."""
+        if reason := self.judge.wrong_kind(results):
+            return reason
+        try:
+            near = self.judge.agrees_quickly(copies(inputs) if self.rewritten else inputs, results)
+        except Exception:  # eager may raise on what was drawn or saved; that is told below
+            near = False
+        return "" if near else self.judge.fault(inputs, results, state)
 
     def keep_drawn(self, inputs: Sequence[Any], results: Sequence[Any], own: bool) -> None:
         """Keep what a call drew, if its results are of eager's kinds."""
@@ -321,13 +336,19 @@ def names_of_inputs(graph: Any) -> list[str]:
 
 
 def writes_of_eager(judge: GraphJudge) -> tuple[tuple[int, ...], float]:
-    """Return the places of inputs that eager writes into, and how many seconds a call of it takes."""
+    """Return the places of inputs that eager writes into, and how many seconds a call of it works: a clock would count
+    what it waits for a processor, and on a machine that others use fewer calls would be compared."""
     own = inputs_of(judge.graph)
-    values = copies(own)
-    began = time.perf_counter()
-    for part, given, _ in judge.shared_out(values, copies(judge.kinds)):
-        part.bench.run.module()(*given)
-    spent = time.perf_counter() - began
+
+    def called() -> tuple[list[Any], float]:
+        values, began = copies(own), time.process_time()
+        for part, given, _ in judge.shared_out(values, copies(judge.kinds)):
+            part.bench.run.module()(*given)
+        return values, time.process_time() - began
+
+    values, spent = called()
+    if spent < SHORT_CALL:  # the first call of an operator may take ten times as long
+        spent = min(spent, called()[1])
     return tuple(changed_places(values, own)), spent
 
 

@@ -23,15 +23,13 @@ from backprint.benching.draws import LiftedDraws, lifted_draws, steps_that_draw
 from backprint.benching.findings import CheatFound
 from backprint.benching.judging import judged_outputs, output_of_port
 from backprint.benching.moved import as_finite
+from backprint.benching.seeds import RandomState
 from backprint.benching.subjects import BenchGraph, BenchStep, graph_classes, unguarded_graph
 from backprint.closeness import TOLERANCE
 from backprint.sample.judged import Eager, apart, judged, nearly_equal, text_of_kind, within_tolerance
 from backprint.sample.rerun import EagerRun, copies, laid, rebuilt
 
 AnyGraph = BenchGraph | BenchStep
-
-RandomState = tuple[Any, Any]
-"""The state of the CPU's generator, and those of the GPUs'."""
 
 LEARNED = 2.0
 """A result that is so many times as far from eager's as one that was judged to be right needs no further look."""
@@ -197,7 +195,7 @@ def quickly_near(value: Any, wanted: Any) -> bool:
         return type(value) is type(wanted) and bool(value == wanted)
     if value.layout is not torch.strided or wanted.layout is not torch.strided or value.dtype is not wanted.dtype:
         return False
-    if value.shape != wanted.shape:
+    if value.shape != wanted.shape or value.device != wanted.device:
         return False
     if torch.equal(value, wanted):
         return True
@@ -252,16 +250,22 @@ class GraphJudge:
         forward, backward = self.parts
         return [(forward, list(inputs[:count]), list(results[:inner])), (backward, taken, list(results[inner:]))]
 
-    def fault(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> str:
-        """Return why the results of a call are wrong, or an empty text."""
+    def wrong_kind(self, results: Sequence[Any]) -> str:
+        """Return which result is of another kind than eager's, or an empty text."""
         if len(results) != len(self.outputs):
             return f"{len(results)} results where eager gives {len(self.outputs)}"
         at = 0
-        for part in self.parts:  # kinds first: the backward takes what was saved
+        for part in self.parts:
             count = len(part.bench.run.outputs)
             if reason := part.wrong_kind(results[at : at + count]):
                 return reason
             at += count
+        return ""
+
+    def fault(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> str:
+        """Return why the results of a call are wrong, or an empty text."""
+        if reason := self.wrong_kind(results):  # first of all: the backward takes what was saved
+            return reason
         for part, given, found in self.shared_out(inputs, results):
             try:
                 run = part.eager_run(given, found, random)
@@ -312,17 +316,6 @@ def unfollowed_outputs(part: PartJudge, results: Sequence[Any]) -> list[BenchOut
     word, detail = ("close", "judged by distribution") if part.by_distribution else ("random", "it was not judged")
     ports = zip(part.bench.run.outputs, part.bench.run.results, results, strict=True)
     return [output_of_port(role, name, word, detail, wanted, value) for (role, name), wanted, value in ports]
-
-
-def state_of(seed: int) -> RandomState:
-    """Return the random state of a seed, and leave the generators in it."""
-    torch.manual_seed(seed)
-    return random_now()
-
-
-def random_now() -> RandomState:
-    """Return the random state."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
 
 
 def parts_of(graph: AnyGraph) -> list[BenchGraph]:

@@ -48,7 +48,8 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
     """Return the places of GraphNet's tolerances that an output is within."""
     if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
         return ()
-    if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
+    kinds = ((each.shape, each.dtype, each.layout, each.device) for each in (value, wanted))
+    if next(kinds) != next(kinds):
         return ()
     if not (wanted.is_floating_point() or wanted.is_complex()):
         return ()

@@ -44,6 +44,7 @@ from backprint.benching.findings import CheatFound, TimingWithheld
 from backprint.benching.gpu import on_gpu, with_device_bytes
 from backprint.benching.held import HeldBudget, Kind, kind_of, slot_offsets
 from backprint.benching.instructions import instruction_counter
+from backprint.benching.seeds import seed_generators
 from backprint.benching.subjects import inputs_of_results, unguarded_graph
 from backprint.benching.varied import Piece, VariedInputs, changed_places
 from backprint.corpus.task import one_line
@@ -209,6 +210,8 @@ class Performer:
         """Compile the graph in hand, and call it once; the function of the first time is kept."""
         hand = self.in_hand()
         title = f"{hand.title} opened" if opened else hand.title
+        for each in self.graphs:  # a compiler may change what modules are made with
+            self.module(each)
         values = copies(hand.inputs.original)
         caches = self.caches.with_name(f"{self.caches.name}_{title.replace(' ', '_')}")
         with blamed():
@@ -231,7 +234,7 @@ class Performer:
         self.put(hand, None if contents is None else taken_inputs(self.given, contents), number)
         before = copies(hand.inputs.values)
         function = self.function(f"{hand.title} opened" if opened else hand.title)
-        torch.manual_seed(seed)
+        seed_generators(seed)
         values = hand.inputs.values
         with blamed(), torch.set_grad_enabled(grad):
             results, taken = with_device_bytes(partial(function, *values), on_gpu(values))
@@ -280,7 +283,7 @@ class Performer:
         tell = which == "compiled"
         total, device = 0, 0.0
         counter = instruction_counter() if count else None
-        torch.manual_seed(seed)
+        seed_generators(seed)
         if hand.expected is not None:
             self.put(hand, None, None)
         for place, number in enumerate(numbers):

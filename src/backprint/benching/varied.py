@@ -15,7 +15,7 @@ a sum, is wrong in one of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,10 +31,17 @@ WINDOW = 256
 SMALL = 2**16
 """A tensor of so many elements is rewritten as a whole; and one that has no more than a quarter of all."""
 
-ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER = WAYS = (
-    "all", "one input", "not the first elements", "not every eighth element", "order"
+ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER, SMALLER, LARGER = WAYS = (
+    "all", "one input", "not the first elements", "not every eighth element", "order", "smaller", "larger"
 )  # fmt: skip
 """What differs between the contents of a call and those that the inputs have."""
+
+SIZES = {SMALLER: 2.0**-8, LARGER: 2.0}
+"""How many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what saturates,
+in large ones."""
+
+SMALLER_IN_16 = 2.0**-4
+"""The same of float16, which has few smaller numbers."""
 
 FIRST_ELEMENTS = 8
 """How many elements of an input stay, at most, where the first do."""
@@ -43,7 +50,10 @@ BANK = 2**16
 """Of how many places the elements of a call are taken at least."""
 
 MOST_WHOLE = 8
-"""How many inputs are rewritten as a whole, at most."""
+"""How many inputs are rewritten as a whole at every call, at most."""
+
+MOST_IN_TURNS = 16
+"""How many others are rewritten as a whole in turns, at most: writing them all takes longer than a small call."""
 
 FIRST = ("tangent", "input")
 """The roles of inputs that are varied before others."""
@@ -59,10 +69,11 @@ INDEXING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An input that is varied: its place, and whether as a whole or in a window."""
+    """An input that is varied: its place, whether as a whole or in a window, and whether in turns with others."""
 
     place: int
     whole: bool
+    in_turns: bool = False
 
 
 class VariedPart:
@@ -98,6 +109,8 @@ class VariedPart:
         if way == ORDER:
             source = torch.Generator().manual_seed(number)
             return before[torch.randperm(self.size, generator=source).to(before.device)]
+        if way in SIZES and before.is_floating_point():
+            return before * max(SIZES[way], SMALLER_IN_16 if before.dtype is torch.float16 else 0.0)
         new = self.bank.narrow(0, number % self.span, self.size)
         if way in (NOT_FIRST, NOT_EVERY_EIGHTH):
             kept = slice(min(FIRST_ELEMENTS, self.size // 2)) if way == NOT_FIRST else slice(None, None, 8)
@@ -125,15 +138,16 @@ class VariedInputs:
         parts = [
             VariedPart(self.values[piece.place], piece.whole, seed + number) for number, piece in enumerate(pieces)
         ]
-        self.always = [part for part in parts if part.whole]
-        self.windows = [part for part in parts if not part.whole]
+        both = list(zip(pieces, parts, strict=True))
+        self.always = [part for piece, part in both if piece.whole and not piece.in_turns]
+        self.in_turns = [part for piece, part in both if not piece.whole or piece.in_turns]
         self.dirty: VariedPart | None = None
 
     def put_seed(self, seed: int) -> None:
         """Give the inputs the contents of a seed; its remainder by the number of ways says which way."""
         seed, turn = divmod(seed, len(self.ways))
         way = self.ways[turn]
-        parts = [*self.always, *self.windows]
+        parts = [*self.always, *self.in_turns]
         alone = parts[seed % len(parts)] if way == ONE_INPUT and parts else None
         for place, part in enumerate(self.always):
             if alone in (None, part):
@@ -143,8 +157,8 @@ class VariedInputs:
         if self.dirty is not None:
             self.dirty.restore()
             self.dirty = None
-        if self.windows and alone not in self.always:
-            self.dirty = self.windows[seed % len(self.windows)] if alone is None else alone
+        if self.in_turns and alone not in self.always:
+            self.dirty = self.in_turns[seed % len(self.in_turns)] if alone is None else alone
             self.dirty.put(seed >> 3, way)
 
     def put(self, contents: Sequence[Any]) -> None:
@@ -178,7 +192,7 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
 def varied_pieces(
     found: Sequence[Piece], runs: Callable[[Sequence[Piece]], bool], moves: Callable[[Sequence[Piece]], bool]
 ) -> tuple[Piece, ...]:
-    """Choose pieces with which eager `runs`, as few wholes as move all results."""
+    """Choose pieces with which eager `runs`: as few wholes as move all results, and others in turns."""
     good = list(found) if runs(found) else [piece for piece in found if runs([piece])]
     if not runs(good):
         return ()
@@ -186,7 +200,9 @@ def varied_pieces(
     count = 2
     while count < min(len(wholes), MOST_WHOLE) and not moves([*wholes[:count], *windows]):
         count += 2
-    return (*wholes[: min(count, MOST_WHOLE)], *windows)
+    count = min(count, MOST_WHOLE)
+    others = [replace(piece, in_turns=True) for piece in wholes[count : count + MOST_IN_TURNS]]
+    return (*wholes[:count], *others, *windows)
 
 
 def dense_memory(tensor: Tensor) -> Tensor | None:
