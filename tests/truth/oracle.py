@@ -491,7 +491,6 @@ class Trial:
         self.verdicts: dict[str, list[str]] = {}
         self.engine = ""
         self.said: list[warnings.WarningMessage] = []  # what the capture has warned of
-        self.refusal = ""
 
     def add(self, phase: str, sort: str, text: Any) -> None:
         """Notes something."""
@@ -551,7 +550,6 @@ class Trial:
             try:
                 capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
             except bp.BackprintError as error:
-                self.refusal = str(error)
                 self.add("capture", "refused", f"{type(error).__name__}: {error}")
             except Exception as error:
                 self.add("capture", "crash", f"{type(error).__name__}: {error}")
@@ -595,10 +593,9 @@ class Trial:
             self.add("aftermath", self._left(), f"the program itself now gives {found}")
 
     def _left(self) -> str:
-        """Whether a warning or the refusal has named what the runs of a capture left behind: a file, an object."""
+        """Whether a warning has said that the runs of a capture left something behind."""
         warned = any("has changed what cannot be restored" in str(warning.message) for warning in self.said)
-        by_name = "leaves something behind, perhaps in " in self.refusal and "perhaps in a file." not in self.refusal
-        return "told" if warned or by_name else "changed"
+        return "told" if warned else "changed"
 
     def _verdicts(self, phase: str, capture: Any) -> list[str]:
         try:

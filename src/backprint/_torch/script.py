@@ -22,7 +22,8 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
 
     def noted(plain: Any) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if "prim::tolist" in str(self.inlined_graph if hasattr(self, "inlined_graph") else self.graph):
+            graph = self.inlined_graph if hasattr(self, "inlined_graph") else self.graph
+            if graph.findAllNodes("prim::tolist"):
                 note(self, args, kwargs)
             return plain(self, *args, **kwargs)
 

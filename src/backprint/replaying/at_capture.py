@@ -69,7 +69,8 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     with settings.quiet_random():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if not captured and (since_first := differs_from_first(capture, program, values)):
-            return Proof(tuple(found.values()), moved=since_first)
+            identity = by_identity(capture, program, values)
+            return Proof(tuple(found.values()), identity=identity, moved=since_first)
         if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         if captured:

@@ -57,6 +57,8 @@ def by_auto(
             errors[name] = error
             if isinstance(error, DiffersOnCaptured) and agrees_now(error.made, engine, program, options, check, named):
                 raise moves(program, program.title, error.reason) from error
+            if isinstance(error, DiffersOnOthers) and (reason := moved_since(error.made, check)):
+                raise moves(program, program.title, reason) from error
             if is_defect(error):
                 warn_of_defect(program.title, name, error)
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
@@ -77,11 +79,10 @@ def by_auto(
 def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
     """Return the refusal of a program whose first run changes those after it."""
     picture = program.target.picture
-    places: tuple[str, ...] = ()
+    what = ""
     if picture is not None:
         picture.tell_unknown()
-        places = tuple(picture.lost.values()) or tuple(module.__name__ for module in picture.libraries.values())
-    what = f", perhaps in {'; '.join(places[:8])}" if places else ", perhaps in a file"
+        what = f" ({'; '.join(list(picture.lost.values())[:8])})"
     return CaptureError(
         f"{title} returns another result when it runs again ({reason}): a run leaves something behind{what}. Backprint "
         "cannot restore that, so no engine's capture could be compared with the program. If only the first call "
@@ -100,6 +101,13 @@ def agrees_now(
     except CaptureError as error:
         return isinstance(error, DiffersOnOthers)
     return True
+
+
+def moved_since(made: Capture, check: Check) -> str:
+    """Say where the program no longer returns on the captured inputs what it returned a moment ago; '' if nowhere."""
+    program = made.origin
+    proof = check(made, program) if isinstance(program, LiveProgram) else None
+    return proof.captured if proof is not None else ""
 
 
 def by_engine(

@@ -57,7 +57,7 @@ LONG = 10_000
 """The elements of a container longer than this are kept, but not looked into."""
 
 
-STATELESS = frozenset(("backprint", "enum", "typing", "inspect", "re"))
+STATELESS = frozenset(("backprint", "enum", "typing", "inspect", "re", "logging", "_pytest", "pytest"))
 """Packages whose objects are never named as possibly changed."""
 
 MOST_SUSPECTS = 8
@@ -451,6 +451,9 @@ class Picture:
         or something else outside of Python."""
         for key, text in self.unknown.items():
             self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")
+        if not self.lost:
+            used = ", ".join(sorted({module.__name__ for module in self.libraries.values()})[:MOST_SUSPECTS])
+            self.lost[0] = f"something that Backprint does not see, perhaps a file{used and ', or in ' + used}"
 
     def visit_opaque(self, name: str, value: Any) -> None:
         """Remember an object of a C type: its buffer, or what pickle would keep of it, which can only be compared."""
