@@ -58,7 +58,8 @@ OURS = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
 class Describing:
     """The state of describing one call: the tensors met, in order, and the values that only identity can compare.
 
-    `reached` are those that are no part of a value, but that a function or a class reaches.
+    `reached` are those that are no part of a value, but that a function or a class reaches; `arrays` are those of numpy
+    that were met.
     """
 
     name: Callable[[int], Any]
@@ -68,6 +69,7 @@ class Describing:
     reaches: dict[int, tuple[Any, str]] = field(default_factory=dict)
     above: list[int] = field(default_factory=list)
     known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
+    arrays: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +220,18 @@ def describe_array(value: Any, state: Describing) -> Described:
     }
     if value.ndim == 0:
         return Described(like | {"value": repr(value.item())[:LONGEST]})
+    numpy: Any = sys.modules["numpy"]
     if not value.flags.c_contiguous:
         like["strides"] = str(value.strides)
     if not value.flags.writeable:
         like["writeable"] = "False"
-    if not hasattr(value, "mask"):
-        return Described(like | {"digest": likeness_digest(value.tobytes())})
-    plain = value.view(value.baseclass)  # a masked array's own `tobytes` fills in, and sets its fill value
+    shared = [str(index) for index, other in enumerate(state.arrays) if numpy.may_share_memory(value, other)]
+    state.arrays.append(value)
+    if shared:
+        like["shares memory with arrays"] = ", ".join(shared)
+    if value.dtype.metadata:
+        like["metadata"] = repr(sorted(value.dtype.metadata.items(), key=str))[:LONGEST]
+    plain = value.view(numpy.ndarray)  # a masked array's own `tobytes` fills in, and sets its fill value
     return with_attributes(Described(like | {"digest": likeness_digest(plain.tobytes())}), value, state)
 
 
@@ -335,6 +342,12 @@ def describe_generator(value: Any, state: Describing) -> Described:
     return Described({"generator": str(value.device), "digest": likeness_digest(bytes(value.get_state().tolist()))})
 
 
+def describe_storage(value: torch.UntypedStorage, state: Describing) -> Described:
+    """Describe the memory of a tensor by its bytes."""
+    content = torch.empty(0, dtype=torch.uint8, device=value.device).set_(value).cpu()
+    return Described({"storage": str(value.nbytes()), "digest": likeness_digest(bytes_of(content))})
+
+
 def describe_slice(value: slice, state: Describing) -> Described:
     return describe_items(
         {}, "slice", [describe_value(each, state, False) for each in (value.start, value.stop, value.step)]
@@ -376,9 +389,9 @@ def describe_library_object(value: Any, state: Describing) -> Described:
         return describe_live(value, state)
     if isinstance(made, str):
         return Described(f"global {type(value).__module__}.{made}")
-    return describe_items(
-        {"object": type_name(value)}, "made", [describe_value(each, state, False) for each in made[:3]]
-    )
+    contents = [list(items) for items in made[3:5] if items is not None]  # of a deque: what it holds
+    parts = [describe_value(each, state, False) for each in (*made[:3], *contents)]
+    return describe_items({"object": type_name(value)}, "made", parts)
 
 
 def with_attributes(found: Described, value: Any, state: Describing) -> Described:
@@ -405,6 +418,7 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
     (type, types.ModuleType, enum.Enum): describe_named,
     (nn.Module, torch.optim.Optimizer): describe_module,
     torch.Generator: describe_generator,
+    torch.UntypedStorage: describe_storage,
     Array: describe_array,
     functools.partial: describe_partial,
     types.FunctionType: describe_function,

@@ -136,8 +136,9 @@ def describe_code_constant(value: Any) -> str:
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The attributes of an object itself; None where it has neither `__dict__` nor slots."""
-    slots = [name for kind in type(value).__mro__ for name in slot_names(kind)]
-    own = getattr(value, "__dict__", None) if has_plain_dict(type(value)) else None
+    kind: Any = type(value)
+    slots = [name for each in kind.__mro__ for name in slot_names(each)]
+    own = getattr(value, "__dict__", None) if has_plain_dict(kind) else None
     if own is None and not slots:
         return None
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}

@@ -642,7 +642,11 @@ class Picture:
                     )
                 )
             return
-        content = array.copy()
+        numpy = sys.modules["numpy"]
+        plain = (
+            array if type(array) is numpy.ndarray else array.view(numpy.ndarray)
+        )  # a masked array's own would fill in
+        content = plain.copy()
         shape, strides, dtype = array.shape, array.strides, array.dtype
 
         def undo() -> None:
@@ -658,8 +662,8 @@ class Picture:
             except (ValueError, AttributeError, TypeError) as error:
                 self.tell(name, array, f"its layout was changed ({error})")
                 return
-            if array.tobytes() != content.tobytes():
-                array[...] = content
+            if plain.tobytes() != content.tobytes():
+                plain[...] = content
 
         self.undo.append(undo)
         self.visit_object(name, array, False)
