@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import json
@@ -22,6 +23,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
 from backprint.likeness.describe import Describing, describe_value, without_reach
@@ -734,3 +736,43 @@ def test_args_that_is_a_tensor_is_refused_with_the_tuple() -> None:
     capture = bp.capture(nn.Linear(4, 2), X)
     with pytest.raises(bp.UsageError, match=r"write args=\(x,\)"):
         bp.replay(capture, args=X)
+
+
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+ALIKE: dict[str, tuple[Any, Any]] = {
+    "the order of a set of integers": ({0, 8}, {8, 0}),
+    "an array's strides": (np.ones((3, 4)), np.asfortranarray(np.ones((3, 4)))),
+    "two arrays in one memory": ([np.ones(2), np.ones(2)], [(one := np.ones(2)), one[:]]),
+    "a sentinel": (object(), object()),
+    "a storage": (torch.zeros(2).untyped_storage(), torch.ones(2).untyped_storage()),
+    "what a deque holds": (Holder(collections.deque([1])), Holder(collections.deque([2]))),
+    "an array's attribute": (Holder(np.ma.array([1.0, 2.0], mask=[0, 1])), Holder(np.ma.array([1.0, 2.0]))),
+}
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_arguments_are_told_apart_by(what: str) -> None:
+    left, right = ALIKE[what]
+    capture = bp.capture(lambda x, o: x * 2, torch.ones(2), left)
+    assert torch.equal(bp.replay(capture, torch.ones(2), left).outputs, torch.full((2,), 2.0))
+    with pytest.raises(bp.GuardError):
+        bp.replay(capture, torch.ones(2), right)
+
+
+class Doubling(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {})) * 2
+
+
+def test_a_replay_and_a_proof_under_a_dispatch_mode_of_the_users_are_refused() -> None:
+    capture = bp.capture(lambda x: x.sin(), torch.ones(2))
+    with Doubling():
+        with pytest.raises(bp.ReplayError, match=r"dispatch mode Doubling is active.*replay outside"):
+            bp.replay(capture, torch.ones(2))
+        with pytest.raises(bp.ReplayError, match=r"dispatch mode Doubling is active.*verify outside"):
+            capture.verify()
+        assert bp.run(capture.pairs[0].forward, [torch.ones(2)])[0].shape == (2,)

@@ -239,3 +239,85 @@ def test_numbers_beside_the_tensors_of_an_object_are_compared() -> None:
     cap = bp.capture(program, torch.randn(3))
     counter.next = count
     assert cap.verify()[0].verdict in ("wrong", "failed")
+
+
+class ModelOutput(collections.OrderedDict[str, Any]):
+    """As in model libraries: a dict whose items are its attributes too."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(values)
+        self.__dict__.update(values)
+
+
+def test_an_item_that_is_an_attribute_too_is_one_output(tmp_path: Path) -> None:
+    x = torch.randn(3, requires_grad=True)
+    capture = bp.capture(lambda x: ModelOutput(loss=x.sum(), past=[ModelOutput(k=x * 2)]), x)
+    assert [port.name for port in capture.pairs[0].forward.outputs if port.role == "output"] == [
+        "output.loss",
+        "output.past.0.k",
+    ]
+    replayed = bp.replay(capture, x)
+    assert replayed.outputs.loss is replayed.outputs["loss"]
+    assert torch.equal(replayed.gradients["x"], torch.full((3,), 3.0))
+    capture.save(tmp_path / "s", data="exact")
+    loaded = bp.replay(bp.load(tmp_path / "s")).outputs
+    assert list(loaded) == ["loss", "past"]
+    assert list(loaded["past"][0]) == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        (lambda: [1], lambda log: log.append(2)),
+        (lambda: {"a": [1]}, lambda log: log["a"].append(2)),
+        (lambda: {1}, lambda log: log.add(2)),
+        (lambda: collections.deque([1]), lambda log: log.append(2)),
+        (lambda: bytearray(b"a"), lambda log: log.append(98)),
+    ],
+)
+def test_what_a_replay_returns_is_its_own(made: Callable[[], Any], change: Callable[[Any], None]) -> None:
+    x = torch.randn(3)
+    capture = bp.capture(lambda x: types.SimpleNamespace(y=x * 2, log=made()), x)
+    change(bp.replay(capture, x).outputs.log)
+    assert bp.replay(capture, x).outputs.log == made()
+
+
+def test_a_constant_that_a_replay_returns_is_its_own() -> None:
+    x = torch.randn(3)
+    capture = bp.capture(lambda x: [x * 2, torch.tensor([1.0, 2.0])], x)
+    bp.replay(capture, x).outputs[1].add_(5)
+    assert bp.replay(capture, x).outputs[1].tolist() == [1, 2]
+    assert capture.verify()[0].verdict == "bitwise"
+
+
+def test_fields_of_a_dataclass_are_outputs_in_the_order_of_its_definition() -> None:
+    @dataclasses.dataclass
+    class Computed:
+        x: Tensor
+        scaled: Tensor = dataclasses.field(init=False)
+        parts: list[Tensor] = dataclasses.field(default_factory=list)
+
+        def __post_init__(self) -> None:
+            self.parts.append(self.x.sum())
+            self.scaled = self.x * 2
+
+    capture = bp.capture(lambda x: Computed(x * 3), torch.randn(3))
+    names = [port.name for port in capture.pairs[0].forward.outputs if port.role == "output"]
+    assert names == ["output.x", "output.scaled", "output.parts.0"]
+
+
+def test_a_registered_class_without_names_for_its_children_numbers_them() -> None:
+    class Turned(list[Any]):
+        pass
+
+    torch.utils._pytree.register_pytree_node(Turned, lambda each: (list(each), None), lambda items, _: Turned(items))
+    x = torch.randn(3)
+    capture = bp.capture(lambda x: Turned([x * 2, x.sin()]), x)
+    replayed = bp.replay(capture, x).outputs
+    assert type(replayed) is Turned
+    assert torch.equal(replayed[1], x.sin())
+
+
+def test_a_result_on_the_meta_device_is_refused() -> None:
+    with pytest.raises(bp.CaptureError, match=r"returns output\.1, a tensor on the meta device"):
+        bp.capture(lambda x: [x * 2, torch.empty_like(x, device="meta")], torch.randn(3))

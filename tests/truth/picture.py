@@ -274,7 +274,8 @@ def digest(value: Any) -> str:
     if isinstance(value, random.Random):
         return f"Random {hash(value.getstate())}"
     if isinstance(value, np.ndarray):
-        return f"ndarray {value.shape} {value.dtype} {hashlib.sha1(value.tobytes()).hexdigest()[:12]}"
+        plain = value.view(np.ndarray)  # a masked array's own `tobytes` sets its fill value
+        return f"ndarray {value.shape} {value.dtype} {hashlib.sha1(plain.tobytes()).hexdigest()[:12]}"
     if isinstance(value, types.GeneratorType):
         return f"generator at {value.gi_frame.f_lasti if value.gi_frame else 'end'}"
     if isinstance(value, (itertools.count, itertools.repeat, range)):

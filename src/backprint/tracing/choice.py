@@ -55,9 +55,7 @@ def by_auto(
             if isinstance(error, CaptureError) and error.every_engine:
                 raise
             errors[name] = error
-            if isinstance(error, DiffersOnCaptured) and agrees_now(error.made, engine, program, options, check, named):
-                raise moves(program, program.title, error.reason) from error
-            if isinstance(error, DiffersOnOthers) and (reason := moved_since(error.made, check)):
+            if reason := moved_on(error, program, options, check, named):
                 raise moves(program, program.title, reason) from error
             if is_defect(error):
                 warn_of_defect(program.title, name, error)
@@ -91,23 +89,25 @@ def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
     )
 
 
-def agrees_now(
-    made: Capture, engine: Any, program: CalledProgram, options: Options, check: Check, named: Callable[..., Capture]
-) -> bool:
-    """Whether a second capture by the engine computes what the program computes, though the first did not: then the
-    program has moved on, and no engine is to blame. A run that was traced alone would be taken for the program."""
+def moved_on(
+    error: Exception, program: CalledProgram, options: Options, check: Check, named: Callable[..., Capture]
+) -> str:
+    """Say where the program moves on by itself, if that is why a Capture differs from it; '' if the engine is to blame.
+
+    Then no engine's capture is the program: one that was traced afterwards would agree with the later runs alone. A
+    Capture that differed on other inputs is compared again on its own; one that differed there is made again.
+    """
+    if isinstance(error, DiffersOnOthers) and isinstance(error.made.origin, LiveProgram):
+        proof = check(error.made, error.made.origin)
+        return proof.captured if proof is not None else ""
+    if not isinstance(error, DiffersOnCaptured):
+        return ""
     try:
-        proved(named(engine.make(program, options), made.engine), check)
-    except CaptureError as error:
-        return isinstance(error, DiffersOnOthers)
-    return True
-
-
-def moved_since(made: Capture, check: Check) -> str:
-    """Say where the program no longer returns on the captured inputs what it returned a moment ago; '' if nowhere."""
-    program = made.origin
-    proof = check(made, program) if isinstance(program, LiveProgram) else None
-    return proof.captured if proof is not None else ""
+        engine = error.made.engine
+        proved(named(ENGINES[engine].make(program, options), engine), check)
+    except CaptureError as again:
+        return error.reason if isinstance(again, DiffersOnOthers) else ""
+    return error.reason
 
 
 def by_engine(
@@ -117,7 +117,11 @@ def by_engine(
     made = named(ENGINES[engine].make(program, options), engine)
     try:
         return proved(made, check)
-    except DiffersOnOthers as error:
+    except (DiffersOnCaptured, DiffersOnOthers) as error:
+        if reason := moved_on(error, program, options, check, named):
+            raise moves(program, program.title, reason) from error
+        if isinstance(error, DiffersOnCaptured):
+            raise
         return error.made
 
 

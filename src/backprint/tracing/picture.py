@@ -21,6 +21,7 @@ import logging
 import sys
 import threading
 import types
+import warnings
 import weakref
 import zlib
 from collections import OrderedDict, deque
@@ -82,7 +83,7 @@ class Picture:
         self.named: set[str] = set()
         self.modules: dict[int, types.ModuleType] = {}
         self.libraries: dict[int, types.ModuleType] = {}
-        self.library_classes: list[type] = []
+        self.library_classes: dict[type, set[str]] = {}
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
         self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
         self.classes: set[type] = set()
@@ -244,6 +245,8 @@ class Picture:
             self.push(name, value.func)
         elif isinstance(value, type):
             self.visit_class(value)
+            if self.first and not is_users(value) and not is_backprints(value):
+                self.library_classes.setdefault(value, set())
         elif isinstance(value, logging.Logger):
             self.visit_logger(name, value)
         elif isinstance(value, BaseException):
@@ -378,11 +381,12 @@ class Picture:
                 content = scope.get(key, EMPTY)
                 if not is_backprints(content):
                     self.undo.append(functools.partial(put_name, scope, key, content))
-                if isinstance(content, type) and not is_users(content) and content not in self.classes:
-                    self.classes.add(content)
-                    self.library_classes.append(content)
-        for kind in self.library_classes:
-            self.undo.append(functools.partial(put_attributes, kind, {k: vars(kind).get(k, EMPTY) for k in self.named}))
+                if isinstance(content, type) and not is_users(content):
+                    self.library_classes.setdefault(content, set())
+        for kind, known in self.library_classes.items():
+            new = self.named - known
+            known |= new
+            self.undo.append(functools.partial(put_attributes, kind, {key: vars(kind).get(key, EMPTY) for key in new}))
 
     def visit_registry(self, scope: dict[str, Any]) -> None:
         """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
@@ -657,8 +661,12 @@ class Picture:
                     array.dtype = dtype
                 if array.size != content.size:
                     array.resize(shape, refcheck=False)
-                if (array.shape, array.strides) != (shape, strides):
-                    array.shape, array.strides = shape, strides
+                if array.shape != shape:
+                    array.shape = shape
+                if array.strides != strides:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # numpy advises against it, the program has done it
+                        array.strides = strides
             except (ValueError, AttributeError, TypeError) as error:
                 self.tell(name, array, f"its layout was changed ({error})")
                 return
