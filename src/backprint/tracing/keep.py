@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import importlib
 import io
+import itertools
 import logging
 import os
 import sys
@@ -51,8 +52,22 @@ def kept(*roots: Any) -> Iterator[Picture]:
             OPEN[0].lost |= picture.lost
         elif picture.lost:
             warnings.warn(
-                f"the program was run and has changed what cannot be restored: {listed(picture)}", stacklevel=4
+                f"the program was run and has changed what cannot be restored: {listed(picture)}",
+                stacklevel=users_level(),
             )
+
+
+def users_level() -> int:
+    """Return the level of the user's call above the caller, as `warnings.warn` counts levels."""
+    frame: Any = sys._getframe(1)
+    for level in itertools.count(1):
+        if frame is None:
+            break
+        file = frame.f_code.co_filename
+        if frames.is_users(file) and file != contextlib.__file__:
+            return level
+        frame = frame.f_back
+    return 1
 
 
 def listed(picture: Picture) -> str:
