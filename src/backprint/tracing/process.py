@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -111,20 +110,13 @@ def _put_hooks(wanted: list[Any]) -> None:
             setattr(owner, name, value)
 
 
-def _modules() -> tuple[dict[str, types.ModuleType], int]:
-    """Return the modules that were made by hand (they have no spec), and how many were imported."""
-    made = {name: each for name, each in list(sys.modules.items()) if getattr(each, "__spec__", None) is None}
-    return made, len(sys.modules) - len(made)
-
-
-def _put_modules(wanted: tuple[dict[str, types.ModuleType], int]) -> None:
-    """Take out the modules that a run has made by hand, unless it imported others as well, which may need them."""
-    before, imported = wanted
-    now, others = _modules()
-    if others == imported:
-        for name in now.keys() - before.keys():
+def _put_modules(wanted: tuple[int, str]) -> None:
+    """Take out the modules that a run has made by hand (they have no spec), unless it imported others as well, which may
+    need them. New modules are the last ones."""
+    new = list(sys.modules)[wanted[0] :]
+    if all(getattr(sys.modules[name], "__spec__", None) is None for name in new):
+        for name in new:
             del sys.modules[name]
-    sys.modules.update(before)
 
 
 def _interpreter() -> dict[str, Any]:
@@ -229,7 +221,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     "hooks": (_hooks, _put_hooks),
     "lists": (lambda: {name: list(items) for name, items in PROCESS_LISTS.items()}, _put_lists),
-    "modules": (_modules, _put_modules),
+    "modules": (lambda: (len(sys.modules), next(reversed(sys.modules))), _put_modules),
     "locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
     "interpreter": (_interpreter, _put_interpreter),
     "profile": (sys.getprofile, sys.setprofile),
@@ -239,6 +231,10 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "parametrizations": (process_state.parametrization_cache, process_state.set_parametrization_cache),
 }
 """Process-wide settings that a program can change, with how each is read and set."""
+
+
+EACH_RUN = tuple(name for name in GLOBALS if name not in ("signals", "environment", "locale", "validation"))
+"""The settings that are put back after each run; the others, which take longer to read, at the end of a capture."""
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import torch
 
 from backprint.settings import default_device
 from backprint.tracing.keep import kept
-from backprint.tracing.process import GLOBALS
+from backprint.tracing.process import EACH_RUN, GLOBALS
 from backprint.tracing.program import CalledProgram, OwnObjects
 
 
@@ -45,7 +45,7 @@ def as_captured(program: CalledProgram) -> Iterator[None]:
     if not isinstance(held, OwnObjects):
         yield
         return
-    before = {name: read() for name, (read, _) in GLOBALS.items()}
+    before = {name: GLOBALS[name][0]() for name in EACH_RUN}
     flags = [(module, module.training) for module, _ in held.training]
     for module, training in held.training:
         if module.training != training:
