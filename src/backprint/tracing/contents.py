@@ -21,6 +21,7 @@ import os
 import pickle
 import queue
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -255,6 +256,9 @@ KINDS: dict[Any, ContentKind] = {
     functools._lru_cache_wrapper: ContentKind(read_cache, put_cache, held_by_cache),
     io.StringIO: ContentKind(read_memory_file, put_memory_file),
     io.BytesIO: ContentKind(read_memory_file, put_memory_file),
+    tempfile.SpooledTemporaryFile: ContentKind(
+        lambda file: None, lambda file, state: ""
+    ),  # its attributes are its state
     io.IOBase: ContentKind(read_file, put_file),
     type(threading.Lock()): ContentKind(lambda lock: lock.locked(), put_lock),
     decimal.Context: ContentKind(read_context, put_context),

@@ -111,8 +111,8 @@ def _put_hooks(wanted: list[Any]) -> None:
 
 
 def _put_modules(wanted: tuple[int, str]) -> None:
-    """Take out the modules that a run has made by hand (they have no spec), unless it imported others as well, which may
-    need them. New modules are the last ones."""
+    """Take out the modules that a run has made by hand (they have no spec), unless it imported others as well, which
+    may need them. New modules are the last ones."""
     new = list(sys.modules)[wanted[0] :]
     if all(getattr(sys.modules[name], "__spec__", None) is None for name in new):
         for name in new:
