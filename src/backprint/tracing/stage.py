@@ -204,9 +204,10 @@ def stage_of(
             for part in strided_parts(tensor)
             if in_memory(tensor)
         }
+        grads = {f"{name}.grad": each.grad for name, each in reached.items() if each.is_leaf and each.grad is not None}
         aliases = {
             name: (tensor, tensor_mark(tensor, picture))
-            for name, tensor in reached.items()
+            for name, tensor in {**reached, **grads}.items()
             if id(tensor) not in known
             and in_memory(tensor)
             and strided_parts(tensor)[-1].untyped_storage()._cdata in memories
