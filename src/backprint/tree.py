@@ -9,7 +9,7 @@ Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tens
 from __future__ import annotations
 
 import inspect
-from collections import namedtuple
+from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,22 +60,24 @@ def flatten_with_path(
     """The leaves of a value with their paths, and its structure; a node that has no names for its children numbers
     them."""
     leaves, structure = pytree.tree_flatten(value, is_leaf=is_leaf)
-    paths = [path for path, _ in _paths(value, (), is_leaf)]
+    paths = list(_paths(value, (), deque(leaves)))
     return list(zip(paths, leaves, strict=True)), structure
 
 
-def _paths(value: Any, path: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None) -> Iterator[tuple[Any, Any]]:
+def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tuple[Any, ...]]:
+    """The paths of the leaves below a value; a value is a leaf if it is the next one."""
     kind = namedtuple if pytree.is_namedtuple_class(type(value)) else type(value)  # pytree knows all of these as one
-    row = None if is_leaf is not None and is_leaf(value) else pytree.SUPPORTED_NODES.get(kind)
-    if row is None:
-        yield path, value
+    row = pytree.SUPPORTED_NODES.get(kind)
+    if row is None or (leaves and value is leaves[0]):
+        leaves.popleft()
+        yield path
         return
     if row.flatten_with_keys_fn is None:
         children = [(pytree.SequenceKey(index), child) for index, child in enumerate(row.flatten_fn(value)[0])]
     else:
         children = row.flatten_with_keys_fn(value)[0]
     for key, child in children:
-        yield from _paths(child, (*path, key), is_leaf)
+        yield from _paths(child, (*path, key), leaves)
 
 
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
