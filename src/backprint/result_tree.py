@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from backprint.errors import CaptureError
 from backprint.likeness.describe import OURS
 from backprint.likeness.texts import EXACT, attributes_of, is_array
-from backprint.tree import flatten_with_path, key_text, number_duplicates, printable_name
+from backprint.tree import key_text, leaf_paths, number_duplicates, printable_name
 
 MOST = 100_000
 """The most objects of a result that are looked at."""
@@ -83,7 +83,8 @@ def filled(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     """A result's leaves under their names (`output`, `output.0`, `output.logits`), and what holds them."""
-    paths, spec = flatten_with_path(result, is_whole)
+    leaves, spec = pytree.tree_flatten(result, is_leaf=is_whole)
+    paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))
     rows: list[tuple[str, Any]] = []
     opened: list[tuple[Any, int] | None] = []
     for path, leaf in paths:

@@ -54,14 +54,15 @@ def positional(arguments: Sequence[str], count: int) -> list[str]:
     return names
 
 
-def flatten_with_path(
-    value: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
-    """The leaves of a value with their paths, and its structure; a node that has no names for its children numbers
-    them."""
-    leaves, structure = pytree.tree_flatten(value, is_leaf=is_leaf)
-    paths = list(_paths(value, (), deque(leaves)))
-    return list(zip(paths, leaves, strict=True)), structure
+def flatten_with_path(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
+    """The leaves of a value with their paths, and its structure."""
+    leaves, structure = pytree.tree_flatten(value)
+    return list(zip(leaf_paths(value, leaves), leaves, strict=True)), structure
+
+
+def leaf_paths(value: Any, leaves: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The path of each leaf of a value; a node that has no names for its children numbers them."""
+    return list(_paths(value, (), deque(leaves)))
 
 
 def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tuple[Any, ...]]:
