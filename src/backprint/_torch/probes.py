@@ -48,6 +48,15 @@ def views_are_known() -> bool:
     return views.is_view(base[:1]) and not views.is_view(base)
 
 
+def hub_folder_is_read() -> bool:
+    before = process_state.hub_folder()
+    try:
+        torch.hub.set_dir("/nowhere")
+        return process_state.hub_folder() == "/nowhere"
+    finally:
+        process_state.set_hub_folder(before)
+
+
 def scripts_are_seen() -> bool:
     def doubled(x: torch.Tensor) -> list[float]:
         values: list[float] = x.tolist()
@@ -68,6 +77,7 @@ PROBES: Mapping[str, Callable[[], bool]] = {
     "hooks of every module": module_hooks_are_read,
     "active dispatch modes": dispatch_modes_are_read,
     "views": views_are_known,
+    "folder of torch.hub": hub_folder_is_read,
     "reads in TorchScript": scripts_are_seen,
 }
 """By what is read: whether it can be read on this torch."""

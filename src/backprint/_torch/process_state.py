@@ -46,3 +46,13 @@ def set_module_hooks(state: dict[str, Any]) -> None:
             registries[name].update(hooks)
         else:
             registries[name] = hooks
+
+
+def hub_folder() -> str | None:
+    """Return the folder that `torch.hub.set_dir` has set; None for the default."""
+    return torch.hub._hub_dir
+
+
+def set_hub_folder(folder: str | None) -> None:
+    """Set what `hub_folder` returned."""
+    torch.hub._hub_dir = folder

@@ -12,6 +12,11 @@ SCRIPTS = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 """The classes of scripted functions and of methods of scripted modules."""
 
 
+def is_method(function: Any) -> bool:
+    """Whether a scripted function is a method of a scripted module, which has tensors of its own."""
+    return isinstance(function, torch._C.ScriptMethod)
+
+
 @contextlib.contextmanager
 def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
     """Call `note(function, args, kwargs)` before each scripted function that reads values with `tolist`.

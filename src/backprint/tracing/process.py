@@ -151,7 +151,7 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "csv": (lambda csv: csv.field_size_limit(), lambda csv, limit: csv.field_size_limit(limit)),
     "socket": (lambda socket: socket.getdefaulttimeout(), lambda socket, limit: socket.setdefaulttimeout(limit)),
     "tracemalloc": (lambda module: module.is_tracing(), _put_tracing),
-    "torch.hub": (lambda hub: hub._hub_dir, lambda hub, folder: setattr(hub, "_hub_dir", folder)),
+    "torch.hub": (lambda _: process_state.hub_folder(), lambda _, folder: process_state.set_hub_folder(folder)),
 }
 """What modules keep for the process, if they are loaded: how it is read and set."""
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from backprint._torch.script import is_method
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, OpaqueEdge, Source
 from backprint.memory import has_memory
@@ -114,7 +115,7 @@ class HookWatch(TorchFunctionMode):
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         """Note a scripted function that reads values, and return the tensors that it takes."""
-        if isinstance(function, torch._C.ScriptMethod):
+        if is_method(function):
             where = frames.place(frames.here(self.paths))
             raise CaptureError(
                 f"{function.name} of a scripted module reads values with tolist{where}, "
