@@ -231,10 +231,14 @@ def logged() -> tuple[Program, Callable[[], Any]]:
 
 @pytest.mark.parametrize("name", STATE)
 def test_state_is_as_before(name: str) -> None:
+    handlers = list(logging.getLogger().handlers)
     program, state = STATE[name]()
-    before = state()
-    captured(program, torch.ones(3, requires_grad=True))
-    assert state() == before
+    try:
+        before = state()
+        captured(program, torch.ones(3, requires_grad=True))
+        assert state() == before
+    finally:
+        logging.getLogger().handlers[:] = handlers  # every later capture in this process would look into one's own
 
 
 def test_a_module_that_the_program_imports_is_as_after_its_import(
