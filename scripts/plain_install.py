@@ -82,7 +82,7 @@ def compile(module, inputs):
 
 USES = {
     "doctor": "backprint doctor",
-    "demo": "backprint demo && python samples/gpt/pair_0/backward/model.py",
+    "demo": "backprint demo && python samples/demo/gpt/pair_0/backward/model.py",
     "capture": "backprint capture backprint.examples.convnet:factory -o samples/exact --data exact",
     "verify": "backprint verify samples",
     "region draw": "python dump.py && backprint region draw dump/* > region.txt",
