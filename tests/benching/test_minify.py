@@ -165,6 +165,17 @@ def test_a_right_compiler_leaves_nothing_to_minify(small: list[BenchGraph]) -> N
     assert found.why == "every output is right"
 
 
+def test_what_a_machine_lacks_is_no_fault_of_a_compiler(small: list[BenchGraph]) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def lacking(module: object, inputs: object) -> object:
+        raise InvalidCxxCompiler
+
+    found = minify_graph(small[0], lacking)
+    assert isinstance(found, UnminifiedGraph)
+    assert found.why.startswith("cannot run here: Inductor compiles with a C++ compiler, and finds none here")
+
+
 def test_a_compiler_that_fails_only_once_is_named_as_such(small: list[BenchGraph], tmp_path: Path) -> None:
     def once(module: object, inputs: object) -> object:
         if not (tmp_path / "seen").exists():
