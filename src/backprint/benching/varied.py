@@ -37,14 +37,17 @@ ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER, SMALLER, LARGER = WAYS = (
 """What differs between the contents of a call and those that the inputs have."""
 
 SIZES = {SMALLER: 2.0**-8, LARGER: 2.0}
-"""How many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what saturates,
-in large ones."""
+"""About how many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what
+saturates, in large ones. They too are drawn anew for every call, or a compiler that remembers would meet them again."""
 
 SMALLER_IN_16 = 2.0**-4
 """The same of float16, which has few smaller numbers."""
 
 FIRST_ELEMENTS = 8
 """How many elements of an input stay, at most, where the first do."""
+
+MEAN_FACTOR = 0.75
+"""The mean of the factors by which elements are multiplied."""
 
 BANK = 2**16
 """Of how many places the elements of a call are taken at least."""
@@ -109,9 +112,9 @@ class VariedPart:
         if way == ORDER:
             source = torch.Generator().manual_seed(number)
             return before[torch.randperm(self.size, generator=source).to(before.device)]
-        if way in SIZES and before.is_floating_point():
-            return before * max(SIZES[way], SMALLER_IN_16 if before.dtype is torch.float16 else 0.0)
         new = self.bank.narrow(0, number % self.span, self.size)
+        if way in SIZES and before.is_floating_point():
+            return new * (max(SIZES[way], SMALLER_IN_16 if before.dtype is torch.float16 else 0.0) / MEAN_FACTOR)
         if way in (NOT_FIRST, NOT_EVERY_EIGHTH):
             kept = slice(min(FIRST_ELEMENTS, self.size // 2)) if way == NOT_FIRST else slice(None, None, 8)
             new = new.clone()
