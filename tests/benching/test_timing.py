@@ -217,6 +217,46 @@ def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
     assert candidates(inputs, ["input"] * len(inputs), ()) == []
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([1.0, float("nan"), -0.0, 0.0]),
+        torch.randn(3, 5).t(),
+        torch.randn(4, 6)[:, ::2],
+        torch.randn(1, 3).expand(4, 3),
+        torch.randn(4, dtype=torch.complex64).conj(),
+        torch.arange(4),
+        torch.tensor([True, False]),
+        torch.eye(3).to_sparse(),
+    ],
+)
+def test_whoever_writes_into_an_input_is_seen(tensor: Tensor) -> None:
+    inputs = [torch.randn(40), tensor, 3]
+    own = VariedInputs(copies(inputs), [Piece(0, True)], 5, WAYS)
+    own.be_mirrored(True)
+    for number in range(2 * len(WAYS)):
+        own.put_seed(number)
+        assert own.changed() == []
+    written = own.values[1]._values() if tensor.layout is torch.sparse_coo else own.values[1]
+    with torch.no_grad():
+        written.untyped_storage().fill_(1)
+    assert own.changed() == [1]
+    own.values[0].neg_()
+    assert own.changed() == [0, 1]
+    own.be_mirrored(False)
+    own.put_seed(77)
+    own.be_mirrored(True)
+    assert own.changed() == []
+
+
+def test_a_tensor_that_was_given_other_memory_is_seen() -> None:
+    own = VariedInputs([torch.randn(6), torch.randn(2, 3)], [Piece(0, True)], 5)
+    own.be_mirrored(True)
+    own.values[0].set_(torch.ones(6))
+    own.values[1].t_()
+    assert own.changed() == [0, 1]
+
+
 def test_pieces_with_which_eager_raises_are_left_out() -> None:
     inputs = [torch.ones(8), torch.randn(8)]
     pieces = candidates(inputs, ["input"] * 2, ())

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.closeness import same_bits
+from backprint.closeness import WHOLE, same_bits
 from backprint.sample.rerun import copies
 from backprint.tree import strided_parts
 
@@ -84,21 +84,24 @@ class VariedPart:
 
     def __init__(self, tensor: Tensor, whole: bool, seed: int) -> None:
         flat = tensor.detach().reshape(-1)
-        self.tensor, self.whole = tensor, whole
-        self.size = flat.numel() if whole else WINDOW
+        self.whole, count = whole, flat.numel()
+        self.size = count if whole else WINDOW
         source = torch.Generator().manual_seed(seed)
-        length = self.size + max(BANK, flat.numel() if whole else 0)
-        picked = torch.arange(length) if whole else torch.randint(flat.numel(), (length,), generator=source)
-        bank = flat[(picked % flat.numel()).to(flat.device)]
+        length = self.size + max(BANK, count if whole else 0)
+        if whole:
+            bank = flat.repeat(-(-length // count))[:length]
+        else:
+            bank = flat[torch.randint(count, (length,), generator=source).to(flat.device)]
         if bank.is_floating_point():
-            factors = torch.rand(length, generator=source) / 2 + 0.5
-            bank = bank * factors.to(bank)
+            bank.mul_(torch.rand(length, generator=source).add_(1).mul_(0.5).to(bank))
         else:
             bank = bank[torch.randperm(length, generator=source).to(bank.device)]
         self.bank, self.span = bank, length - self.size
-        self.memory = dense_memory(tensor)
-        self.before = (flat if self.memory is None else self.memory).clone()
+        memory = dense_memory(tensor)
+        self.before = (flat if memory is None else memory).clone()
         self.start = 0
+        self.targets = [(tensor, memory)]
+        """The tensor, and what is written alike, each with its elements as they lie in memory."""
 
     def put(self, number: int, way: str) -> None:
         """Write new elements, by a number, in one of the WAYS."""
@@ -126,25 +129,39 @@ class VariedPart:
         self.write(self.before.narrow(0, self.start, self.size))
 
     def write(self, elements: Tensor) -> None:
-        if self.memory is None:
-            self.tensor.copy_(elements.view(self.tensor.shape))
-        else:
-            self.memory.narrow(0, self.start, self.size).copy_(elements)
+        for tensor, memory in self.targets:
+            if memory is None:
+                tensor.copy_(elements.view(tensor.shape))
+            elif self.whole:
+                memory.copy_(elements)
+            else:
+                memory.narrow(0, self.start, self.size).copy_(elements)
 
 
 class VariedInputs:
-    """The inputs of one graph, and the parts of them that are varied."""
+    """The inputs of one graph, and the parts of them that are varied.
+
+    While they are `mirrored`, other tensors are given the same contents, so that it shows who else writes into them.
+    """
 
     def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int, ways: Sequence[str] = (ALL,)) -> None:
-        self.values, self.ways = list(values), ways
+        self.values = list(values)
         self.original = copies(values)
-        parts = [
-            VariedPart(self.values[piece.place], piece.whole, seed + number) for number, piece in enumerate(pieces)
-        ]
-        both = list(zip(pieces, parts, strict=True))
-        self.always = [part for piece, part in both if piece.whole and not piece.in_turns]
-        self.in_turns = [part for piece, part in both if not piece.whole or piece.in_turns]
+        self.parts = {
+            piece.place: VariedPart(self.values[piece.place], piece.whole, seed + number)
+            for number, piece in enumerate(pieces)
+        }
         self.dirty: VariedPart | None = None
+        self.mirror: list[Any] = []
+        self.watched: list[Callable[[], bool]] = []
+        self.mirrored = False
+        self.vary(pieces, ways)
+
+    def vary(self, pieces: Sequence[Piece], ways: Sequence[str]) -> None:
+        """Vary these of the pieces, in these ways."""
+        self.ways = ways
+        self.always = [self.parts[piece.place] for piece in pieces if piece.whole and not piece.in_turns]
+        self.in_turns = [self.parts[piece.place] for piece in pieces if not piece.whole or piece.in_turns]
 
     def put_seed(self, seed: int) -> None:
         """Give the inputs the contents of a seed; its remainder by the number of ways says which way."""
@@ -166,10 +183,57 @@ class VariedInputs:
 
     def put(self, contents: Sequence[Any]) -> None:
         """Give every tensor the contents of another of the same shape and strides."""
-        for value, other in zip(self.values, contents, strict=True):
-            if isinstance(value, Tensor):
-                put_contents(value, other)
+        for values in (self.values, self.mirror) if self.mirrored else (self.values,):
+            for value, other in zip(values, contents, strict=True):
+                if isinstance(value, Tensor):
+                    put_contents(value, other)
         self.dirty = None
+
+    def be_mirrored(self, mirrored: bool) -> None:
+        """Begin to write the mirror too, from the contents that the inputs had first, or stop it."""
+        if mirrored is self.mirrored:
+            return
+        self.mirrored = mirrored
+        if mirrored and not self.mirror:
+            self.mirror = copies(self.original)
+            self.watched = [watched(*pair) for pair in zip(self.values, self.mirror, strict=True)]
+        for place, part in self.parts.items():
+            mirror = self.mirror[place]
+            part.targets[1:] = [(mirror, dense_memory(mirror))] if mirrored else []
+        if mirrored:
+            self.put(self.original)
+
+    def changed(self) -> list[int]:
+        """Return the places of inputs that are not what they were given since they are mirrored."""
+        return [place for place, is_same in enumerate(self.watched) if not is_same()]
+
+
+def watched(value: Any, mirror: Any) -> Callable[[], bool]:
+    """Return a function that says whether a value is its mirror to the bit. It compares whole memories where it can."""
+
+    def is_same() -> bool:
+        return unchanged(value, mirror)
+
+    own, other = (memory_as_integers(each) for each in (value, mirror))
+    if own is None or other is None:
+        return is_same
+    equal, address, shape, stride = torch.equal, value.data_ptr(), value.shape, value.stride()
+
+    def is_same_memory() -> bool:
+        still = value.data_ptr() == address and value.shape == shape and value.stride() == stride
+        return (still and equal(own, other)) or is_same()
+
+    return is_same_memory
+
+
+def memory_as_integers(value: Any) -> Tensor | None:
+    """Return a dense tensor's memory as integers, of which each equals itself; None of another tensor."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized or not value.numel():
+        return None
+    memory = None if value.is_conj() or value.is_neg() else dense_memory(value)
+    if memory is None or value.is_complex():
+        return None
+    return memory.view(WHOLE[value.dtype.itemsize]) if value.is_floating_point() else memory
 
 
 def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[int]) -> list[Piece]:
