@@ -249,6 +249,23 @@ def test_whoever_writes_into_an_input_is_seen(tensor: Tensor) -> None:
     assert own.changed() == []
 
 
+def test_memory_that_inputs_share_is_varied_for_all_of_them() -> None:
+    base = torch.randn(2, 6, 6)
+    inputs = [base[0], base.view(12, 6), base.transpose(1, 2), torch.randn(3)]
+    pieces = candidates(inputs, ["saved"] * 4, ())
+    assert [piece.place for piece in pieces] == [1, 3]
+    own = VariedInputs(copies(inputs), pieces, 5, WAYS)
+    own.be_mirrored(True)
+    for number in range(len(WAYS)):
+        own.put_seed(12345 * len(WAYS) + number)
+        assert torch.equal(own.values[0], own.values[1].view(2, 6, 6)[0])
+        assert own.changed() == []
+    assert not torch.equal(own.values[2], inputs[2])
+    whole = torch.randn(8)
+    assert candidates([whole[:3], whole[2:]], ["saved"] * 2, ()) == []
+    assert candidates([whole, whole.view(torch.int32)], ["saved"] * 2, ()) == []
+
+
 def test_a_tensor_that_was_given_other_memory_is_seen() -> None:
     own = VariedInputs([torch.randn(6), torch.randn(2, 3)], [Piece(0, True)], 5)
     own.be_mirrored(True)

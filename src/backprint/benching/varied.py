@@ -243,9 +243,13 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
     pointers = [
         strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0 for value in values
     ]
+    sharing: dict[int, list[int]] = {}
+    for place, pointer in enumerate(pointers):
+        sharing.setdefault(pointer, []).append(place)
     found = []
     for place, value in enumerate(values):
-        if not isinstance(value, Tensor) or pointers.count(pointers[place]) > 1:
+        others = sharing[pointers[place]]
+        if not isinstance(value, Tensor) or (len(others) > 1 and place != for_all(values, others)):
             continue
         if not (writable(value) or (place in indices and own_memory(value) and value.numel())):
             continue
@@ -254,6 +258,20 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
             found.append(Piece(place, whole))
     rank = {role: number for number, role in enumerate(FIRST)}
     return sorted(found, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
+
+
+def for_all(values: Sequence[Any], places: Sequence[int]) -> int | None:
+    """Return the place of a value that fills the memory that these share as elements of one dtype; None without one."""
+    shared = [values[place] for place in places]
+    if any(not isinstance(each, Tensor) or each.layout is not torch.strided for each in shared):
+        return None
+    if len({each.dtype for each in shared}) > 1:
+        return None
+    filling = (
+        place for place in places
+        if dense_memory(values[place]) is not None and values[place].nbytes == values[place].untyped_storage().nbytes()
+    )  # fmt: skip
+    return next(filling, None)
 
 
 def varied_pieces(
