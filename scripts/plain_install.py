@@ -360,25 +360,20 @@ def row(name: str, command: Sequence[object], folder: Path, python: Path, whole:
 
 
 def run(
-    command: Sequence[object], folder: Path, python: Path, changes: dict[str, str] | None = None
+    command: Sequence[object], folder: Path, python: Path, changes: dict[str, str] | None = None, timeout: float = 900
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as a user of the environment."""
+    """Run a command as a user of the environment; one that does not end has the exit code 124."""
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **(changes or {})}
     environment = {
         name: value for name, value in environment.items() if name != "PYTHONPATH" or name in (changes or {})
     }
     text = [str(word) for word in command]
-    return subprocess.run(
-        text,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-        stdin=subprocess.DEVNULL,
-    )
+    how = {"capture_output": True, "text": True, "check": False, "timeout": timeout, "stdin": subprocess.DEVNULL}
+    try:
+        return subprocess.run(text, cwd=folder, env=environment, **how)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(text, 124, "", f"no end after {timeout} s\n")
 
 
 if __name__ == "__main__":

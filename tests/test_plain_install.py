@@ -44,6 +44,11 @@ def test_a_hidden_package_is_not_found_and_a_home_is_not_there(tmp_path: Path) -
     assert plain.case(lacking, tmp_path, PYTHON).good
 
 
+def test_a_command_that_does_not_end_is_a_row_that_is_not_good(tmp_path: Path) -> None:
+    done = plain.run([PYTHON, "-c", "import time; time.sleep(60)"], tmp_path, PYTHON, timeout=0.5)
+    assert (done.returncode, done.stderr) == (124, "no end after 0.5 s\n")
+
+
 def test_a_page_and_an_environment_that_are_not_good_are_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     wrong = ROOT / "docs" / "absent.md"

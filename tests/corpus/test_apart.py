@@ -74,6 +74,20 @@ def test_each_sample_has_its_answer_or_its_end(tmp_path: Path, platform: str, mo
         assert ENDED[answer.place.name] in answer.ended
 
 
+@pytest.mark.parametrize(
+    "words", ["bench a --compiler eager", "kernels a --target cpu:avx2", "corpus verify ."], ids=lambda words: words[:7]
+)
+def test_what_works_on_many_samples_is_refused_by_name_off_linux(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bp.save(bp.capture(torch.nn.Linear(2, 2), torch.randn(1, 2)), tmp_path / "a")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.platform", "darwin")
+    done = CliRunner().invoke(main, [*words.split(), "-o", "out"])
+    assert done.exit_code == 2
+    assert "in processes that are watched in Linux's /proc, which is missing here (darwin)" in done.output
+
+
 def test_answers_come_as_they_are_known(tmp_path: Path) -> None:
     (tmp_path / "deeds.py").write_text(DEEDS)
     (tmp_path / "good").mkdir()

@@ -27,7 +27,10 @@ MARK = "BACKPRINT_RUN"
 def check_platform() -> None:
     """Raise if processes cannot be watched on this platform."""
     if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/statm"):
-        raise UsageError(f"a corpus run watches its processes in Linux's /proc, which is missing here ({sys.platform})")
+        raise UsageError(
+            "corpora, benches and kernels of samples run in processes that are watched in Linux's /proc, which is "
+            f"missing here ({sys.platform})"
+        )
 
 
 def prctl(option: int, value: int) -> None:
