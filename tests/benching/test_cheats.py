@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,12 +16,9 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.benching.cells import RIGHT, BenchCell
-from backprint.benching.compilers.table import compiler_named
 from backprint.benching.examine import writes_of_eager
 from backprint.benching.judge import GraphJudge
 from backprint.benching.subjects import bench_graphs
-from backprint.benching.trial import TrialPlan, tried
-from backprint.benching.turns import GraphClock, Turns
 
 CHEATS = Path(cheats.__file__)
 
@@ -57,17 +54,11 @@ def captured(name: str) -> bp.Capture:
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Iterator[object]:
-    turns = Turns(tmp_path, GraphClock())
+def trial(cells_of: Callable[..., dict[str, BenchCell]]) -> Callable[..., dict[str, BenchCell]]:
+    """Tries a compiler of `cheats`, or eager, on a model."""
 
-    def cells(
-        model: str, compiler: str, *, timed: bool = False, directions: Sequence[str] = ("forward", "backward")
-    ) -> dict[str, BenchCell]:
-        name = compiler if compiler == "eager" else f"{CHEATS}:{compiler}"
-        plan = TrialPlan(compiler_named(name), tuple(directions), timed, tmp_path / "caches")
-        with turns.working():
-            found = list(tried(captured(model), plan, {}, turns, lambda title, part: None))
-        return {cell.direction: cell for cell in found}
+    def cells(model: str, compiler: str, **options: Any) -> dict[str, BenchCell]:
+        return cells_of(captured(model), compiler if compiler == "eager" else f"{CHEATS}:{compiler}", **options)
 
     return cells
 
