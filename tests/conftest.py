@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 import torch
+from subjects.forked import workers_forked
+
+WITH_WORKERS = ("tests/corpus/", "tests/test_corpora.py", "tests/test_tiny.py")
+"""Where tests look at workers themselves: how they start, die and are found again."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +33,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for section, counts in totals.items():
         said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
         terminalreporter.write_line(f"conformance, {section}: {sum(counts.values())} samples: {said}")
+
+
+@pytest.fixture(autouse=True)
+def _workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A verb that runs a sample starts a worker, which loads PyTorch and tries it for seconds; here it is forked."""
+    if request.node.nodeid.startswith(WITH_WORKERS):
+        yield
+        return
+    with workers_forked():
+        yield
 
 
 @pytest.fixture(autouse=True)

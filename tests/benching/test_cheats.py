@@ -78,7 +78,8 @@ REASONS = {
 @pytest.mark.parametrize("model", ["mlp", "dropout"])
 @pytest.mark.parametrize("cheat", cheats.CHEATS)
 def test_a_cheat_is_wrong_without_any_timing(model: str, cheat: str, trial) -> None:  # type: ignore[no-untyped-def]
-    for cell in trial(model, cheat).values():
+    directions = ("forward", "backward") if model == "mlp" else ("forward",)  # the backward of a dropout draws nothing
+    for cell in trial(model, cheat, directions=directions).values():
         assert cell.outcome == "wrong", (cell.graph, cell.outcome)
         if cheat in REASONS and model == "mlp":
             assert any(part in cell.reason for part in REASONS[cheat].split("|")), cell.reason
