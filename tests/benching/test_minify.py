@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,14 +19,12 @@ from subjects.faults import FAULTS, gated_stack, right
 from subjects.forked import run_python
 
 import backprint as bp
-from backprint.benching import cases
 from backprint.benching.cuts import ITEM, RecordedGraph, record_values
 from backprint.benching.fault_trials import FaultTrial, eager_run
 from backprint.benching.minify import MinifiedGraph, UnminifiedGraph, minify_graph
 from backprint.benching.shrink import UnitSearch
 from backprint.benching.subjects import BenchGraph, bench_graphs, unguarded_graph
 from backprint.cli import main
-from backprint.sample import short_check
 
 FAULTS_FILE = Path(__file__).parents[1] / "subjects" / "faults.py"
 
@@ -258,25 +255,7 @@ def runs(file: Path, *options: str) -> int:
     return run_python([file, *options], cwd=file.parent, flags=["-I"]).returncode
 
 
-@pytest.fixture
-def _forked_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exported files run in processes that need not load PyTorch; above, in processes as a user has them."""
-
-    def run(arguments: list[str], limit: float) -> tuple[int, str] | None:
-        flag, *words = arguments
-        done = run_python(words, flags=[flag], env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}, timeout=limit)
-        return done.returncode, done.stdout
-
-    def run_command(command: list[str], cwd: Path, timeout: float, **options: Any) -> subprocess.CompletedProcess[str]:
-        assert command[0] == sys.executable
-        return run_python(command[1:], cwd=cwd, timeout=timeout)
-
-    monkeypatch.setattr(short_check, "run_python", run)
-    monkeypatch.setattr(cases.subprocess, "run", run_command)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("_forked_files")
 @pytest.mark.parametrize("name", ["crash_on_a_pattern", "wrong_stride", "refuse", "wrong_for_large_values"])
 def test_the_file_of_each_fault_shows_it(sample: Path, tmp_path: Path, name: str) -> None:
     code, text = minified(sample, f"{FAULTS_FILE}:{name}", tmp_path / "small", "--json")

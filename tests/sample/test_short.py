@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -46,8 +47,7 @@ def alone(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -I FILE` in an empty folder."""
     here = file.parent / "empty"
     here.mkdir(exist_ok=True)
-    command = [sys.executable, "-I", str(file), *arguments]
-    return subprocess.run(command, cwd=here, env={}, capture_output=True, text=True, timeout=600, check=False)
+    return run_python([file, *arguments], flags=["-I"], cwd=here, env={})
 
 
 def texts_of(capture: bp.Capture, folder: Path, **options: Any) -> tuple[tuple[str, ...], str]:
@@ -85,7 +85,8 @@ def test_a_short_file_is_short_and_has_the_bits_of_the_full_one(files: tuple[Pat
     short, full = files
     assert len(short.read_text().splitlines()) <= SHORT
     assert len(full.read_text().splitlines()) >= FULL
-    found, wanted = alone(short), alone(full)
+    plain: Any = dict(cwd=short.parent, env={}, capture_output=True, text=True)  # as a user does who gets the file
+    found, wanted = (subprocess.run([sys.executable, "-I", file], **plain) for file in files)
     assert (found.returncode, found.stderr) == (0, "")
     assert without_reasons(found.stdout) == without_reasons(wanted.stdout) != ()
 

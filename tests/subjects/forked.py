@@ -48,6 +48,9 @@ ENVIRONMENT = {
 SERVERS = "BACKPRINT_FORKED"
 """The environment variable with the sockets of servers that this process may call: it need not start its own."""
 
+FILES = ("-P",), LOADED
+"""The flags and the modules of the server for exported files."""
+
 WORKERS = "workers"
 """What is loaded for the workers of a pool."""
 
@@ -89,13 +92,41 @@ def workers_forked() -> Iterator[None]:
             return plain.Popen(command, pass_fds=pass_fds, env=env, **options)
         with open(os.devnull, "rb") as nothing:
             descriptors = nothing.fileno(), options["stdout"].fileno(), options["stderr"].fileno(), *pass_fds
-            return Call(server(("-P",), WORKERS), [WORKERS], os.getcwd(), env, descriptors)
+            return Call(server(("-P",), WORKERS), [WORKERS], os.getcwd(), {SERVERS: servers(FILES), **env}, descriptors)
 
     pool.subprocess = types.SimpleNamespace(Popen=begun, DEVNULL=plain.DEVNULL)  # type: ignore[assignment]  # what it uses
     try:
         yield
     finally:
         pool.subprocess = plain
+
+
+@contextlib.contextmanager
+def files_forked() -> Iterator[None]:
+    """Exported files that Backprint itself runs, to see that they say what they must, are run by `run_python`."""
+    from backprint.benching import cases
+    from backprint.sample import short_check
+
+    plain, plain_cases = short_check.run_python, cases.subprocess
+
+    def run(arguments: Sequence[str], limit: float) -> tuple[int, str] | None:
+        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        try:
+            done = run_python(arguments[1:], flags=arguments[:1], env=environment, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return None
+        return done.returncode, done.stdout
+
+    def run_command(command: Sequence[str], *, cwd: Path, timeout: float, **options: Any) -> Any:
+        return run_python(command[1:], flags=("-P",), cwd=cwd, timeout=timeout)
+
+    expired = subprocess.TimeoutExpired
+    short_check.run_python = run
+    cases.subprocess = types.SimpleNamespace(run=run_command, TimeoutExpired=expired)  # type: ignore[assignment]  # as above
+    try:
+        yield
+    finally:
+        short_check.run_python, cases.subprocess = plain, plain_cases
 
 
 class Call:
@@ -205,7 +236,10 @@ def serve(place: str, modules: str) -> None:
                 run = kept(asked)
                 break
             asked.close()
-    with workers_forked() if modules == COMMANDS else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if modules == COMMANDS:
+            stack.enter_context(workers_forked())
+            stack.enter_context(files_forked())
         run()
 
 
@@ -265,7 +299,8 @@ def work(descriptors: Sequence[int]) -> None:
 
     os.setsid()
     processes.die_with = begun_by
-    worker.main(list(map(str, descriptors)))
+    with files_forked():
+        worker.main(list(map(str, descriptors)))
 
 
 def play(arguments: Sequence[str]) -> None:
