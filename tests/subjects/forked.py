@@ -20,6 +20,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -183,17 +184,18 @@ def server(flags: tuple[str, ...], loaded: str) -> str:
     """Start a server that is ended with this process, unless there is one; return the path of its socket."""
     if known := json.loads(os.environ.get(SERVERS, "{}")).get(" ".join((*flags, loaded))):
         return str(known)
-    folder = tempfile.TemporaryDirectory(prefix="forked_")
-    place = os.path.join(folder.name, "socket")
+    folder, owner = tempfile.mkdtemp(prefix="forked_"), os.getpid()
+    place = os.path.join(folder, "socket")
     given = os.pipe()
     environment = {**os.environ, **(ENVIRONMENT if loaded == WORKERS else {})}
     process = subprocess.Popen([sys.executable, *flags, __file__, place, loaded], stdin=given[0], env=environment)
     os.close(given[0])
 
     def end() -> None:
-        os.close(given[1])  # the server ends when it sees that nobody writes to it
-        process.wait()
-        folder.cleanup()
+        if os.getpid() == owner:  # a process that a test forks may end as an interpreter does
+            os.close(given[1])  # the server ends when it sees that nobody can write to it
+            process.wait()
+            shutil.rmtree(folder)
 
     atexit.register(end)
     until = time.monotonic() + 300
