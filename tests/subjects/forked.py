@@ -184,8 +184,7 @@ def server(flags: tuple[str, ...], loaded: str) -> str:
     """Start a server that is ended with this process, unless there is one; return the path of its socket."""
     if known := json.loads(os.environ.get(SERVERS, "{}")).get(" ".join((*flags, loaded))):
         return str(known)
-    folder, owner = tempfile.mkdtemp(prefix="forked_"), os.getpid()
-    place = os.path.join(folder, "socket")
+    place, owner = os.path.join(tempfile.mkdtemp(prefix="forked_"), "socket"), os.getpid()
     given = os.pipe()
     environment = {**os.environ, **(ENVIRONMENT if loaded == WORKERS else {})}
     process = subprocess.Popen([sys.executable, *flags, __file__, place, loaded], stdin=given[0], env=environment)
@@ -195,7 +194,6 @@ def server(flags: tuple[str, ...], loaded: str) -> str:
         if os.getpid() == owner:  # a process that a test forks may end as an interpreter does
             os.close(given[1])  # the server ends when it sees that nobody can write to it
             process.wait()
-            shutil.rmtree(folder)
 
     atexit.register(end)
     until = time.monotonic() + 300
@@ -230,6 +228,7 @@ def serve(place: str, modules: str) -> None:
             ready, _, _ = select.select([waiting, 0], [], [])
             if 0 in ready:
                 reap()
+                shutil.rmtree(os.path.dirname(place))
                 return
             asked, _ = waiting.accept()
             reap()
