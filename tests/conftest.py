@@ -10,7 +10,10 @@ import pytest
 import torch
 from subjects.forked import files_forked, workers_forked
 
-WITH_WORKERS = ("tests/corpus/", "tests/test_corpora.py", "tests/test_tiny.py")
+WITH_WORKERS = (
+    *(f"tests/corpus/test_{name}.py" for name in "apart commands ends hostile_corpora ray resume rows shared".split()),
+    *("tests/test_corpora.py", "tests/test_tiny.py"),
+)
 """Where tests look at workers themselves: how they start, die and are found again."""
 
 WITH_FILES = "tests/sample/test_short.py"

@@ -755,7 +755,8 @@ def test_the_nastiest_within_four_gigabytes_and_twenty_seconds(
 ) -> None:
     shutil.copytree(good, tmp_path / "hostile")
     NASTY[name](tmp_path / "hostile")
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); sys.dont_write_bytecode = True\n{LIMITED}"
+    path = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    code = f"import sys; sys.path[:0] = {path}; sys.dont_write_bytecode = True\n{LIMITED}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "hostile")],
         env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
