@@ -1,7 +1,8 @@
 """What a sample's bench costs beside its compilations and trials: comparisons, copies, pauses, statistics.
 
 A trial is every call of eager, of float64 and of what was compiled, and every check that calls them; a compilation is
-what the compiler does. Their time is taken inside of the whole, with nothing counted twice.
+what the compiler does. Their time is taken inside of the whole, with nothing counted twice. What a thread waited for a
+processor is taken off both, where the system counts it: on a machine that others use, the whole has more of it.
 
     python benchmarks/bench_cost.py SAMPLE... [--compiler eager,inductor]
 """
@@ -34,17 +35,22 @@ from backprint.sample.rerun import EagerRun, Program
 class Spent:
     """The seconds inside of the functions that it counts, those of one inside of another once.
 
-    They are in memory that the process of the compiler, which is forked later, has too; one of the two works at a time.
+    Beside them are the seconds for which the process of the compiler waited for a processor. Both are in memory that
+    this process, which is forked later, has too; one of the two works at a time.
     """
 
     def __init__(self) -> None:
-        self.memory, self.depth = mmap.mmap(-1, 8), 0
+        self.memory, self.depth = mmap.mmap(-1, 16), 0
 
     @property
     def seconds(self) -> float:
         """The seconds so far."""
-        (seconds,) = struct.unpack("d", self.memory[:])
-        return float(seconds)
+        return float(struct.unpack("dd", self.memory[:])[0])
+
+    @property
+    def others_wait(self) -> float:
+        """The seconds for which the process of the compiler has waited so far."""
+        return float(struct.unpack("dd", self.memory[:])[1])
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function whose time counts."""
@@ -52,15 +58,35 @@ class Spent:
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
             self.depth += 1
-            began = time.perf_counter()
+            began = time.perf_counter() - own_wait()
             try:
                 return function(*args, **kwargs)
             finally:
                 self.depth -= 1
                 if not self.depth:
-                    self.memory[:] = struct.pack("d", self.seconds + time.perf_counter() - began)
+                    spent = time.perf_counter() - own_wait() - began
+                    self.memory[:] = struct.pack("dd", self.seconds + spent, self.others_wait)
 
         return called
+
+    def waits_told(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of the compiler's process that tells for how long this has waited."""
+
+        @functools.wraps(answer)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            before = own_wait()
+            try:
+                return answer(*args, **kwargs)
+            finally:
+                self.memory[:] = struct.pack("dd", self.seconds, self.others_wait + own_wait() - before)
+
+        return called
+
+
+def own_wait() -> float:
+    """Return the seconds for which this thread has waited for a processor; 0 where they are not counted."""
+    counts = clock.counts_of_thread()
+    return clock.waited(counts) * 1e-9 if counts >= 0 else 0.0
 
 
 def count_calls(spent: Spent) -> None:
@@ -74,6 +100,7 @@ def count_calls(spent: Spent) -> None:
     eager = cached_property(lambda part: spent.counted(part.module()))
     eager.__set_name__(PartJudge, "function")
     PartJudge.function = eager  # type: ignore[method-assign]
+    performer.Performer.answer = spent.waits_told(performer.Performer.answer)  # type: ignore[method-assign]
 
 
 def cost(sample: Path, name: str, spent: Spent) -> tuple[float, float, list[str]]:
@@ -81,10 +108,11 @@ def cost(sample: Path, name: str, spent: Spent) -> tuple[float, float, list[str]
     with tempfile.TemporaryDirectory() as folder:
         turns = Turns(turns_folder(Path(folder)), GraphClock())
         plan = TrialPlan(compiler_named(name), ("forward", "backward", "step"), True, Path(folder) / "caches")
-        before, began = spent.seconds, time.perf_counter()
+        before, waits, began = spent.seconds, spent.others_wait, time.perf_counter() - own_wait()
         with turns.working():
             cells = list(tried(bp.load(sample), plan, {}, turns, lambda title, part: None))
-        return time.perf_counter() - began, spent.seconds - before, [cell.outcome for cell in cells]
+        whole = time.perf_counter() - own_wait() - began - (spent.others_wait - waits)
+        return whole, spent.seconds - before, [cell.outcome for cell in cells]
 
 
 def main() -> int:

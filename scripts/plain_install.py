@@ -1,11 +1,12 @@
 """What a user installs and nothing more, and all that README and docs say of it: `make plain`.
 
-    python scripts/plain_install.py [--torch 2.13.0] [--environment DIR] [--jobs N] [--only WORD]
+    python scripts/plain_install.py [--torch 2.13.0] [--environment DIR] [--jobs N] [--only WORD] [--every]
 
 A virtual environment gets torch and `pip install .`: no numpy, no extra, nothing of developers, no link to these
 sources. In it every module is imported, every verb prints its help and is used, and README and every page of docs/ run
 as a reader would run them. Then parts of the machine are taken away: a home to write to, a C++ compiler, Triton, a
-project folder to write to. Each must end well, or with one line that says what is missing.
+project folder to write to. Each must end well, or with one line that says what is missing. `--every` does so with each
+verb, which takes some minutes more.
 
 Ends with a table; the exit code is 1 unless all is good.
 """
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ def compile(module, inputs):
 
 USES = {
     "doctor": "backprint doctor",
-    "demo": "backprint demo && python samples/gpt/pair_0/backward/model.py",
+    "demo": "backprint demo && python samples/demo/gpt/pair_0/backward/model.py",
     "capture": "backprint capture backprint.examples.convnet:factory -o samples/exact --data exact",
     "verify": "backprint verify samples",
     "region draw": "python dump.py && backprint region draw dump/* > region.txt",
@@ -125,6 +126,50 @@ CASES = (
 )
 """What a machine may lack. In /sys nobody creates files, root neither."""
 
+TRAIN = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(8, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+EVERY = {
+    "doctor": "doctor",
+    "capture": "capture backprint.examples.convnet:factory -o {out}/captured",
+    "record": "record -o {out}/recorded {home}/train.py",
+    "verify": "verify {sample}",
+    "power": "power {sample}",
+    "region": "region show {home}/dump",
+    "corpus": "corpus backward {sample} -o {out}/corpus --jobs 1",
+    "show": "show {sample}",
+    "draw": "draw {sample} -o {out}/drawn.svg",
+    "view": "view {sample} --stats -o {out}/page.html",
+    "diff": "diff {sample} {sample} -o {out}/diff.html",
+    "export": "export {sample} -o {out}/exported.py",
+    "bench": "bench {sample} --compiler inductor -o {out}/bench",
+    "minify": "minify {sample} --compiler inductor -o {out}/small",
+    "kernels": "kernels {sample} --target cpu:avx2 -o {out}/kernels",
+    "kernels for a GPU": "kernels {sample} --target cuda:90 -o {out}/kernels_gpu",
+    "kernels dedup": "kernels dedup {home}/cpu --index {out}/kernels.sqlite",
+    "demo": "demo -o {out}/demo",
+}
+"""Each verb, and what it is asked on a machine that lacks something; it may write below `{out}`."""
+
+MACHINES: dict[str, tuple[dict[str, str], str]] = {
+    "no home": ({"HOME": "/proc/absent"}, "triton"),
+    "no Triton": ({"HIDE": "triton"}, "triton"),
+    "no compiler": ({"PATH": "{bin}"}, "c[+][+] compiler|triton|every output is right"),
+    "read-only": (
+        {},
+        "not permitted|permission denied|cannot be written|could not be written|triton|every output is right",
+    ),
+}
+"""What a machine lacks, and the words of which one has to be said by a verb that does not end with 0. A GPU's kernels
+need Triton, which torch's build for a CPU does not bring; a right compiler leaves nothing to minify."""
+
 CAPTURE = (
     "import torch, backprint as bp; print(bp.verify(bp.capture(torch.nn.Linear(2, 2), torch.ones(1, 2)))[0].verdict)"
 )
@@ -149,11 +194,14 @@ def main() -> None:
     parser.add_argument("--environment", type=Path, help="one that has torch; Backprint is installed into it")
     parser.add_argument("--jobs", type=int, default=2, help="what runs at the same time (2)")
     parser.add_argument("--only", default="", help="only what has this word in its name")
+    parser.add_argument("--every", action="store_true", help="each verb on each machine that lacks something, too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="backprint_plain_") as folder:
         place = Path(folder)
         python = installed(options.environment or place / "environment", options.torch)
         rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
+        if options.every:
+            rows += [row for row in every(python, place / "home") if options.only in row.name]
     if not rows:
         parser.error(f"nothing that is tried has {options.only!r} in its name")
     width = max(len(row.name) for row in rows)
@@ -246,14 +294,37 @@ def verbs(python: Path, home: Path) -> Iterator[Row]:
         yield case(lacking, home, python)
 
 
-def case(lacking: Lacking, home: Path, python: Path) -> Row:
-    """Run a command on a machine that lacks something: it works, or one line says what is missing."""
-    begun = time.monotonic()
-    changes = {name: value.replace("{bin}", str(home / "bin")) for name, value in lacking.changes}
+def every(python: Path, home: Path) -> Iterator[Row]:
+    """Yield each verb on each machine that lacks something: it works, or a line says what is missing."""
+    (home / "train.py").write_text(TRAIN, encoding="utf-8")
+    for machine, (lacks, words) in MACHINES.items():
+        out = "." if machine == "read-only" else str(home / machine.replace(" ", "_"))
+        for verb, command in EVERY.items():
+            filled = command.format(home=home, sample=home / "samples" / "exact", out=out)
+            begun = time.monotonic()
+            where = Path("/sys") if machine == "read-only" else home
+            done = run([python, "-m", "backprint", *filled.split()], where, python, changed(lacks, home))
+            output = done.stdout + done.stderr
+            said = [line for line in output.splitlines() if re.search(words, line, re.IGNORECASE)]
+            good = "Traceback" not in output and (done.returncode == 0 or (done.returncode in (1, 2) and bool(said)))
+            detail = (said[-1][-150:] if done.returncode else "") if good else f"exit {done.returncode}\n{output}"
+            yield Row(f"{machine}: {verb}", good, time.monotonic() - begun, detail.strip())
+
+
+def changed(lacks: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return the environment variables of a machine that lacks something."""
+    changes = {name: value.replace("{bin}", str(home / "bin")) for name, value in lacks.items()}
     if hidden := changes.pop("HIDE", ""):
         (home / "hidden").mkdir(exist_ok=True)
         (home / "hidden" / "sitecustomize.py").write_text(HIDING.replace("NAME", hidden), encoding="utf-8")
         changes["PYTHONPATH"] = str(home / "hidden")
+    return changes
+
+
+def case(lacking: Lacking, home: Path, python: Path) -> Row:
+    """Run a command on a machine that lacks something: it works, or one line says what is missing."""
+    begun = time.monotonic()
+    changes = changed(dict(lacking.changes), home)
     command = lacking.command.replace("{sample}", str(home / "samples" / "exact")).replace("{capture}", CAPTURE)
     command = command.replace("{model}", "backprint.examples.convnet:factory")
     done = run([shutil.which("bash") or "bash", "-c", command], home, python, changes)

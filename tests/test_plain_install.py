@@ -58,3 +58,4 @@ def test_every_verb_is_used_by_a_page_or_by_the_script() -> None:
     texts = [page.read_text(encoding="utf-8") for page in plain.PAGES]
     commands = [*plain.USES.values(), *(line for text in texts for line in text.splitlines() if line.startswith("$ "))]
     assert [verb for verb in VERBS if not any(f"backprint {verb}" in command for command in commands)] == []
+    assert {name.split()[0] for name in plain.EVERY} == set(VERBS)

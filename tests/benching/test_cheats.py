@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -15,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.benching.cells import RIGHT, BenchCell
+from backprint.benching.asking import AskedPerformer
+from backprint.benching.cells import RIGHT, UNTIMED, BenchCell
 from backprint.benching.examine import writes_of_eager
 from backprint.benching.judge import GraphJudge
 from backprint.benching.subjects import bench_graphs
+from backprint.benching.varied import VariedPart
 
 CHEATS = Path(cheats.__file__)
 
@@ -42,6 +45,7 @@ MODELS = {
         torch.randn(20, 6),
     ),
     "noise": lambda: (Noisy(), torch.randn(20, 6)),
+    "half": lambda: (nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)).half(), torch.randn(12, 16).half()),
     "words": lambda: (nn.Sequential(nn.Embedding(11, 8), nn.Linear(8, 3)), torch.randint(11, (3, 4))),
 }
 
@@ -85,11 +89,19 @@ def test_a_cheat_is_wrong_without_any_timing(model: str, cheat: str, trial) -> N
             assert any(part in cell.reason for part in REASONS[cheat].split("|")), cell.reason
 
 
+def test_what_is_not_rounding_in_16_bits_is_wrong(trial) -> None:  # type: ignore[no-untyped-def]
+    """A hundredth is several times the tolerance; runs whose operators round otherwise moved as far, times four."""
+    for cell in trial("half", "relu_leaks", directions=("forward", "step")).values():
+        assert cell.outcome == "wrong", (cell.graph, cell.outcome)
+    for cell in trial("half", "eager", directions=("forward", "step")).values():
+        assert cell.outcome == UNTIMED, (cell.graph, cell.outcome, cell.reason)
+
+
 COMPUTING = [
     (model, compiler)
     for model in MODELS
     for compiler in ("eager", "twice_the_work", "memoised_by_value")
-    if (model, compiler) != ("noise", "memoised_by_value")
+    if model != "half" and (model, compiler) != ("noise", "memoised_by_value")
 ]
 
 
@@ -143,6 +155,28 @@ def test_results_without_contents_are_wrong(trial) -> None:  # type: ignore[no-u
 
 def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(trial) -> None:  # type: ignore[no-untyped-def]
     assert [cell.outcome for cell in trial("mlp", "operators_replaced").values()] == ["wrong", "wrong"]
+
+
+def test_calls_are_asked_for_together(trial, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """One by one, what is told of a small call takes longer than the call."""
+    counts: Counter[str] = Counter()
+    ask, draw = AskedPerformer.ask, VariedPart.__init__
+
+    def counted_ask(self: AskedPerformer, do: str, **values: Any) -> Any:
+        counts[do] += 1
+        return ask(self, do, **values)
+
+    def counted_draw(self: VariedPart, *given: Any) -> None:
+        counts["contents"] += 1
+        draw(self, *given)
+
+    monkeypatch.setattr(AskedPerformer, "ask", counted_ask)
+    monkeypatch.setattr(VariedPart, "__init__", counted_draw)
+    (cell,) = trial("mlp", "eager", directions=["forward"]).values()
+    assert cell.outcome == UNTIMED, cell.reason
+    assert counts["probes"] >= 5
+    assert counts["call"] + counts["recheck"] < 12
+    assert counts["contents"] < 15  # drawn once for all that is tried with them
 
 
 def test_how_long_eager_takes_is_its_work_and_not_what_it_waits() -> None:

@@ -155,15 +155,24 @@ def test_a_planted_fault_shrinks_to_few_operators(large: list[BenchGraph], name:
     assert found.last.kind == kinds.get(name, "wrong")
     assert seen[-1].cut == found.cut
     run = eager_run(found.cut.graph, found.cut.inputs, 0)
-    assert isinstance(
-        minify_graph(BenchGraph("pair_0 forward", found.cut.graph, graph.module, run), right), UnminifiedGraph
-    )
+    assert isinstance(minify_graph(BenchGraph("pair_0 forward", found.cut.graph, run), right), UnminifiedGraph)
 
 
 def test_a_right_compiler_leaves_nothing_to_minify(small: list[BenchGraph]) -> None:
     found = minify_graph(small[0], right)
     assert isinstance(found, UnminifiedGraph)
     assert found.why == "every output is right"
+
+
+def test_what_a_machine_lacks_is_no_fault_of_a_compiler(small: list[BenchGraph]) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def lacking(module: object, inputs: object) -> object:
+        raise InvalidCxxCompiler
+
+    found = minify_graph(small[0], lacking)
+    assert isinstance(found, UnminifiedGraph)
+    assert found.why.startswith("cannot run here: Inductor compiles with a C++ compiler, and finds none here")
 
 
 def test_a_compiler_that_fails_only_once_is_named_as_such(small: list[BenchGraph], tmp_path: Path) -> None:

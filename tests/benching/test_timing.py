@@ -176,10 +176,23 @@ def test_contents_differ_in_every_way() -> None:
 
 @pytest.mark.parametrize(("way", "factor"), [(SMALLER, 2**-8), (LARGER, 2)])
 def test_all_numbers_are_smaller_or_larger(way: str, factor: float) -> None:
-    inputs = [torch.randn(40), torch.randn(5, 8)]
+    inputs = [torch.full((40,), 3.0), torch.full((5, 8), -2.0)]
     own = VariedInputs(copies(inputs), [Piece(0, True), Piece(1, True)], 5, (way,))
     own.put_seed(123)
-    assert all(torch.equal(value, before * factor) for value, before in zip(own.values, inputs, strict=True))
+    for value, before in zip(own.values, inputs, strict=True):
+        times = value / (before * factor)
+        assert 0.66 < float(times.min()) < float(times.max()) < 1.34
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_to_vary_gives_the_same_contents_twice(way: str) -> None:
+    """Whoever remembers results by the whole contents would have those of an earlier call, and what that drew."""
+    inputs = [torch.randn(30), torch.randn(5, 8)]
+    own, seen = VariedInputs(copies(inputs), [Piece(0, True), Piece(1, True)], 5, (way,)), set()
+    for number in range(100):
+        own.put_seed(number * 0x9E3779B97F4A7C15 % 2**62)
+        seen.add(tuple(value.numpy().tobytes() for value in own.values))
+    assert len(seen) == 100
 
 
 def test_every_input_is_varied_in_its_turn() -> None:
@@ -202,6 +215,63 @@ def in_order(values: list[Any]) -> list[Tensor]:
 @pytest.mark.parametrize("inputs", [[torch.arange(5), 2], [torch.ones(1).expand(4)], []])
 def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
     assert candidates(inputs, ["input"] * len(inputs), ()) == []
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([1.0, float("nan"), -0.0, 0.0]),
+        torch.randn(3, 5).t(),
+        torch.randn(4, 6)[:, ::2],
+        torch.randn(1, 3).expand(4, 3),
+        torch.randn(4, dtype=torch.complex64).conj(),
+        torch.arange(4),
+        torch.tensor([True, False]),
+        torch.eye(3).to_sparse(),
+    ],
+)
+def test_whoever_writes_into_an_input_is_seen(tensor: Tensor) -> None:
+    inputs = [torch.randn(40), tensor, 3]
+    own = VariedInputs(copies(inputs), [Piece(0, True)], 5, WAYS)
+    own.be_mirrored(True)
+    for number in range(2 * len(WAYS)):
+        own.put_seed(number)
+        assert own.changed() == []
+    written = own.values[1]._values() if tensor.layout is torch.sparse_coo else own.values[1]
+    with torch.no_grad():
+        written.untyped_storage().fill_(1)
+    assert own.changed() == [1]
+    own.values[0].neg_()
+    assert own.changed() == [0, 1]
+    own.be_mirrored(False)
+    own.put_seed(77)
+    own.be_mirrored(True)
+    assert own.changed() == []
+
+
+def test_memory_that_inputs_share_is_varied_for_all_of_them() -> None:
+    base = torch.randn(2, 6, 6)
+    inputs = [base[0], base.view(12, 6), base.transpose(1, 2), torch.randn(3)]
+    pieces = candidates(inputs, ["saved"] * 4, ())
+    assert [piece.place for piece in pieces] == [1, 3]
+    own = VariedInputs(copies(inputs), pieces, 5, WAYS)
+    own.be_mirrored(True)
+    for number in range(len(WAYS)):
+        own.put_seed(12345 * len(WAYS) + number)
+        assert torch.equal(own.values[0], own.values[1].view(2, 6, 6)[0])
+        assert own.changed() == []
+    assert not torch.equal(own.values[2], inputs[2])
+    whole = torch.randn(8)
+    assert candidates([whole[:3], whole[2:]], ["saved"] * 2, ()) == []
+    assert candidates([whole, whole.view(torch.int32)], ["saved"] * 2, ()) == []
+
+
+def test_a_tensor_that_was_given_other_memory_is_seen() -> None:
+    own = VariedInputs([torch.randn(6), torch.randn(2, 3)], [Piece(0, True)], 5)
+    own.be_mirrored(True)
+    own.values[0].set_(torch.ones(6))
+    own.values[1].t_()
+    assert own.changed() == [0, 1]
 
 
 def test_pieces_with_which_eager_raises_are_left_out() -> None:

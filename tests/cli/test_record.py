@@ -269,6 +269,24 @@ def test_a_call_from_python_warns_of_what_is_missing(place: Path) -> None:
     assert told == ["script.py made 3 steps, so step 8 was not reached: ask for steps below 3"]
 
 
+def test_a_step_recorded_from_python_is_proved_and_saved_like_any_capture(place: Path) -> None:
+    """Its Pairs are compared on the values that they had: on others the recorded values are no results of theirs."""
+    copied = (
+        "copy.deepcopy(optimizer.state_dict())\n    optimizer.zero_grad"  # into memory that the step only overwrites
+    )
+    script = SMALL.replace("SGD", "Adam").replace("optimizer.zero_grad", copied)
+    (place / "script.py").write_text(f"import copy\n{script}")
+    (capture,) = bp.record("script.py")
+    assert len(capture.pairs) == 2
+    assert {verdict.verdict for verdict in capture.verify()} <= {"bitwise", "undifferentiable"}
+    taken = {port.name for pair in capture.pairs for port in pair.forward.inputs}
+    overwritten = {name: tensor + 1 for name, tensor in capture.origin.values().items() if name not in taken}
+    assert overwritten
+    assert capture.origin.run_step({**capture.origin.values(), **overwritten}, None).mutations
+    capture.save("seeded")
+    assert {verdict.verdict for verdict in bp.load("seeded").verify()} <= {"bitwise", "undifferentiable"}
+
+
 def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(place: Path) -> None:
     """A thread that goes on while the process ends aborts it, and leaves a folder half written."""
     (place / "script.py").write_text(SMALL)

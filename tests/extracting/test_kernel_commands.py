@@ -439,6 +439,11 @@ def damaged_index(tmp_path: Path, kind: str) -> Path:
     return path
 
 
+def test_a_place_where_no_index_can_be_made_ends_with_2(tmp_path: Path) -> None:
+    done = kernels("dedup", good_and(tmp_path), "--index", tmp_path / "absent" / "kernels.sqlite")
+    assert (done.exit_code, "unable to open" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("kind", ["text", "truncated", "page", "other", "newer", "folder"])
 def test_an_index_of_something_else_is_named_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
     path = damaged_index(tmp_path, kind)

@@ -200,11 +200,18 @@ def test_several_samples_and_going_on(samples: Path, tmp_path: Path) -> None:
 
 
 def test_no_compiler_of_cpp_is_needed(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mean = bp.capture(lambda x: (x.relu() * x).mean(1), torch.ones(8, 40), name="mean", engine="aot")
+    mean.save(tmp_path / "mean")
+    assert run(tmp_path / "mean", "-o", tmp_path / "with", "--target", "cpu:avx2").exit_code == 0
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     monkeypatch.setenv("CXX", os.fspath(tmp_path / "absent"))
     done = run(samples / "tanh", "-o", tmp_path / "out", "--target", "cpu:avx512")
     assert done.exit_code == 0, done.output
     assert list((tmp_path / "out").rglob("wrapper.py"))
+    done = run(tmp_path / "mean", "-o", tmp_path / "without", "--target", "cpu:avx2")  # which has a reduction
+    assert done.exit_code == 0, done.output
+    wrappers = [{file.read_text() for file in (tmp_path / out).rglob("wrapper.py")} for out in ("with", "without")]
+    assert wrappers[0] == wrappers[1] != set()
     done = run(samples / "tanh", "-o", tmp_path / "own", "--target", "cpu")
     assert done.exit_code == 1
     assert "there is no C++ compiler here to say which vector instructions" in done.output

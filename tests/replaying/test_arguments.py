@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -743,10 +744,24 @@ class Holder:
         self.held = held
 
 
+class Tabled:
+    """An object whose number a table of its class keeps."""
+
+    table: ClassVar[weakref.WeakKeyDictionary[Any, float]] = weakref.WeakKeyDictionary()
+
+    def __init__(self, number: float) -> None:
+        self.table[self] = number
+
+
+NAN = float("nan")
+
 ALIKE: dict[str, tuple[Any, Any]] = {
     "the order of a set of integers": ({0, 8}, {8, 0}),
     "an array's strides": (np.ones((3, 4)), np.asfortranarray(np.ones((3, 4)))),
     "two arrays in one memory": ([np.ones(2), np.ones(2)], [(one := np.ones(2)), one[:]]),
+    "whether an array is a view": (np.ones(2), np.ones(4)[:2]),
+    "whether two NaN are one object": ((NAN, [NAN]), (float("nan"), [NAN])),
+    "what a table keeps for an object": (Tabled(2.0), Tabled(3.0)),
     "a sentinel": (object(), object()),
     "a storage": (torch.zeros(2).untyped_storage(), torch.ones(2).untyped_storage()),
     "what a deque holds": (Holder(collections.deque([1])), Holder(collections.deque([2]))),

@@ -6,6 +6,7 @@ import atexit
 import copyreg
 import gc
 import hashlib
+import inspect
 import logging
 import sys
 import threading
@@ -89,6 +90,45 @@ HELD = torch.zeros(4).untyped_storage()
 ARRAY = np.zeros((2, 3))
 THREAD = Thread()
 
+TENSOR = torch.ones(2)
+LAZY: Any = types.ModuleType("backprint_test_lazy")
+
+
+def signed(v: Any = None) -> None:
+    """A function whose signature is set by hand."""
+
+
+signed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # as decorators do
+    [inspect.Parameter("v", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=[1])]
+)
+
+
+def default_of_signed() -> list[int]:
+    """The default in the signature."""
+    default: list[int] = inspect.signature(signed).parameters["v"].default
+    return default
+
+
+def lazily(items: list[int]) -> Any:
+    """A module's function for names that it does not have; it counts them."""
+
+    def named(name: str) -> int:
+        items.append(1)
+        return len(items)
+
+    return named
+
+
+ASKED: list[int] = [1]
+LAZY.__getattr__ = lazily(ASKED)
+
+
+def by_class_of_tensor(x: Tensor) -> Tensor:
+    scale = 3 if isinstance(TENSOR, nn.Parameter) else 2
+    TENSOR.__class__ = nn.Parameter
+    return x * scale
+
+
 RESTORED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Any]]] = {
     "sys.path": (lambda x: then(sys.path.append("/nowhere"), x * sys.path.count("/nowhere")), lambda: list(sys.path)),
     "gc.callbacks": (lambda x: then(gc.callbacks.append(nothing), x * len(gc.callbacks)), lambda: list(gc.callbacks)),
@@ -108,6 +148,12 @@ RESTORED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Any]]] = {
     "a special method": (by_meter, lambda: Meter.__mul__),
     "a storage": (lambda x: x * then(HELD.__setitem__(0, HELD[0] + 1), HELD[0]), lambda: bytes(HELD.tolist())),
     "an array's shape": (lambda x: then(setattr(ARRAY, "shape", (6,)), x * ARRAY.ndim), lambda: ARRAY.shape),
+    "a default in a signature": (
+        lambda x: x * len(then(default_of_signed().append(1), default_of_signed())),
+        lambda: list(default_of_signed()),
+    ),
+    "a module that answers itself": (lambda x: x * LAZY.size, lambda: list(ASKED)),
+    "the class of a tensor": (by_class_of_tensor, lambda: type(TENSOR)),
     "an attribute of a thread": (lambda x: x * then(setattr(THREAD, "n", THREAD.n + 1), THREAD.n), lambda: THREAD.n),
 }
 
@@ -133,6 +179,8 @@ def put_back() -> Iterator[None]:
         if hasattr(Tensor, "twice_of_test"):
             del Tensor.twice_of_test
         vars(THREAD).pop("n", None)
+        TENSOR.__class__ = Tensor
+        default_of_signed()[:], ASKED[:] = [1], [1]
 
 
 @pytest.mark.parametrize("what", RESTORED)
@@ -194,6 +242,22 @@ def test_a_file_that_the_program_writes_is_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"cannot be restored: the file .*log\.txt, which each run"):
         capture = bp.capture(program, torch.randn(3))
     assert capture.engine == "eager"
+
+
+def test_a_program_that_maps_a_file_is_refused_before_it_writes_there(tmp_path: Path) -> None:
+    path = tmp_path / "table.bin"
+    np.arange(1, 5, dtype="f4").tofile(path)
+
+    def program(x: Tensor) -> Tensor:
+        table = torch.from_file(str(path), shared=True, size=4)
+        table += 1
+        return x * table
+
+    with pytest.raises(
+        bp.CaptureError, match=r"maps the file .*table\.bin with torch\.from_file.*a graph reads no files"
+    ):
+        bp.capture(program, torch.randn(4))
+    assert np.fromfile(path, dtype="f4").tolist() == [1, 2, 3, 4]
 
 
 def test_a_storage_that_the_program_frees_is_at_another_address_and_told() -> None:

@@ -150,6 +150,46 @@ def test_a_buffer_that_is_replaced_is_a_mutation() -> None:
     assert torch.equal(out.mutations["ema"], model.ema)
 
 
+class Viewing:
+    """Holds a part of another tensor's memory."""
+
+    def __init__(self, whole: Tensor) -> None:
+        self.part = whole[2:]
+
+
+def test_a_write_to_a_tensor_from_outside_is_one_to_what_lies_in_its_memory() -> None:
+    whole = torch.zeros(4)
+    viewing = Viewing(whole)
+
+    def program(x: Tensor) -> Tensor:
+        whole.add_(1)
+        return x * whole.sum() * (2 if viewing.part is not None else 1)
+
+    mutations = bp.replay(bp.capture(program, torch.ones(2)), torch.ones(2)).mutations
+    assert {name: tensor.tolist() for name, tensor in mutations.items()} == {
+        "whole": [1.0] * 4,
+        "viewing.part": [1.0] * 2,
+    }
+
+
+def test_gradients_in_a_bucket_are_mutations_of_a_step() -> None:
+    net, bucket, x = nn.Linear(4, 2), torch.zeros(10), torch.randn(3, 4)
+    net.weight.grad, net.bias.grad = bucket[:8].view(2, 4), bucket[8:]
+
+    def step(x: Tensor) -> Tensor:
+        bucket.zero_()
+        net(x).square().mean().backward()
+        return bucket * 2
+
+    capture = bp.capture(step, x)
+    mutations = bp.replay(capture, x).mutations
+    assert not bucket.any()
+    step(x)
+    wanted = {"bucket": bucket, "net.weight.grad": net.weight.grad, "net.bias.grad": net.bias.grad}
+    assert mutations.keys() == wanted.keys()
+    assert all(torch.equal(mutations[name], tensor) for name, tensor in wanted.items())
+
+
 def test_threads_take_turns() -> None:
     # made before: torch's random state belongs to the whole process, and a draw elsewhere would disturb a proof
     given = [(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)), torch.randn(2, 3)) for _ in range(8)]

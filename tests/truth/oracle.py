@@ -58,6 +58,7 @@ class Truth:
     before: dict[str, Tensor] = field(default_factory=dict)  # every tensor's values before the call, by path
     forward: dict[str, Tensor] = field(default_factory=dict)  # the same after the forward
     after: dict[str, Tensor] = field(default_factory=dict)  # the same after the backward
+    unasked: list[tuple[tuple[str, ...], Tensor | None]] = field(default_factory=list)  # if nothing that asks is used
     required: list[tuple[str, ...]] = field(default_factory=list)  # changes that a replay has to tell: each its names
 
 
@@ -193,8 +194,12 @@ def askers(case: Case, call: Call) -> tuple[list[Tensor], bool]:
     asking = unique(t for t in reach.values() if t.requires_grad and (t.is_leaf or _is_argument(t, call)))
     if asking:
         return asking, False
-    floats = [t for t in argument_tensors(call) if t.is_floating_point() or t.is_complex()]
-    return unique(floats), True
+    return floats_of(call), True
+
+
+def floats_of(call: Call) -> list[Tensor]:
+    """The tensors of a call that can have a gradient."""
+    return unique([t for t in argument_tensors(call) if t.is_floating_point() or t.is_complex()])
 
 
 def argument_tensors(call: Call) -> list[Tensor]:
@@ -292,6 +297,8 @@ def eager(
                 used.reset()
 
     truth = once("grad")
+    if case is None and truth.error is None and truth.differentiated and not truth.tangents:
+        truth.unasked = once("unasked").gradients
     if case is None and truth.error is not None:
         text = str(truth.error)
         if "leaf Variable" in text:  # an input that asks only because nothing else does is changed in place
@@ -308,6 +315,8 @@ def _eager(
     if prepare is not None:
         prepare(case, call)
     leaves, by_rule = askers(case, call)
+    if how == "unasked":  # what asks is within reach, and not used: then the inputs ask
+        leaves, by_rule, scale = (floats_of(call), True, None) if leaves and not by_rule else ([], True, None)
     if by_rule and how == "clones":
         call, leaves, fine = _clones(call, leaves)
         truth.differentiated &= fine
@@ -427,7 +436,8 @@ def same_tensors(truth: Any, given: Any, exact: bool) -> bool:
 def judge_gradients(truth: Truth, given: dict[str, Tensor | None], strict: bool) -> list[str]:
     """Every true gradient by one of its leaf's names, or else by its value."""
     wrong, claimed, open_ = [], set(), []
-    for names, gradient in truth.gradients:
+    has_gradient = any(value is not None for value in given.values())
+    for names, gradient in truth.unasked if has_gradient and not truth.gradients else truth.gradients:
         told = [n for n in names if n in given]
         if not told and gradient is not None:
             open_.append((names, gradient))

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
 OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
+REGISTER = ("put", "many")  # functions of `case` that keep all programs: a method of a queue is named so too
 SCRATCH = "odd_scratch"  # how the names of modules begin that programs write, and import when they run
 # what these keep is torch's own
 QUIET = ("torch._dynamo", "torch.amp.autocast", "torch.autograd.grad_mode", "torch._ops")
@@ -198,8 +199,9 @@ def function_parts(path: str, fn: types.FunctionType) -> Iterator[tuple[str, Any
         code = codes.pop()
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
         for name in code.co_names:
-            if name in fn.__globals__:
-                yield name, fn.__globals__[name]
+            value = fn.__globals__.get(name)
+            if name in fn.__globals__ and getattr(value, "__name__", "") not in REGISTER:
+                yield name, value
 
 
 def walk(roots: Roots) -> Iterator[tuple[str, Any]]:

@@ -36,6 +36,7 @@ class Part:
     parts: list[tuple[str, Any]]
     ordered: bool
     alike: bool = False  # no order at all: a set
+    order: tuple[int, ...] = ()  # of a list whose pytree has its elements in another order: where its own are
     module: bool = False  # whether its parameters are outputs of the call is nobody's to say
 
 
@@ -89,7 +90,11 @@ def tree(value: Any, above: tuple[int, ...] = (), known: frozenset[int] | set[in
     branches = [(key, tree(part, below, known)) for key, part in parts]
     if alike:
         branches = [(str(i), part) for i, (_, part) in enumerate(sorted(branches, key=lambda b: text(b[1])))]
-    return Part(kind, branches, ordered, alike, isinstance(value, nn.Module))
+    order: list[int | None] = []
+    if isinstance(value, (list, tuple)):
+        order = [next((i for i, (_, part) in enumerate(parts) if part is element), None) for element in value]
+    turned = tuple(order) if len(order) == len(parts) and None not in order else ()
+    return Part(kind, branches, ordered, alike, turned, isinstance(value, nn.Module))
 
 
 def parts_of(value: Any) -> tuple[list[tuple[str, Any]], bool]:
@@ -196,10 +201,13 @@ def has_sets(part: Any) -> bool:
 
 
 def leaves_in(part: Any) -> list[Any]:
-    """Every tensor of a tree in order, and what stands for those of the caller's."""
+    """Every tensor of a tree in order, that of a list's own elements, and what stands for those of the caller's."""
     if isinstance(part, (Tensor, Callers)):
         return [part]
-    return [each for _, below in part.parts for each in leaves_in(below)] if isinstance(part, Part) else []
+    if not isinstance(part, Part):
+        return []
+    parts = [below for _, below in part.parts]
+    return [each for below in ([parts[i] for i in part.order] or parts) for each in leaves_in(below)]
 
 
 def in_order(part: Any) -> bool:

@@ -9,12 +9,15 @@ as further results.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import fx
 
-from backprint.benching.outside_draws import draws, nodes_of_draws, nodes_without_values
+from backprint.benching.outside_draws import draws, is_draw, nodes_of_draws, nodes_without_values
+from backprint.fx.operators import resolve
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
 from backprint.graph.steps import SAVING, needed, used
@@ -35,8 +38,15 @@ class LiftedDraws:
 
 def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
     """Return the steps of a graph that draw random numbers."""
+    if not any(step.target == SAVING or may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
+        return ()  # most graphs: the module that tells exactly takes a tenth of a second to make
     names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
     return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
+
+
+def may_draw(target: Any) -> bool:
+    """Whether a step's function draws, or calls others that are not looked into here."""
+    return is_draw(target) or not (hasattr(target, "_schema") or isinstance(target, types.BuiltinFunctionType))
 
 
 def lifted_draws(graph: Graph) -> LiftedDraws | None:

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -59,11 +60,16 @@ DRAWING_PROBES, DRAWING = 400, 1.0
 SHORT_CALL = 0.05
 """Seconds: a shorter call is made twice to see how long it takes."""
 
+CHANGED_LATER = "its results change after it returned: they are written late, or their memory is used again"
+
 LATE = 0.5
 """Seconds after which results that are held are looked at: they may be written later."""
 
 RECHECKED = 64
 """Calls whose held results are told at a time."""
+
+MOST_TOGETHER, MOST_SLOTS = 16, 2**24
+"""How many probes are made before their results are compared, and with how many bytes of results at most."""
 
 
 def pause_after(seconds: float) -> float:
@@ -93,7 +99,12 @@ class Examination:
         self.budget = HeldBudget()
         self.shared: dict[int, int] = {}
         self.kinds: list[Kind] = []
+        self.offsets: list[int] = []
         self.slots: list[list[Any]] = []
+        self.regions: list[Tensor] = []
+        """The bytes of all results of a call."""
+        self.held_of_probes: list[Tensor] = []
+        """The bytes of the results of probes that are held."""
         self.first_call = time.monotonic()
 
     def begin(self) -> None:
@@ -152,9 +163,7 @@ class Examination:
         """Call it once, and raise unless its results are eager's, stay, and no input has changed."""
         inputs, results, state, answer = self.called(contents, number, pause, grad=grad)
         self.keep_drawn(inputs, results, own=contents is None and number is None)
-        if answer["changed"]:
-            names = names_of_inputs(self.judge.graph)
-            raise CheatFound(f"changes its input {', '.join(names[place] for place in answer['changed'][:4])}")
+        self.check_changed(answer["changed"])
         if reason := self.fault(inputs, results, state):
             self.check_late()
             raise CheatFound(f"{occasion}: {reason}" if occasion else reason)
@@ -163,16 +172,24 @@ class Examination:
             if not same_values(self.lasting(results), self.lasting(late)):
                 raise CheatFound("its results are written after it returned")
 
+    def check_changed(self, places: Sequence[int]) -> None:
+        """Raise if a call changed inputs that eager leaves alone."""
+        if places:
+            names = names_of_inputs(self.judge.graph)
+            raise CheatFound(f"changes its input {', '.join(names[place] for place in places[:4])}")
+
     def fault(self, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
         """Return why the results of the last call are wrong, or an empty text. One call of eager shows that most are
         well within their tolerances."""
-        if reason := self.judge.wrong_kind(results):
-            return reason
+        reason = self.judge.wrong_kind(results)
+        return reason or ("" if self.near(inputs, results) else self.judge.fault(inputs, results, state))
+
+    def near(self, inputs: Sequence[Any], results: Sequence[Any]) -> bool:
+        """Whether results are well within their tolerances, as one call of eager shows."""
         try:
-            near = self.judge.agrees_quickly(copies(inputs) if self.rewritten else inputs, results)
-        except Exception:  # eager may raise on what was drawn or saved; that is told below
-            near = False
-        return "" if near else self.judge.fault(inputs, results, state)
+            return self.judge.agrees_quickly(copies(inputs) if self.rewritten else inputs, results)
+        except Exception:  # eager may raise on what was drawn or saved; the judge says so
+            return False
 
     def keep_drawn(self, inputs: Sequence[Any], results: Sequence[Any], own: bool) -> None:
         """Keep what a call drew, if its results are of eager's kinds."""
@@ -196,14 +213,57 @@ class Examination:
         most, seconds, fewest = (most // 3, seconds / 3, 0) if timed else (most, seconds, FEWEST_PROBES)
         until, worked = time.monotonic() + LONGEST * seconds, time.process_time()
         own = self.judge.draws and not all(part.lifted is None or part.lifted.free for part in self.judge.parts)
-        for count in range(most):
+        together = max(1, min(MOST_TOGETHER, MOST_SLOTS // max(self.size, 1), int(PROBING / self.seconds)))
+        self.learn_kinds(together)
+        count = 0
+        while count < most:
             spent = time.process_time() - worked + count * self.seconds
             enough = count >= fewest or spent > FEWEST_PROBING
             if count >= len(self.plan.ways) and enough and (spent > seconds or time.monotonic() > until):
                 break
-            number, grad = None if own else self.number(count), count // len(self.plan.ways) % 2 == 0
-            occasion = f"a further call (number {count + 1}{'' if grad else ', without gradients'})"
-            self.checked_call(None, number, 0.0, f"{occasion} gives wrong results", grad)
+            counts = range(count, min(count + together, most))
+            self.probes([(each, None if own else self.number(each)) for each in counts])
+            count = counts.stop
+
+    def probes(self, numbers: Sequence[tuple[int, int | None]]) -> None:
+        """Call it for each count and number, and compare every call."""
+        calls = [
+            (number, self.chance.getrandbits(62), count // len(self.plan.ways) % 2 == 0) for count, number in numbers
+        ]
+        occasions = [
+            f"a further call (number {count + 1}{'' if grad else ', without gradients'}) gives wrong results"
+            for (count, _), (_, _, grad) in zip(numbers, calls, strict=True)
+        ]
+        if not self.kinds:  # results that have no slots
+            for (number, _, grad), occasion in zip(calls, occasions, strict=True):
+                self.checked_call(None, number, 0.0, occasion, grad)
+            return
+        answer = self.asked.ask("probes", calls=calls, size=self.size)
+        self.shared = dict(map(tuple, answer["shared"]))
+        odd = dict(map(tuple, answer["odd"]))
+        self.varied.put(self.own)
+        for place, (changed, (number, seed, _), occasion) in enumerate(
+            zip(answer["changed"], calls, occasions, strict=False)
+        ):
+            self.check_changed(changed)
+            if place in odd:
+                raise CheatFound(f"{occasion}: {odd[place]}")
+            if self.budget.takes(self.size):
+                self.held_of_probes.append(self.without_shared(self.regions[place].clone()))
+            if reason := self.fault_in_slot(place, number, seed):
+                self.check_late()
+                raise CheatFound(f"{occasion}: {reason}")
+
+    def fault_in_slot(self, place: int, number: int | None, seed: int) -> str:
+        """Return why the results in a slot, of a call on the contents of a number, are wrong, or an empty text."""
+        if self.rewritten:
+            self.varied.put(self.own)
+        if number is not None:
+            self.varied.put_seed(number)
+        state = state_of(seed) if self.judge.draws else random_now()
+        inputs, results = self.varied.values, self.results_in_slot(place)
+        self.judge.keep_drawn(inputs, results, own=number is None)
+        return "" if self.near(inputs, results) else self.judge.fault(inputs, results, state)
 
     # -------------------------------------------------------------- what is held
 
@@ -219,34 +279,64 @@ class Examination:
 
     def look_again(self) -> None:
         """Raise if results that are held have changed."""
+        for start in range(0, len(self.held_of_probes), max(1, len(self.slots))):
+            befores = self.held_of_probes[start : start + len(self.slots)]
+            for region in self.regions[: len(befores)]:
+                region.zero_()
+            self.asked.ask("recheck_probes", start=start, count=len(befores))
+            for before, now in zip(befores, self.regions, strict=False):
+                if not torch.equal(before, now) and not same_values(self.parts_of(before), self.parts_of(now)):
+                    raise CheatFound(CHANGED_LATER)
         for start in range(0, len(self.held), RECHECKED):
             told = self.asked.ask("recheck", start=start, count=RECHECKED)["held"]
             for before, headers in zip(self.held[start : start + RECHECKED], told, strict=True):
                 if not same_values(before, taken_results(self.asked.told, headers)):
-                    raise CheatFound(
-                        "its results change after it returned: they are written late, or their memory is used again"
-                    )
+                    raise CheatFound(CHANGED_LATER)
+
+    def without_shared(self, region: Tensor) -> Tensor:
+        """Return bytes of results with zeros for those that have the memory of an input, which changes."""
+        for place in self.shared:
+            offset, count = self.offsets[place], self.kinds[place].bytes
+            region[offset : offset + count] = 0
+        return region
+
+    def parts_of(self, region: Tensor) -> list[Any]:
+        """Return the results whose bytes these are, but for those that have the memory of an input."""
+        return [
+            region[offset : offset + kind.bytes].view(kind.torch_dtype).view(kind.shape)
+            for place, (kind, offset) in enumerate(zip(self.kinds, self.offsets, strict=True))
+            if kind.is_tensor and place not in self.shared
+        ]
 
     # -------------------------------------------------------------- blocks
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The bytes of the results of a call."""
         return sum(kind.bytes for kind in map(kind_like, self.judge.kinds) if kind is not None)
 
     def learn_kinds(self, most: int) -> None:
         """Agree on the memory for the results of so many calls."""
-        kinds = [kind_like(value) for value in self.judge.kinds]
-        self.kinds = [kind for kind in kinds if kind is not None] if None not in kinds else []
-        told = [(kind.dtype, kind.shape, kind.device, kind.value) for kind in self.kinds]
-        self.asked.ask("kinds", kinds=told, most=most)
-        offsets, size = slot_offsets(self.kinds)
-        places = list(zip(self.kinds, offsets, strict=True))
-        self.slots = [[self.slot(kind, call * size + offset) for kind, offset in places] for call in range(most)]
+        if most != len(self.slots):
+            kinds = [kind_like(value) for value in self.judge.kinds]
+            self.kinds = [kind for kind in kinds if kind is not None] if None not in kinds else []
+            told = [(kind.dtype, kind.shape, kind.device, kind.value) for kind in self.kinds]
+            self.asked.ask("kinds", kinds=told, most=most)
+            self.offsets, size = slot_offsets(self.kinds)
+            places = list(zip(self.kinds, self.offsets, strict=True))
+            self.slots = [[self.slot(kind, call * size + offset) for kind, offset in places] for call in range(most)]
+            self.regions = [self.asked.told.tensor(torch.uint8, (size,), call * size) for call in range(most)]
+        for region in self.regions:
+            region.zero_()  # what lies between two results is never written, and held beside them
 
     def slot(self, kind: Kind, offset: int) -> Any:
         """Return the tensor in the memory of both processes where a result is told, or the value that it has."""
         return self.asked.told.tensor(kind.torch_dtype, kind.shape, offset) if kind.is_tensor else kind.value
+
+    def results_in_slot(self, place: int) -> list[Any]:
+        """Return the results in a slot, where eager's are."""
+        pairs = zip(self.slots[place], self.judge.kinds, strict=True)
+        return [value.to(like.device) if isinstance(like, Tensor) else value for value, like in pairs]
 
     def blocks(self, wanted: Sequence[tuple[str, int]], count: bool = False) -> list[tuple[float, float]]:
         """Run blocks of calls, one after the other; return of each the nanoseconds, or the instructions, of a call, and
@@ -268,7 +358,7 @@ class Examination:
         """Raise unless the results of every call of a block are eager's."""
         if answer["odd"]:
             raise CheatFound(f"a timed call gives other results than the one that was checked: {answer['odd'][0][1]}")
-        told = [taken_results(self.asked.told, headers) for headers in answer["results"]] or self.slots[first:]
+        told = [taken_results(self.asked.told, headers) for headers in answer["results"]]
         self.varied.put(self.own)
         state_of(seed)
         for place, number in enumerate(numbers):
@@ -276,7 +366,7 @@ class Examination:
                 self.varied.put(self.own)
             if number is not None:
                 self.varied.put_seed(number)
-            self.compare_timed(told[place])
+            self.compare_timed(told[place] if told else self.results_in_slot(first + place))
 
     def compare_timed(self, results: Sequence[Any]) -> None:
         """Raise unless results are eager's on the inputs as they are now."""
@@ -370,9 +460,11 @@ def varied_plan(judge: GraphJudge, seed: int) -> VariedPlan:
         if forward.inputs[place].role == "input" and users.get(name) and users[name] <= INDEXING and name not in shown
     }  # fmt: skip
     found = candidates(own, roles, indices)
+    varied = VariedInputs(copies(own), found, seed)
 
     def results(pieces: Sequence[Piece], number: int, way: str = ALL) -> list[Any]:
-        varied = VariedInputs(copies(own), pieces, seed, (way,))
+        varied.vary(pieces, (way,))
+        varied.put(own)
         varied.put_seed(number)
         state_of(7)
         taken: list[Any] = []

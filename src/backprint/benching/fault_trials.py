@@ -30,6 +30,12 @@ from backprint.sample.rerun import EagerRun, copies, rebuilt
 
 FAULTS = ("wrong", "raised", "crashed", "timeout", "out of memory")
 
+LACKING = {
+    "InvalidCxxCompiler": "Inductor compiles with a C++ compiler, and finds none here: install g++, or set CXX to one",
+    "TritonMissing": "Inductor's kernels for GPUs need triton, which is not installed: pip install triton",
+}
+"""Errors by which a compiler says that this machine lacks something: none is a fault of the compiler's."""
+
 LIKE = 0.5
 """How alike two messages of one exception type are, at least, where they are of one fault."""
 
@@ -44,7 +50,7 @@ class WrongOutput:
 
 @dataclass(frozen=True, slots=True)
 class FaultTrial:
-    """How one test ended: with one of FAULTS, with `eager failed`, or well: the kind is '' then."""
+    """How one test ended: one of FAULTS, `eager failed` or `cannot run here`; the kind is '' if it ended well."""
 
     kind: str = ""
     detail: str = ""
@@ -113,6 +119,8 @@ class FaultTrials:
         except Exception as error:
             cause = getattr(error, "inner_exception", None) or error
             name = type(cause).__name__
+            if name in LACKING:
+                return FaultTrial("cannot run here", LACKING[name])
             return FaultTrial("raised", f"{name}: {first_line(error)}", name)
         return judged_trial(Eager(run, compiled), found)
 

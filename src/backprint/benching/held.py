@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ MOST_HELD = 2**29
 ALIGNED = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kind:
     """What a result is like: a tensor's dtype, shape and device, or another value."""
 
@@ -28,12 +29,12 @@ class Kind:
     value: Any = None
     """A result that is no tensor."""
 
-    @property
+    @cached_property
     def is_tensor(self) -> bool:
         """Whether it is a tensor."""
         return bool(self.dtype)
 
-    @property
+    @cached_property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of a tensor."""
         dtype: torch.dtype = getattr(torch, self.dtype)
@@ -54,7 +55,7 @@ class Kind:
         return (
             type(value) in (Tensor, torch.nn.Parameter)
             and value.dtype is self.torch_dtype
-            and value.shape == torch.Size(self.shape)
+            and value.shape == self.shape
             and value.layout is torch.strided
             and value.device.type == self.device
         )

@@ -31,8 +31,9 @@ from backprint.sample.rerun import EagerRun, copies, laid, rebuilt
 
 AnyGraph = BenchGraph | BenchStep
 
-LEARNED = 2.0
-"""A result that is so many times as far from eager's as one that was judged to be right needs no further look."""
+LEARNED, CERTAIN = 2.0, 4
+"""A result so many times as far from eager's as others that were right needs no further look, after
+so many of these: on the contents of a single call, what is computed less exactly may be right."""
 
 MOST_LEARNED = 0.02
 
@@ -48,8 +49,8 @@ class PartJudge:
     """Eager as the judge of one graph's results."""
 
     bench: BenchGraph
-    learned: dict[int, float] = field(default_factory=dict)
-    """Of an output, how far from eager's it was when it was judged to be right though beyond its tolerance."""
+    learned: dict[int, list[float]] = field(default_factory=dict)
+    """Of an output, how far from eager's it was whenever it was judged to be right though beyond its tolerance."""
     unsteady: set[int] = field(default_factory=set)
     """The places of outputs that eager does not repeat."""
     drawn: list[list[Tensor]] = field(default_factory=list)
@@ -118,14 +119,15 @@ class PartJudge:
                 role, name = run.outputs[place]
                 return f"{role} {name}: {detail}"
             elif isinstance(value, Tensor):
-                self.learned[place] = max(self.learned.get(place, 0.0), apart(value, wanted))
+                self.learned.setdefault(place, []).append(apart(value, wanted))
         return ""
 
     def is_learned(self, place: int, value: Any, wanted: Any) -> bool:
-        """Whether a result is about as far from eager's as one that was judged to be right."""
-        if place not in self.learned or text_of_kind(value) != text_of_kind(wanted):
+        """Whether a result is about as far from eager's as those that were judged to be right."""
+        known = self.learned.get(place, ())
+        if len(known) < CERTAIN or text_of_kind(value) != text_of_kind(wanted):
             return False
-        return apart(value, wanted) <= min(LEARNED * self.learned[place], MOST_LEARNED)
+        return apart(value, wanted) <= min(LEARNED * max(known), MOST_LEARNED)
 
     def quick_agreement(self, inputs: Sequence[Any], results: Sequence[Any]) -> bool:
         """Whether results are within their tolerances of eager's on these inputs, which eager may write into."""

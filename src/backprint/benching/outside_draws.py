@@ -59,7 +59,12 @@ def with_draws_outside(module: fx.GraphModule) -> OutsideDraws | None:
 
 def draws(node: fx.Node) -> bool:
     """Whether a node's operator draws random numbers. Attention is lowered by a form of ours, which refuses dropout."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and node.target not in OWN
+    return is_draw(node.target)
+
+
+def is_draw(target: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and target not in OWN
 
 
 def nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:

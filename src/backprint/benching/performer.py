@@ -45,8 +45,8 @@ from backprint.benching.gpu import on_gpu, with_device_bytes
 from backprint.benching.held import HeldBudget, Kind, kind_of, slot_offsets
 from backprint.benching.instructions import instruction_counter
 from backprint.benching.seeds import seed_generators
-from backprint.benching.subjects import inputs_of_results, unguarded_graph
-from backprint.benching.varied import Piece, VariedInputs, changed_places
+from backprint.benching.subjects import inputs_of_results, memory_of, unguarded_graph
+from backprint.benching.varied import Piece, VariedInputs
 from backprint.corpus.task import one_line
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph
@@ -96,8 +96,14 @@ class GraphInHand:
     slots: list[list[Tensor | None]] = field(default_factory=list)
     eager_slots: list[list[Tensor | None]] = field(default_factory=list)
     held: list[list[Any]] = field(default_factory=list)
+    held_of_probes: list[list[Any]] = field(default_factory=list)
+    """The results of a probe, None where one has the memory of an input."""
     budget: HeldBudget = field(default_factory=HeldBudget)
     eager_times: list[float] = field(default_factory=list)
+
+    def changed(self) -> list[int]:
+        """Return the places of inputs that are not what they were given, though eager does not write into them."""
+        return [place for place in self.inputs.changed() if place not in self.rewritten]
 
 
 @dataclass(slots=True)
@@ -231,15 +237,15 @@ class Performer:
     ) -> Mapping[str, Any]:
         """Call what was compiled once, on other contents in the same tensors, or those of a number."""
         hand = self.in_hand()
+        hand.inputs.be_mirrored(True)
         self.put(hand, None if contents is None else taken_inputs(self.given, contents), number)
-        before = copies(hand.inputs.values)
         function = self.function(f"{hand.title} opened" if opened else hand.title)
         seed_generators(seed)
         values = hand.inputs.values
         with blamed(), torch.set_grad_enabled(grad):
             results, taken = with_device_bytes(partial(function, *values), on_gpu(values))
         answer = self.delivered(results)
-        changed = [place for place in changed_places(values, before) if place not in hand.rewritten]
+        changed = hand.changed()
         if "results" in answer and not opened:
             shared = inputs_of_results(results, values)
             self.hold(hand, results, answer["bytes"], frozenset(shared))
@@ -251,10 +257,38 @@ class Performer:
             late = {"late": put_results(self.told, tuple(results), answer["bytes"])[0]}
         return {**answer, **late, "changed": changed, "device_bytes": taken}
 
+    def do_probes(self, calls: Sequence[Any], size: int) -> Mapping[str, Any]:
+        """Call what was compiled once for each number, with a seed, and with gradients recorded or without; the results
+        are told in slots, and held."""
+        hand, told = self.in_hand(), ToldResults()
+        hand.inputs.be_mirrored(True)
+        if hand.expected is not None or calls[0][0] is None:
+            self.put(hand, None, None)
+        function, values = self.function(hand.title), hand.inputs.values
+        inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
+        changed, shared = [], {}
+        for place, (number, seed, grad) in enumerate(calls):
+            if hand.rewritten:
+                hand.inputs.put(hand.inputs.original)
+            if number is not None:
+                hand.inputs.put_seed(number)
+            seed_generators(seed)
+            with blamed(), torch.set_grad_enabled(grad):
+                results = function(*values)
+            changed.append(hand.changed())
+            self.deliver(hand, place, results, told, "compiled")
+            if told.odd or changed[-1]:
+                break
+            addresses = [memory_of(value) for value in results]
+            shared = {at: inputs[address] for at, address in enumerate(addresses) if address in inputs}
+            if hand.budget.takes(size):
+                hand.held_of_probes.append([None if at in shared else value for at, value in enumerate(results)])
+        return {"changed": changed, "odd": told.odd, "shared": list(shared.items())}
+
     def do_kinds(self, kinds: Sequence[Any], most: int) -> Mapping[str, Any]:
         """Learn what the results of a block are like, and where those of each of its calls go."""
         hand = self.in_hand()
-        hand.kinds = [Kind(*each) for each in kinds]
+        hand.kinds = [Kind(dtype, tuple(shape), device, value) for dtype, shape, device, value in kinds]
         offsets, size = slot_offsets(hand.kinds)
         self.told.make_room(2 * size * most)
         slots = [
@@ -267,6 +301,7 @@ class Performer:
 
     def do_blocks(self, blocks: Sequence[Any], count: bool) -> Mapping[str, Any]:
         """Run blocks of calls, one after the other."""
+        self.in_hand().inputs.be_mirrored(False)  # so that between two calls as little is written as can be
         size, answers = 0, []
         for which, numbers, seed, first in blocks:
             told = ToldResults(size=size, first=first)
@@ -322,14 +357,14 @@ class Performer:
             headers.append(header)
         return {"held": headers}
 
-    def do_unchanged(self, number: int | None) -> Mapping[str, Any]:
-        """Tell which inputs are not what they were before the last call, and which settings its calls changed."""
+    def do_recheck_probes(self, start: int, count: int) -> Mapping[str, Any]:
+        """Tell results of probes that are held once more, in the slots."""
         hand = self.in_hand()
-        own = copies(hand.inputs.original)
-        now = copies(hand.inputs.values)
-        self.put(hand, own, number)
-        changed = [place for place in changed_places(now, hand.inputs.values) if place not in hand.rewritten]
-        return {"changed": changed, "settings": restore_settings(self.settings)}
+        for results, slots in zip(hand.held_of_probes[start : start + count], hand.slots, strict=False):
+            for value, slot in zip(results, slots, strict=True):
+                if slot is not None and value is not None:
+                    slot.copy_(value.detach())
+        return {}
 
     def do_finish(self, timed_calls: bool) -> Mapping[str, Any]:
         """Raise if a clock or a function that is relied on was replaced, or eager became slower."""
@@ -433,7 +468,7 @@ class Performer:
             if not kind.fits(value):
                 told.odd.append((place, f"its result {at} is a {kind_of(value)}, not {kind}"))
             elif slot is not None:
-                slot.copy_(value)
+                slot.copy_(value.detach() if value.requires_grad else value)
 
     def hold(self, hand: GraphInHand, results: Sequence[Any], size: int, shared: frozenset[int]) -> None:
         """Keep the results of a call, to see later whether they change."""
@@ -466,6 +501,7 @@ def wipe(values: Sequence[Any]) -> None:
 def perform(performer: Callable[[], Performer], line: socket.socket) -> NoReturn:
     """Answer requests until there are none; this process ends then."""
     try:
+        gc.freeze()  # collecting what is older would copy every page of the process that this was forked from
         work = performer()
         with line.makefile("rwb") as both:
             for request in both:

@@ -40,8 +40,12 @@ class BenchGraph:
 
     title: str
     graph: Graph
-    module: fx.GraphModule
     run: EagerRun
+
+    @cached_property
+    def module(self) -> fx.GraphModule:
+        """The module that compilers are given; their process makes its own, so the judging one seldom needs it."""
+        return to_fx(unguarded_graph(self.graph))
 
     @property
     def direction(self) -> str:
@@ -119,7 +123,7 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
     made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
     torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
     runs = Program(content, classes, made, copies=True).play()
-    return [BenchGraph(title, graph, compilable(graph), runs[title]) for title, (_, graph) in graphs.items()]
+    return [BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()]
 
 
 def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
@@ -131,11 +135,6 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
         for pair, forward in pairs
         if f"{pair} backward" in by_title
     ]
-
-
-def compilable(graph: Graph) -> fx.GraphModule:
-    """Return the module that compilers are given."""
-    return to_fx(unguarded_graph(graph))
 
 
 def unguarded_graph(graph: Graph) -> Graph:

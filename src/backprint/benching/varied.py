@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.closeness import same_bits
+from backprint.closeness import WHOLE, same_bits
 from backprint.sample.rerun import copies
 from backprint.tree import strided_parts
 
@@ -37,14 +37,17 @@ ALL, ONE_INPUT, NOT_FIRST, NOT_EVERY_EIGHTH, ORDER, SMALLER, LARGER = WAYS = (
 """What differs between the contents of a call and those that the inputs have."""
 
 SIZES = {SMALLER: 2.0**-8, LARGER: 2.0}
-"""How many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what saturates,
-in large ones."""
+"""About how many times as large all numbers are: an epsilon, or what is flushed to zero, shows in small ones; what
+saturates, in large ones. They too are drawn anew for every call, or a compiler that remembers would meet them again."""
 
 SMALLER_IN_16 = 2.0**-4
 """The same of float16, which has few smaller numbers."""
 
 FIRST_ELEMENTS = 8
 """How many elements of an input stay, at most, where the first do."""
+
+MEAN_FACTOR = 0.75
+"""The mean of the factors by which elements are multiplied."""
 
 BANK = 2**16
 """Of how many places the elements of a call are taken at least."""
@@ -81,21 +84,24 @@ class VariedPart:
 
     def __init__(self, tensor: Tensor, whole: bool, seed: int) -> None:
         flat = tensor.detach().reshape(-1)
-        self.tensor, self.whole = tensor, whole
-        self.size = flat.numel() if whole else WINDOW
+        self.whole, count = whole, flat.numel()
+        self.size = count if whole else WINDOW
         source = torch.Generator().manual_seed(seed)
-        length = self.size + max(BANK, flat.numel() if whole else 0)
-        picked = torch.arange(length) if whole else torch.randint(flat.numel(), (length,), generator=source)
-        bank = flat[(picked % flat.numel()).to(flat.device)]
+        length = self.size + max(BANK, count if whole else 0)
+        if whole:
+            bank = flat.repeat(-(-length // count))[:length]
+        else:
+            bank = flat[torch.randint(count, (length,), generator=source).to(flat.device)]
         if bank.is_floating_point():
-            factors = torch.rand(length, generator=source) / 2 + 0.5
-            bank = bank * factors.to(bank)
+            bank.mul_(torch.rand(length, generator=source).add_(1).mul_(0.5).to(bank))
         else:
             bank = bank[torch.randperm(length, generator=source).to(bank.device)]
         self.bank, self.span = bank, length - self.size
-        self.memory = dense_memory(tensor)
-        self.before = (flat if self.memory is None else self.memory).clone()
+        memory = dense_memory(tensor)
+        self.before = (flat if memory is None else memory).clone()
         self.start = 0
+        self.targets = [(tensor, memory)]
+        """The tensor, and what is written alike, each with its elements as they lie in memory."""
 
     def put(self, number: int, way: str) -> None:
         """Write new elements, by a number, in one of the WAYS."""
@@ -109,9 +115,9 @@ class VariedPart:
         if way == ORDER:
             source = torch.Generator().manual_seed(number)
             return before[torch.randperm(self.size, generator=source).to(before.device)]
-        if way in SIZES and before.is_floating_point():
-            return before * max(SIZES[way], SMALLER_IN_16 if before.dtype is torch.float16 else 0.0)
         new = self.bank.narrow(0, number % self.span, self.size)
+        if way in SIZES and before.is_floating_point():
+            return new * (max(SIZES[way], SMALLER_IN_16 if before.dtype is torch.float16 else 0.0) / MEAN_FACTOR)
         if way in (NOT_FIRST, NOT_EVERY_EIGHTH):
             kept = slice(min(FIRST_ELEMENTS, self.size // 2)) if way == NOT_FIRST else slice(None, None, 8)
             new = new.clone()
@@ -123,25 +129,39 @@ class VariedPart:
         self.write(self.before.narrow(0, self.start, self.size))
 
     def write(self, elements: Tensor) -> None:
-        if self.memory is None:
-            self.tensor.copy_(elements.view(self.tensor.shape))
-        else:
-            self.memory.narrow(0, self.start, self.size).copy_(elements)
+        for tensor, memory in self.targets:
+            if memory is None:
+                tensor.copy_(elements.view(tensor.shape))
+            elif self.whole:
+                memory.copy_(elements)
+            else:
+                memory.narrow(0, self.start, self.size).copy_(elements)
 
 
 class VariedInputs:
-    """The inputs of one graph, and the parts of them that are varied."""
+    """The inputs of one graph, and the parts of them that are varied.
+
+    While they are `mirrored`, other tensors are given the same contents, so that it shows who else writes into them.
+    """
 
     def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int, ways: Sequence[str] = (ALL,)) -> None:
-        self.values, self.ways = list(values), ways
+        self.values = list(values)
         self.original = copies(values)
-        parts = [
-            VariedPart(self.values[piece.place], piece.whole, seed + number) for number, piece in enumerate(pieces)
-        ]
-        both = list(zip(pieces, parts, strict=True))
-        self.always = [part for piece, part in both if piece.whole and not piece.in_turns]
-        self.in_turns = [part for piece, part in both if not piece.whole or piece.in_turns]
+        self.parts = {
+            piece.place: VariedPart(self.values[piece.place], piece.whole, seed + number)
+            for number, piece in enumerate(pieces)
+        }
         self.dirty: VariedPart | None = None
+        self.mirror: list[Any] = []
+        self.watched: list[Callable[[], bool]] = []
+        self.mirrored = False
+        self.vary(pieces, ways)
+
+    def vary(self, pieces: Sequence[Piece], ways: Sequence[str]) -> None:
+        """Vary these of the pieces, in these ways."""
+        self.ways = ways
+        self.always = [self.parts[piece.place] for piece in pieces if piece.whole and not piece.in_turns]
+        self.in_turns = [self.parts[piece.place] for piece in pieces if not piece.whole or piece.in_turns]
 
     def put_seed(self, seed: int) -> None:
         """Give the inputs the contents of a seed; its remainder by the number of ways says which way."""
@@ -163,10 +183,57 @@ class VariedInputs:
 
     def put(self, contents: Sequence[Any]) -> None:
         """Give every tensor the contents of another of the same shape and strides."""
-        for value, other in zip(self.values, contents, strict=True):
-            if isinstance(value, Tensor):
-                put_contents(value, other)
+        for values in (self.values, self.mirror) if self.mirrored else (self.values,):
+            for value, other in zip(values, contents, strict=True):
+                if isinstance(value, Tensor):
+                    put_contents(value, other)
         self.dirty = None
+
+    def be_mirrored(self, mirrored: bool) -> None:
+        """Begin to write the mirror too, from the contents that the inputs had first, or stop it."""
+        if mirrored is self.mirrored:
+            return
+        self.mirrored = mirrored
+        if mirrored and not self.mirror:
+            self.mirror = copies(self.original)
+            self.watched = [watched(*pair) for pair in zip(self.values, self.mirror, strict=True)]
+        for place, part in self.parts.items():
+            mirror = self.mirror[place]
+            part.targets[1:] = [(mirror, dense_memory(mirror))] if mirrored else []
+        if mirrored:
+            self.put(self.original)
+
+    def changed(self) -> list[int]:
+        """Return the places of inputs that are not what they were given since they are mirrored."""
+        return [place for place, is_same in enumerate(self.watched) if not is_same()]
+
+
+def watched(value: Any, mirror: Any) -> Callable[[], bool]:
+    """Return a function that says whether a value is its mirror to the bit. It compares whole memories where it can."""
+
+    def is_same() -> bool:
+        return unchanged(value, mirror)
+
+    own, other = (memory_as_integers(each) for each in (value, mirror))
+    if own is None or other is None:
+        return is_same
+    equal, address, shape, stride = torch.equal, value.data_ptr(), value.shape, value.stride()
+
+    def is_same_memory() -> bool:
+        still = value.data_ptr() == address and value.shape == shape and value.stride() == stride
+        return (still and equal(own, other)) or is_same()
+
+    return is_same_memory
+
+
+def memory_as_integers(value: Any) -> Tensor | None:
+    """Return a dense tensor's memory as integers, of which each equals itself; None of another tensor."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized or not value.numel():
+        return None
+    memory = None if value.is_conj() or value.is_neg() else dense_memory(value)
+    if memory is None or value.is_complex():
+        return None
+    return memory.view(WHOLE[value.dtype.itemsize]) if value.is_floating_point() else memory
 
 
 def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[int]) -> list[Piece]:
@@ -176,9 +243,13 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
     pointers = [
         strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0 for value in values
     ]
+    sharing: dict[int, list[int]] = {}
+    for place, pointer in enumerate(pointers):
+        sharing.setdefault(pointer, []).append(place)
     found = []
     for place, value in enumerate(values):
-        if not isinstance(value, Tensor) or pointers.count(pointers[place]) > 1:
+        others = sharing[pointers[place]]
+        if not isinstance(value, Tensor) or (len(others) > 1 and place != for_all(values, others)):
             continue
         if not (writable(value) or (place in indices and own_memory(value) and value.numel())):
             continue
@@ -187,6 +258,20 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
             found.append(Piece(place, whole))
     rank = {role: number for number, role in enumerate(FIRST)}
     return sorted(found, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
+
+
+def for_all(values: Sequence[Any], places: Sequence[int]) -> int | None:
+    """Return the place of a value that fills the memory that these share as elements of one dtype; None without one."""
+    shared = [values[place] for place in places]
+    if any(not isinstance(each, Tensor) or each.layout is not torch.strided for each in shared):
+        return None
+    if len({each.dtype for each in shared}) > 1:
+        return None
+    filling = (
+        place for place in places
+        if dense_memory(values[place]) is not None and values[place].nbytes == values[place].untyped_storage().nbytes()
+    )  # fmt: skip
+    return next(filling, None)
 
 
 def varied_pieces(

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.listing import Listing
 from backprint.cli.say import echo, ending
 from backprint.plain import printable
 from backprint.version import __version__
@@ -46,7 +47,7 @@ class Ended(BaseException):
         self.error = error
 
 
-class Verbs(click.Group):
+class Verbs(Listing):
     """The group that imports a verb's module by name, and turns our errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from backprint.cli.listing import Listing
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power_option
 from backprint.cli.say import echo
 
@@ -29,7 +30,7 @@ OTHERS: tuple[str, ...] = ("report", "dedup", "split")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Corpus(click.Group):
+class Corpus(Listing):
     """The group of the corpus verbs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

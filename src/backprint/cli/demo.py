@@ -14,7 +14,12 @@ MODELS = ("convnet", "gpt")
 
 @click.command("demo")
 @click.option(
-    "-o", "--output", default="samples", show_default=True, type=click.Path(path_type=Path), help="Where to write."
+    "-o",
+    "--output",
+    default="samples/demo",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where to write; samples of these two names that are there are replaced.",
 )
 def command(output: Path) -> None:
     """Capture a convolutional model and a small GPT, prove both, and show what their backward does."""

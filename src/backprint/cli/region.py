@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.listing import Listing
 from backprint.cli.region_show import print_pass
 from backprint.cli.say import echo, echo_styled
 
@@ -23,7 +24,7 @@ STYLES = {
 }
 
 
-@click.group("region")
+@click.group("region", cls=Listing)
 def command() -> None:
     """Dumps of `bp.region`: show one, compare two, draw one."""
 

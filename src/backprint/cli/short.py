@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from backprint.cli.listing import Listing
+
 RUN = "run"
 """The verb that a group is short for."""
 
 
-class ShortGroup(click.Group):
+class ShortGroup(Listing):
     """A group that runs its verb `run` where no verb is named. `others` have a file of their own, `GROUP_VERB.py`."""
 
     def __init__(self, *args: Any, others: Sequence[str] = (), **kwargs: Any) -> None:

@@ -18,7 +18,8 @@ import functools
 import json
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from backprint.likeness.reach import Reach, plain_parts
+from backprint.likeness.reach import Reach, plain_parts, read_by
 from backprint.likeness.texts import (
     LONGEST,
     NUMBERS_AND_TEXTS,
@@ -70,6 +71,15 @@ class Describing:
     above: list[int] = field(default_factory=list)
     known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
     arrays: list[Any] = field(default_factory=list)
+    nans: list[Any] = field(default_factory=list)
+
+    def text_of_nan(self, value: Any) -> str:
+        """Describe a NaN: `in` and `index` take it for another one only where both are one object."""
+        same = next((place for place, nan in enumerate(self.nans, 1) if nan is value), None)
+        if same is None:
+            self.nans.append(value)
+            return "nan"
+        return f"nan, the same object as NaN number {same}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ def describe_value(value: Any, state: Describing, argument: bool = True) -> Desc
     if isinstance(value, Tensor):
         return describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
-        return Described(text)
+        return Described(text if text != "nan" else state.text_of_nan(value))
     if id(value) in state.above:
         return Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
@@ -130,7 +140,34 @@ def with_class(found: Described, value: Any, state: Describing) -> Described:
     like = found.like
     if not isinstance(like, dict) or "live" in like or REACH in like or is_library(type(value)):
         return found
-    return Described(like | {REACH: reach_of(type(value), state)}, found.parts + 1, found.held)
+    like = like | {REACH: reach_of(type(value), state)}
+    if tables := list(entries_for(value)):
+        rows = {name: describe_value(entry, state, False) for name, entry in tables}
+        like["in tables"] = {name: row.like for name, row in rows.items()}
+        return Described(like, found.parts + len(rows) + 1, found.held or any(row.held for row in rows.values()))
+    return Described(like, found.parts + 1, found.held)
+
+
+def entries_for(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what tables of an object's class keep for it, and those that the class's functions name: a dictionary or a
+    WeakKeyDictionary that has the object, or its `id`, as a key."""
+    kind: Any = type(value)
+    if kind.__hash__ is not object.__hash__:
+        return  # a lookup would run the user's code
+    bodies = [vars(each) for each in kind.__mro__ if not is_library(each)]
+    functions = [each for body in bodies for each in map(function_of, body.values()) if each is not None]
+    named = [*(item for body in bodies for item in body.items()), *(row for each in functions for row in read_by(each))]
+    for name, table in dict(named).items():
+        if type(table) in (dict, weakref.WeakKeyDictionary):
+            for key in (value, id(value)):
+                if (type(table) is dict or key is value) and key in table:
+                    yield name, table[key]
+
+
+def function_of(attribute: Any) -> Any:
+    """The function of a method or of a property's reader; None of anything else."""
+    inner = attribute.fget if isinstance(attribute, property) else getattr(attribute, "__func__", attribute)
+    return inner if isinstance(inner, types.FunctionType) else None
 
 
 REACH, PARTS = "reach", "parts"
@@ -224,7 +261,9 @@ def describe_array(value: Any, state: Describing) -> Described:
     if not value.flags.c_contiguous:
         like["strides"] = str(value.strides)
     if not value.flags.writeable:
-        like["writeable"] = "False"
+        like["writeable"] = "no"
+    if not value.flags.owndata:
+        like["a view"] = "yes"
     shared = [str(index) for index, other in enumerate(state.arrays) if numpy.may_share_memory(value, other)]
     state.arrays.append(value)
     if shared:

@@ -32,7 +32,9 @@ def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: s
     for key in was:
         if key in ("tensor", PARTS, REACH):
             continue
-        if key == "dict":
+        if key == "in tables":
+            yield from named_differences(was[key], now[key], path)
+        elif key == "dict":
             yield from mapping_differences(was[key], now[key], path)
         elif isinstance(was[key], list) and key != "stride":
             yield from list_differences(was[key], now[key], path)
@@ -94,6 +96,10 @@ def key_in_path(like: Like) -> str:
     return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else likeness_text(like)
 
 
+ARRAY_FACTS = ("strides", "writeable", "a view", "shares memory with arrays", "metadata")
+"""What a likeness says of a numpy array that is unusual."""
+
+
 def likeness_text(like: Like) -> str:
     """A likeness in at most 80 characters."""
     if not isinstance(like, dict):
@@ -101,6 +107,8 @@ def likeness_text(like: Like) -> str:
     match like:
         case {"tensor": _}:
             return "a tensor"
+        case {"array": text} if facts := [f"{key}: {like[key]}" for key in ARRAY_FACTS if key in like]:
+            return f"a {text}, {', '.join(facts)}"
         case {"values": text} | {"array": text} | {"number": text} | {"folded": text} | {"live": text}:
             return f"a {text}"
         case {"text": text, "length": length}:

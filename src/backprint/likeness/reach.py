@@ -17,6 +17,7 @@ import inspect
 import json
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -117,6 +118,8 @@ class Reach:
                 return self.of_held(value)
             case types.CodeType():
                 return ["code", likeness_digest(describe_code(value))]
+            case weakref.WeakKeyDictionary():
+                return ["weak table"]  # an object's own entry is a part of its likeness
             case slice():
                 return ["slice", *self.all((value.start, value.stop, value.step))]
         if is_array(value) and not value.dtype.hasobject:

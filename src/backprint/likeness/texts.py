@@ -59,7 +59,7 @@ def is_library(value: Any) -> bool:
 
 def is_installed(module: str | None) -> bool:
     """Whether a module is of a package that is installed, rather than the user's own code."""
-    file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
+    file = getattr(sys.modules.get(str(module)), "__dict__", {}).get("__file__") or ""
     return "site-packages" in file or "dist-packages" in file
 
 

@@ -58,6 +58,9 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
     except Exception as error:  # the user's program may raise anything on redrawn inputs
         if is_defect(error):
             raise
+        if draw.name != "captured" and capture.origin.partial:
+            said.append("a recorded step is compared on the values that it had, and on no others")
+            return []
         if draw.name == "captured":
             raise ReplayError(
                 f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
@@ -184,6 +187,8 @@ def second_opinion(
 
 def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said: list[str]) -> list[PortVerdict]:
     """Return the verdicts of one Pair's own results, on the Pair's values."""
+    if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
+        return []
     if capture.origin.alive and capture.origin.parts:
         return witnessed(part_against_program(capture, index, played), PROGRAM)
     results, rows = played.results, part_rows(capture, index)

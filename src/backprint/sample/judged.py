@@ -30,6 +30,7 @@ SUMMED = 16.0  # how far sums of some thousand terms, added up in another order,
 TIED = 256.0  # values that are nearer than so many units are taken for equal where the larger decides an index
 MISSED = 32  # of so many indices that nearly equal values decide, runs may not show one
 TERMS = 4.0  # how far a sum may differ, in units in the last place of the sum of its terms' sizes
+TIMES_IN_16 = 2.0  # how many times as far as runs that round otherwise, a result of 16 bits may be: they exaggerate
 SEEDS = 4  # from how many seeds a graph that draws random numbers is run again
 EXACT = re.compile(
     r"(_to_copy|_?(new_)?(empty|zeros|ones|full|rand|randn|randint|randperm|arange|eye|scalar_tensor|lift_fresh).*|clone|"
@@ -45,6 +46,10 @@ SUMS = re.compile(r"sum|mean|mm|addmm|bmm|baddbmm|addmv|mv|dot|cumsum|linear|.*c
 
 NORMS = re.compile(r"(var|std)_mean|(_?native|cudnn|miopen)_(batch|layer|group)_norm.*|_batch_norm_with_update.*")
 """Operators whose second result is a mean of their first input."""
+
+HALVES = (torch.float16, torch.bfloat16)
+"""Dtypes in which two roundings differ by one unit in the last place: sums are added up in float32. OtherRounding moves
+results by two."""
 
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 
@@ -229,7 +234,8 @@ def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
     if wanted.is_floating_point() or wanted.is_complex():
         wide = [] if eager.draws or isinstance(eager.wide, str) else [eager.wide]
         moved = ([apart(run[index], wanted) for run in runs] for runs in (eager.rounded, eager.nudged, wide))
-        return apart(found, wanted) <= TIMES * sum(max(filter(math.isfinite, each), default=0.0) for each in moved)
+        times = TIMES_IN_16 if wanted.dtype in HALVES else TIMES
+        return apart(found, wanted) <= times * sum(max(filter(math.isfinite, each), default=0.0) for each in moved)
     if wanted.layout is not torch.strided:
         return False
     differs = found != wanted

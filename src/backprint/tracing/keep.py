@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from backprint.defects import for_program
+from backprint.errors import CaptureError
 from backprint.plain import printable
 from backprint.tracing import frames
 from backprint.tracing.kept_tensor import global_hooks, is_plain, untraced
@@ -140,11 +141,13 @@ WRITING = frozenset("wax+")
 
 @contextlib.contextmanager
 def files_seen(picture: Picture) -> Iterator[None]:
-    """Note the files that the program opens to write, or saves tensors to: what is on the disk is not restored."""
+    """Note the files that the program opens to write, or saves tensors to: what is on the disk is not restored. A file
+    that it maps into a tensor is no part of a graph, and the program is refused before it writes there."""
     if len(OPEN) > 1:
         yield
         return
     plain, save, thread = io.open, torch.save, threading.get_ident()
+    torch_from_file: Callable[..., Any] = torch.from_file
 
     def note(file: Any, caller: str) -> None:
         if isinstance(file, (str, bytes, os.PathLike)) and frames.is_users(caller) and threading.get_ident() == thread:
@@ -161,7 +164,17 @@ def files_seen(picture: Picture) -> Iterator[None]:
         note(f, sys._getframe(1).f_code.co_filename)
         return save(obj, f, *args, **kwargs)
 
+    def from_file_(filename: str, *args: Any, **kwargs: Any) -> Any:
+        if frames.is_users(sys._getframe(1).f_code.co_filename):
+            raise CaptureError(
+                f"the program maps the file {printable(str(filename))[:200]} with torch.from_file"
+                f"{frames.place(frames.here({}))}, and a graph reads no files: map it before, and pass the tensor",
+                every_engine=True,
+            )
+        return torch_from_file(filename, *args, **kwargs)
+
     with (
+        mock.patch.object(torch, "from_file", from_file_),
         mock.patch.object(builtins, "open", open_),
         mock.patch.object(io, "open", open_),
         mock.patch.object(torch, "save", save_),

@@ -37,6 +37,7 @@ class KeptTensor:
         "content",
         "grad",
         "hooks",
+        "kind",
         "leaf",
         "memory",
         "name",
@@ -50,6 +51,7 @@ class KeptTensor:
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.name = name
         self.tensor = tensor
+        self.kind = type(tensor)
         self.leaf = tensor.is_leaf
         self.requires_grad = tensor.requires_grad
         self.grad = tensor.grad if self.leaf else None
@@ -90,6 +92,8 @@ class KeptTensor:
     def put_back(self) -> None:
         """Restore the tensor."""
         tensor = self.tensor
+        if type(tensor) is not self.kind:
+            tensor.__class__ = self.kind
         if self.alias is not None:
             if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
                 (tensor._base if tensor._is_view() else tensor).detach_()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
+import inspect
 import operator
 import re
 import sys
@@ -21,7 +22,7 @@ PLAIN = frozenset(
         int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), slice, range,
         torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, types.CodeType,
         types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
-        types.MethodDescriptorType, property, staticmethod, classmethod, types.MappingProxyType, datetime.date,
+        types.MethodDescriptorType, property, staticmethod, classmethod, datetime.date,
         datetime.time, datetime.datetime, datetime.timedelta, decimal.Decimal, re.Pattern, operator.attrgetter,
         operator.itemgetter, operator.methodcaller,
     )
@@ -59,7 +60,10 @@ def left_alone(kind: Any) -> bool:
 OPENED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
 """Modules of those that are skipped whose objects hold a program's state as well."""
 
-OPENED = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore)
+SLOTTED = (inspect.Signature, inspect.Parameter)
+"""Classes of skipped modules whose slots hold a program's objects."""
+
+OPENED = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore, *SLOTTED)
 """Classes of skipped modules whose objects hold a program's state."""
 
 
@@ -89,23 +93,22 @@ def has_packages(folder: Path) -> bool:
 
 def is_users_module(module: types.ModuleType) -> bool:
     """Whether a module is a user's own: not Python's, torch's or numpy's, and not of an installed package."""
-    name = str(getattr(module, "__name__", ""))
+    scope = vars(module)  # a `__getattr__` of the module is the user's code
+    name = str(scope.get("__name__", ""))
     return not (
-        name.partition(".")[0] in STANDARD
-        or is_skipped(name)
-        or is_installed(name, str(getattr(module, "__file__", None)))
+        name.partition(".")[0] in STANDARD or is_skipped(name) or is_installed(name, str(scope.get("__file__")))
     )
 
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of a user's class."""
-    if not is_users(kind):
+    """Return the slots of a user's class, and those of Python's that hold a program's objects."""
+    if not is_users(kind) and kind not in SLOTTED:
         return ()
     found = []
     for each in kind.__mro__:
         for slot, value in vars(each).items():
-            if isinstance(value, types.MemberDescriptorType) and is_users(each):
+            if isinstance(value, types.MemberDescriptorType) and (is_users(each) or each in SLOTTED):
                 found.append((value, slot))
     return tuple(found)
 

@@ -239,6 +239,8 @@ class Picture:
         elif isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
             if not isinstance(value.__self__, types.ModuleType):
                 self.push(name, value.__self__)
+        elif isinstance(value, types.MappingProxyType):
+            self.push_all(name, value.items())
         elif isinstance(value, functools.partial):
             self.push_all(name, enumerate(value.args))
             self.push(name, value.keywords)
@@ -361,7 +363,8 @@ class Picture:
         """Queue the globals of modules that code looked into by now names."""
         for module in self.modules.values():
             scope = vars(module)
-            for key in [key for key in scope if key in self.named and (id(scope), key) not in self.scopes]:
+            reached = (key for key in scope if key in self.named or key in ASKED)
+            for key in [key for key in reached if (id(scope), key) not in self.scopes]:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
 
@@ -721,6 +724,10 @@ class Picture:
             self.visit_dict(name, tensor.__dict__)
         else:
             self.undo.append(lambda: tensor.__dict__.clear() if tensor.__dict__ else None)
+
+
+ASKED = ("__getattr__", "__dir__")
+"""Functions of a module that Python calls, although no code names them."""
 
 
 def put_name(scope: dict[str, Any], key: str, content: Any) -> None:

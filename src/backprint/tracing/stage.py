@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,9 @@ class Staged:
     optimizers: dict[str, torch.optim.Optimizer]
     states: frozenset[int]
 
-    def made(self) -> dict[str, Tensor]:
-        """Return the new tensors that modules and containers hold."""
+    def made(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return the new tensors that modules and containers hold, and those that the run wrote to unseen: they lie in
+        the memory of the program's tensors, or of those from `outside` that the run has met."""
         found: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in self.program.own().items()}
         for name, tensor in tensors_of(self.program.target()):
@@ -70,7 +71,25 @@ class Staged:
                 found[own.get(id(before), name) if before is not None else name] = tensor
         with untraced():
             touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
+            touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.since_picture(tensor)}
         return {**touched, **found}
+
+    def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Yield the program's other tensors in the memory of those from outside."""
+        memories = memories_of(outside.values()) - memories_of(self.ready.values())
+        known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
+        yield from lying_in(memories, self.reached, known)
+
+    def since_picture(self, tensor: Tensor) -> bool:
+        """Whether a tensor has changed since the program's Picture was made, just before the run."""
+        target = self.program.target
+        picture = target.picture if isinstance(target, OwnObjects) else None
+        kept = picture.by_id.get(id(tensor)) if picture is not None else None
+        if picture is None or kept is None or kept.alias is None:
+            return False
+        same = (each.content for each in picture.tensors if each.memory == kept.memory and each.content is not None)
+        content = next(same, None)
+        return TensorMark(kept.version or 0, kept.alias, content).touched(tensor)
 
     def left(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return new gradients of leaves, and new state of optimizers."""
@@ -198,21 +217,26 @@ def stage_of(
     with untraced():
         picture = program.target.picture if isinstance(program.target, OwnObjects) else None
         marks = {name: tensor_mark(tensor, picture) for name, tensor in ready.items()}
-        memories = {
-            part.untyped_storage()._cdata
-            for tensor in ready.values()
-            for part in strided_parts(tensor)
-            if in_memory(tensor)
-        }
-        grads = {f"{name}.grad": each.grad for name, each in reached.items() if each.is_leaf and each.grad is not None}
-        aliases = {
-            name: (tensor, tensor_mark(tensor, picture))
-            for name, tensor in {**reached, **grads}.items()
-            if id(tensor) not in known
-            and in_memory(tensor)
-            and strided_parts(tensor)[-1].untyped_storage()._cdata in memories
-        }
+        memories = memories_of(ready.values())
+        aliases = {name: (tensor, tensor_mark(tensor, picture)) for name, tensor in lying_in(memories, reached, known)}
     return Staged(program, ready, leaves, marks, aliases, reached, gradients, optimizers, states)
+
+
+def memories_of(tensors: Iterable[Tensor]) -> set[int]:
+    """Return the identities of the storages of tensors."""
+    return {part.untyped_storage()._cdata for tensor in tensors for part in strided_parts(tensor) if in_memory(tensor)}
+
+
+def lying_in(
+    memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors, and the gradients, that lie in these storages and are not among the known."""
+    grads = {f"{name}.grad": each.grad for name, each in reached.items() if each.is_leaf and each.grad is not None}
+    for name, tensor in {**reached, **grads}.items():
+        if id(tensor) in known or not in_memory(tensor):
+            continue
+        if strided_parts(tensor)[-1].untyped_storage()._cdata in memories:
+            yield name, tensor
 
 
 def in_memory(tensor: Tensor) -> bool:

@@ -53,7 +53,9 @@ class ForwardRun:
         before."""
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.left({name: tensor for name, tensor in (outside or {}).items() if name not in had})
-        found = {names.get(id(self.stage.reached.get(name)), name): each for name, each in self.stage.made().items()}
+        found = {
+            names.get(id(self.stage.reached.get(name)), name): each for name, each in self.stage.made(outside).items()
+        }
         made = {name: tensor for name, tensor in found.items() if name not in left}
         return Effects(made, left, {**found, **left}, frozenset(self.stage.changed(made)))
 

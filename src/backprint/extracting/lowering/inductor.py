@@ -58,7 +58,7 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
     With instructions that are named, no C++ compiler is asked which ones it has.
     """
     import torch._inductor.config as settings
-    from torch._inductor import codecache, cpu_vec_isa
+    from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 
     options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
     with contextlib.ExitStack() as held:
@@ -67,8 +67,12 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
             options["cpp.vec_isa_ok"] = True
             for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
                 held.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
-            if not has_compiler():  # of AVX-512, extensions are asked for that do not change the code
+            if not has_compiler():
+                # Of AVX-512, extensions are asked for that do not change the code. Some lines depend on the compiler:
+                # they are written for g++.
                 held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+                held.enter_context(mock.patch.object(cpp_builder, "is_msvc_cl", return_value=False))
+                held.enter_context(mock.patch.object(cpp_builder, "is_gcc", return_value=True))
         elif not has_compiler():
             known = ", ".join(f"cpu:{name}" for name in ISAS)
             raise RefusedError(

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -129,7 +129,7 @@ class KernelIndex:
     @classmethod
     def writing(cls, path: Path | str) -> KernelIndex:
         """Return the index at a path, created if missing, with a run of its own; '' is one that vanishes."""
-        with naming_index(path):
+        with naming_index(path, SQLITE_FULL if Path(path).exists() else SQLITE_UNWRITABLE):
             # The one user of a vanishing index may give it up in another thread than that which made it.
             connection = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
             index = cls(path, connection)
@@ -474,11 +474,16 @@ def write_ahead(connection: sqlite3.Connection, seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
+SQLITE_FULL = ("SQLITE_FULL", "SQLITE_READONLY")
+SQLITE_UNWRITABLE = (*SQLITE_FULL, "SQLITE_CANTOPEN")
+"""SQLite's names of errors of a place; a file that cannot be opened is one where it is to be made."""
+
+
 @contextlib.contextmanager
-def naming_index(path: Path | str) -> Iterator[None]:
+def naming_index(path: Path | str, of_place: Collection[str] = SQLITE_FULL) -> Iterator[None]:
     """Add the file's name to SQLite's errors."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        full = getattr(error, "sqlite_errorname", "") in ("SQLITE_FULL", "SQLITE_READONLY")
-        raise (PlaceError if full else SampleError)(f"{path or 'an index of kernels'}: {error}") from error
+        is_of_place = getattr(error, "sqlite_errorname", "") in of_place
+        raise (PlaceError if is_of_place else SampleError)(f"{path or 'an index of kernels'}: {error}") from error

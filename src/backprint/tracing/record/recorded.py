@@ -87,6 +87,7 @@ class Recorded(FixedOrigin):
         taken = {port.name for pair in pairs for port in pair.forward.inputs}
         own = {name: term for name, term in outcome.gradients.items() if name in taken}  # others are overwritten
         self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        self.read = taken | self.constants.keys()
         several = len(pairs) > 1
         self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
@@ -109,8 +110,9 @@ class Recorded(FixedOrigin):
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """Return the results of the step, if these are its inputs."""
-        other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
+        """Return the results of the step, if these are its inputs. Those that it only overwrites may be any."""
+        known = {name: tensor for name, tensor in self.values().items() if name in self.read and name in values}
+        other = [name for name, tensor in known.items() if not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
         if other:
             raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
