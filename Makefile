@@ -38,7 +38,9 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/backprint demo
 
+# Tests start hundreds of processes: each would compile the sources again where PYTHONDONTWRITEBYTECODE is set.
 test: $(STAMP)
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n 2
 
 check: $(STAMP)

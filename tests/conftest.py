@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 import torch
+from subjects.forked import files_forked, workers_forked
+
+WITH_WORKERS = (
+    *(f"tests/corpus/test_{name}.py" for name in "apart commands ends hostile_corpora ray resume rows shared".split()),
+    *("tests/test_corpora.py", "tests/test_tiny.py"),
+)
+"""Where tests look at workers themselves: how they start, die and are found again."""
+
+WITH_FILES = "tests/sample/test_short.py"
+"""Where tests look at how the file that `export` writes is run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +40,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for section, counts in totals.items():
         said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
         terminalreporter.write_line(f"conformance, {section}: {sum(counts.values())} samples: {said}")
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A verb that runs a sample starts a worker, which loads PyTorch and tries it for seconds, and `export` runs the
+    file that it writes: here these processes are forked."""
+    with contextlib.ExitStack() as stack:
+        if not request.node.nodeid.startswith(WITH_WORKERS):
+            stack.enter_context(workers_forked())
+        if not request.node.nodeid.startswith(WITH_FILES):
+            stack.enter_context(files_forked())
+        yield
 
 
 @pytest.fixture(autouse=True)

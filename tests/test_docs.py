@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
-from subjects import pages
+from subjects import forked, pages
 
 import backprint as bp
 from backprint.cli import VERBS, main
@@ -40,13 +41,20 @@ def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(page: str, tm
     assert (done.returncode, done.stderr) == (0, "")
 
 
+STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
+
+
 def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-W", f"ignore:{UNTRIED}", pages.__file__, str(page)],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        **dict(capture_output=True, text=True, timeout=600, check=False),
-    )
+    """Run a page, and its commands, in processes that need not load PyTorch; the first page is run as a reader does."""
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if page == README:
+        command = [sys.executable, *STRICT, pages.__file__, str(page)]
+        plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
+        return subprocess.run(command, cwd=place, env=path, **plain)
+    known = forked.servers(((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES)
+    loaded = f"{forked.LOADED},backprint.tracing.entry"
+    environment = {**path, forked.SERVERS: known}
+    return forked.run_python([pages.__file__, page], flags=STRICT, cwd=place, env=environment, loaded=loaded)
 
 
 def test_every_page_with_code_is_run() -> None:

@@ -407,8 +407,8 @@ def export(
     exact data go into a `.safetensors` file beside it.
 
     The file is short, if it can be: it has what this program needs of draws and of the rules of comparison. It is then
-    run in a process of its own, and kept if it says what the full file says; else the full one is written. `full=True`
-    writes that one at once, and runs nothing of a sample.
+    run in a process of its own, and kept if it says what the full file says; else the full one is written, and its
+    docstring says why. `full=True` writes that one at once, and runs nothing of a sample.
     """
     from backprint import saving
     from backprint.calls import check_export_call

@@ -16,6 +16,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from subjects.faults import FAULTS, gated_stack, right
+from subjects.forked import run_python
 
 import backprint as bp
 from backprint.benching.cuts import ITEM, RecordedGraph, record_values
@@ -260,7 +261,7 @@ def test_the_result_is_a_sample_and_a_file_that_shows_the_fault(sample: Path, tm
 
 def runs(file: Path, *options: str) -> int:
     """Run an exported file where Backprint cannot be imported from; return its exit code."""
-    return subprocess.run([sys.executable, str(file), *options], cwd=file.parent, capture_output=True).returncode
+    return run_python([file, *options], cwd=file.parent, flags=["-I"]).returncode
 
 
 @pytest.mark.slow

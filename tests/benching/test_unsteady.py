@@ -36,38 +36,36 @@ class ScaledBackward(torch.autograd.Function):
         return gradients[0] * SCALES
 
 
-def test_a_step_takes_the_constants_of_its_backward(tmp_path: Path) -> None:
+def test_a_step_takes_the_constants_of_its_backward(tmp_path: Path, cells_of: Any) -> None:
     x = torch.randn(4, 3, requires_grad=True)
     capture = bp.capture(lambda x: ScaledBackward.apply(x).sin().sum(), x)
     assert "constant" in {port.role for port in capture.pairs[0].backward.inputs}
     bp.save(capture, tmp_path / "sample")
-    run = bp.bench(tmp_path / "sample", "aot_eager", tmp_path / "run", timed=False)
-    assert {cell.graph: cell.outcome for cell in run.cells} == {
+    cells = cells_of(bp.load(tmp_path / "sample"), "aot_eager", ("forward", "backward", "step"))
+    assert {cell.graph: cell.outcome for cell in cells.values()} == {
         "pair_0 forward": "untimed",
         "pair_0 backward": "untimed",
         "pair_0 step": "untimed",
     }
 
 
-def test_a_mask_that_eager_checks_is_not_varied(tmp_path: Path) -> None:
+def test_a_mask_that_eager_checks_is_not_varied(tmp_path: Path, cells_of: Any) -> None:
     torch.manual_seed(0)
-    bp.save(
-        bp.capture(nn.MultiLabelMarginLoss(), torch.randn(3, 5), torch.randint(0, 5, (3, 5)), mode="train"),
-        tmp_path / "sample",
-    )
-    run = bp.bench(tmp_path / "sample", "eager", tmp_path / "run", directions=["backward"])
-    (cell,) = run.cells
+    capture = bp.capture(nn.MultiLabelMarginLoss(), torch.randn(3, 5), torch.randint(0, 5, (3, 5)), mode="train")
+    bp.save(capture, tmp_path / "sample")
+    cell = cells_of(bp.load(tmp_path / "sample"), "eager", ["backward"], timed=True)["backward"]
     assert cell.right, (cell.outcome, cell.reason)
 
 
-def test_memory_that_no_operator_writes_is_not_judged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", ["eager", f"{OWN}:right"])
+def test_memory_that_no_operator_writes_is_not_judged(compiler: str, tmp_path: Path, cells_of: Any) -> None:
     torch.manual_seed(0)
     values, targets = torch.randn(12, 2, 6).log_softmax(2).requires_grad_(), torch.randint(1, 6, (2, 4))
     lengths = torch.tensor([12, 5]), torch.tensor([4, 2])
     capture = bp.capture(lambda values: nn.functional.ctc_loss(values, targets, *lengths), values)
     bp.save(capture, tmp_path / "sample")
-    run = bp.bench(tmp_path / "sample", ["eager", f"{OWN}:right"], tmp_path / "run", timed=False)
-    assert {cell.outcome for cell in run.cells} == {"untimed"}, [cell.reason for cell in run.cells]
+    cells = cells_of(bp.load(tmp_path / "sample"), compiler, ("forward", "backward", "step"))
+    assert [cell.outcome for cell in cells.values()] == ["untimed"] * 3, [cell.reason for cell in cells.values()]
 
 
 # ------------------------------------------------------------------ the rule

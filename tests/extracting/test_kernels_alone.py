@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from subjects.forked import run_python
 from test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
@@ -111,9 +112,7 @@ def run_file(place: Path, text: str) -> subprocess.CompletedProcess[str]:
     place.write_text(text)
     blocked = "import runpy, sys; sys.modules.update({'torch._inductor': None, 'backprint': None}); "
     code = f"{blocked}runpy.run_path({str(place)!r}, run_name='__main__')"
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
-    )
+    return run_python(["-c", code], flags=["-P"], env={"PATH": "/usr/bin:/bin"}, loaded="torch")
 
 
 # ------------------------------------------------------------------ they run, and are right

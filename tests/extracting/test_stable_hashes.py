@@ -88,10 +88,10 @@ def test_other_sizes_count() -> None:
     assert hashes_of(model, (inputs[0][:2],), "cpu:avx2") != known("mlp", "cpu:avx2")
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_another_process_has_the_same_hashes(seed: str) -> None:
+def test_another_process_has_the_same_hashes() -> None:
+    """Its seed of Python's hashes is another one, too: that of this process is random."""
     path = os.pathsep.join([str(Path(bp.__file__).parents[1]), str(Path(__file__).parent), str(BENCHMARKS)])
-    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.strip().splitlines()[-1])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from subjects.forked import run_python
 from torch import Tensor
 
 import backprint as bp
@@ -55,11 +54,11 @@ def test_a_graph_alone_takes_what_its_steps_say(wide: tuple[Tensor, Tensor, bp.C
 
 def test_model_py_sets_what_it_needs(wide: tuple[Tensor, Tensor, bp.Capture, Path]) -> None:
     file = wide[3] / "pair_0" / "forward" / "model.py"
-    found = subprocess.run([sys.executable, "-I", file], capture_output=True, text=True, check=True)
+    found = run_python([file], flags=["-I"])
     assert "output output float64[3, 4]" in found.stdout
     other = (wide[3] / "capture.json").read_text().replace('"default_dtype": "float64"', '"default_dtype": "float32"')
     (wide[3] / "capture.json").write_text(other)
-    found = subprocess.run([sys.executable, "-I", file], capture_output=True, text=True, check=False)
+    found = run_python([file], flags=["-I"])
     assert found.returncode == 1
     assert "'output' was f64[3, 4] at capture and is torch.float32 here" in found.stderr
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -77,9 +76,7 @@ def test_a_sample_says_that_it_is_fake_and_comes_back(sample: Path) -> None:
 
 def test_a_sample_runs_alone_on_its_recipes(sample: Path) -> None:
     for side in ("forward", "backward"):
-        run = subprocess.run(
-            [sys.executable, str(sample / "pair_0" / side / "model.py")], capture_output=True, text=True
-        )
+        run = run_python([sample / "pair_0" / side / "model.py"], flags=["-I"])
         assert run.returncode == 0, run.stderr
         assert "nan" not in run.stdout
 

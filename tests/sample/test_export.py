@@ -14,6 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from subjects.broken import BROKEN
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -73,8 +74,7 @@ def alone(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -I FILE` in an empty folder: no path, no environment and no package of ours helps it."""
     here = file.parent / "empty"
     here.mkdir(exist_ok=True)
-    command = [sys.executable, "-W", SPARSE, "-I", str(file), *arguments]
-    return subprocess.run(command, cwd=here, env={}, capture_output=True, text=True, timeout=600, check=False)
+    return run_python([file, *arguments], flags=["-W", SPARSE, "-I"], cwd=here, env={})
 
 
 def of_graphs(text: str) -> dict[str, list[str]]:

@@ -7,14 +7,13 @@ import importlib.util
 import inspect
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -93,7 +92,7 @@ def test_its_files_run_with_torch_alone(folded: Path, flat: Path) -> None:
 
 
 def printed(path: Path) -> str:
-    done = subprocess.run([sys.executable, "-P", path], capture_output=True, text=True, timeout=300)
+    done = run_python([path], flags=["-P"])
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

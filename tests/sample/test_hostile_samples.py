@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -672,7 +673,7 @@ def test_show_refuses_it_in_one_line(hostile: Path, here: Path) -> None:
 @pytest.mark.parametrize("hostile", ["open", "an altered ending", "a statement before the class"], indirect=True)
 def test_what_is_planted_would_run(hostile: Path, here: Path) -> None:
     """The canary sings: run as Python, which only its owner should do, the file makes what these tests look for."""
-    subprocess.run([sys.executable, "-I", str(hostile / FORWARD)], capture_output=True, timeout=60, check=False)
+    run_python([hostile / FORWARD], flags=["-I"], timeout=60)
     assert (here / "CANARY").exists()
 
 
@@ -754,7 +755,8 @@ def test_the_nastiest_within_four_gigabytes_and_twenty_seconds(
 ) -> None:
     shutil.copytree(good, tmp_path / "hostile")
     NASTY[name](tmp_path / "hostile")
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); sys.dont_write_bytecode = True\n{LIMITED}"
+    path = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    code = f"import sys; sys.path[:0] = {path}; sys.dont_write_bytecode = True\n{LIMITED}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "hostile")],
         env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from subjects.broken import BROKEN
+from subjects.forked import run_python
 
 import backprint as bp
 from backprint.cli import main
@@ -49,7 +48,7 @@ def test_data(data: str, tmp_path: Path) -> None:
 
 def alone(path: Path) -> dict[str, str]:
     """What a model.py prints, run by itself: `role name` -> digest."""
-    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=False)
+    done = run_python([path], flags=["-I"])
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     return {f"{row[0]} {row[1]}": row[-1] for row in rows}

@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.cli import main
 from backprint.sample import export, short_text
+from backprint.sample.export import why_full
 from backprint.sample.generator import Recipe, make
 from backprint.sample.short import LongForm, expression, setting_lines
-from backprint.sample.short_check import same_as_full, without_reasons
+from backprint.sample.short_check import ShortFile, same_as_full, without_reasons
 
 SHORT, FULL = 360, 1000
 """The most lines of the short file of this small program, both directions, and the fewest of a full one."""
@@ -43,15 +47,14 @@ def alone(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -I FILE` in an empty folder."""
     here = file.parent / "empty"
     here.mkdir(exist_ok=True)
-    command = [sys.executable, "-I", str(file), *arguments]
-    return subprocess.run(command, cwd=here, env={}, capture_output=True, text=True, timeout=600, check=False)
+    return run_python([file, *arguments], flags=["-I"], cwd=here, env={})
 
 
 def texts_of(capture: bp.Capture, folder: Path, **options: Any) -> tuple[tuple[str, ...], str]:
     """The short texts of a Capture, none where it has none, and its full one; nothing is run."""
     short: list[tuple[str, ...]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "same_as_full", lambda texts, *rest: short.append(texts))
+        patch.setattr(export, "same_as_full", lambda texts, *rest: short.append(texts) or "it was not tried")
         file = bp.export(capture, folder / "texts.py", overwrite=True, **options)
     return short[0] if short else (), file.read_text()
 
@@ -82,7 +85,8 @@ def test_a_short_file_is_short_and_has_the_bits_of_the_full_one(files: tuple[Pat
     short, full = files
     assert len(short.read_text().splitlines()) <= SHORT
     assert len(full.read_text().splitlines()) >= FULL
-    found, wanted = alone(short), alone(full)
+    plain: Any = dict(cwd=short.parent, env={}, capture_output=True, text=True)  # as a user does who gets the file
+    found, wanted = (subprocess.run([sys.executable, "-I", file], **plain) for file in files)
     assert (found.returncode, found.stderr) == (0, "")
     assert without_reasons(found.stdout) == without_reasons(wanted.stdout) != ()
 
@@ -123,9 +127,13 @@ def test_a_file_that_says_something_else_is_not_written(tmp_path: Path) -> None:
     strict = strict.replace("error <= 4 * max", "error < 0 * max")
     breaks = texts[1].replace("def main():", "def main():\n    raise KeyError(1)")
     assert len({*texts[1:2], lenient, others, strict, breaks}) == 5
-    assert same_as_full([lenient, others, strict, texts[1]], full, "repro.py", None) == texts[1]
-    assert same_as_full([breaks], full, "repro.py", None) is None
-    assert same_as_full([texts[1]], full, "repro.py", None, limit=0.01) is None
+    assert why_full(tmp_path / "texts.py") == "it was not tried"
+    assert same_as_full([lenient, others, strict, texts[1]], full, "repro.py", None) == ShortFile(texts[1])
+    assert same_as_full([breaks], full, "repro.py", None) == "its short form says something else: KeyError: 1"
+    ends = "import os\nos._exit(3)\n"
+    assert same_as_full([ends], ends, "repro.py", None) == "the run of its short form ended with exit code 3"
+    late = same_as_full([texts[1]], full, "repro.py", None, limit=0.01)
+    assert late == "a run of the short form and the full one did not end in 0.01 s"
 
 
 def test_nothing_is_run_for_a_full_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +144,20 @@ def test_nothing_is_run_for_a_full_file(tmp_path: Path, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------ what it has
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "complex", "sparse", "guarded", "parts", "isolated"])
-def test_what_a_short_file_cannot_have_is_written_in_full(kind: str, tmp_path: Path) -> None:
+IN_FULL = {
+    "dynamic": "it has symbolic sizes, or graphs inside",
+    "complex": "fft_r2c has dtype complex64",
+    "sparse": "input_0 has layout sparse_coo",
+    "guarded": "it has guards",
+    "parts": "it has several Pairs",
+    "isolated": "it calls an operator that may crash the process that tries the file",
+    "beside": "its exact data are in a file beside it",
+}
+"""What a short file cannot have -> what the full one and its verb say of it."""
+
+
+@pytest.mark.parametrize("kind", IN_FULL)
+def test_what_a_short_file_cannot_have_is_written_in_full_and_told(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     match kind:
         case "dynamic":
@@ -155,9 +175,13 @@ def test_what_a_short_file_cannot_have_is_written_in_full(kind: str, tmp_path: P
         case "isolated":
             helper = torch.ops.aten._cholesky_solve_helper
             made = bp.capture(helper, args=(torch.randn(3, 2), torch.eye(3), False), requires_grad=False)
-    texts, full = texts_of(made, tmp_path)
-    assert texts == ()
-    assert len(full.splitlines()) >= FULL
+        case "beside":
+            made = bp.capture(torch.sin, torch.randn(200, 200), requires_grad=False)
+    bp.save(made, tmp_path / "sample", data="exact" if kind == "beside" else "seed")
+    allow = ["--allow", "aten._cholesky_solve_helper"] if kind == "isolated" else []
+    done = CliRunner().invoke(main, ["export", str(tmp_path / "sample"), "-o", str(tmp_path / "full.py"), *allow])
+    assert f"note: it is the full form, because {IN_FULL[kind]}" in done.output.splitlines(), done.output
+    assert len((tmp_path / "full.py").read_text().splitlines()) >= FULL
 
 
 def row(kind: str, dtype: str, shape: list[int], stride: list[int] | None = None, **facts: Any) -> Recipe:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from subjects.forked import run_python
 
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
 from backprint.graph.text import parse
@@ -70,7 +70,7 @@ def write(folder: Path, recipes: dict[str, Recipe], exact: dict[str, torch.Tenso
 def play(folder: Path, direction: str = "forward") -> Any:
     """`python -I model.py`, elsewhere: no path, no environment and no package of ours helps it."""
     path = folder / "pair_0" / direction / "model.py"
-    return subprocess.run([sys.executable, "-I", str(path)], cwd="/", capture_output=True, text=True, timeout=300)
+    return run_python([path], flags=["-I"], cwd="/")
 
 
 def identity(recipes: dict[str, Recipe]) -> str:

@@ -20,6 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from subjects import forked
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\n")
@@ -81,9 +84,12 @@ def prepare(folder: Path) -> dict[str, str]:
     (folder / "examples").symlink_to(ROOT / "examples")
     commands = folder / ".bin"
     commands.mkdir()
+    python = f'"{sys.executable}"'
+    if forked.SERVERS in os.environ:  # a test runs many pages: no command of theirs need load PyTorch
+        python += f' -I -S "{forked.__file__}" call "{forked.server((), forked.COMMANDS)}"'
     for name, call in {"backprint": "-m backprint", "python": ""}.items():
         command = commands / name
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {call} "$@"\n', encoding="utf-8")
+        command.write_text(f'#!/bin/sh\nexec {python} {call} "$@"\n', encoding="utf-8")
         command.chmod(0o755)
     return {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "COLUMNS": "120"}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
+from subjects.forked import run_python
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -438,7 +437,7 @@ def test_a_sample_of_a_body_runs_with_torch_alone(tmp_path: Path) -> None:
     capture.save(tmp_path / "sample")
     model = tmp_path / "sample" / "pair_0" / "forward" / "model.py"
     assert "bpcustom" not in "".join(line for line in model.read_text().splitlines() if "torch.ops" in line)
-    assert subprocess.run([sys.executable, "-I", str(model)], capture_output=True, check=False).returncode == 0
+    assert run_python([model], flags=["-I"]).returncode == 0
 
 
 # ------------------------------------------------------------------ order=2

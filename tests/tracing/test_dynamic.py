@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -322,7 +321,7 @@ def test_a_sample_runs_alone_on_the_example_sizes(name: str, tmp_path: Path) -> 
     witness = json.loads((path / "capture.json").read_text())["witness"]
     for side in ("forward", "backward"):
         script = path / "pair_0" / side / "model.py"
-        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+        done = run_python([script], flags=["-I"])
         assert done.returncode == 0, done.stderr
         printed = {" ".join(line.split()[:2]): line.split()[-1] for line in done.stdout.splitlines()}
         shared = [key for key in printed if key in witness]

@@ -73,7 +73,7 @@ def cyclic(y: Tensor) -> Out:
 
 def with_parent(y: Tensor) -> Plain:
     root, child = Plain(y), Plain(y * 2)
-    root.child, child.parent = child, weakref.ref(root)  # type: ignore[attr-defined]
+    root.child, child.parent = child, weakref.ref(root)  # type: ignore[attr-defined]  # no field of Plain's
     return root
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
@@ -177,8 +176,7 @@ def test_a_model_text_runs_alone(name: str, tmp_path: Path) -> None:
     again = bp.load(path)
     wanted = {key: row["digest"] for key, row in again.witness.items() if "digest" in row}
     for side in ("forward", "backward"):
-        command = [sys.executable, "-I", str(path / "pair_0" / side / "model.py")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_python([path / "pair_0" / side / "model.py"], flags=["-I"])
         assert done.returncode == 0, done.stderr
         for line in done.stdout.splitlines():
             role, port, *_, digest = line.split(" ")

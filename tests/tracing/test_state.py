@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import contextvars
 import ctypes
 import decimal
@@ -23,6 +24,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +384,24 @@ def test_the_process_is_as_it_was() -> None:
     with pytest.raises(ValueError, match="invalid values"):
         torch.distributions.Normal(0.0, -1.0)
     assert not lock.locked()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_lock_is_released_unless_another_thread_that_runs_may_hold_it(runs: bool) -> None:
+    """A worker of an executor that waits for work holds none: Inductor leaves such threads in a process."""
+    lock, begun, end = threading.Lock(), threading.Event(), threading.Event()
+    told: Any = pytest.warns(UserWarning, match=r"lock \(lock\): it was taken or released, while other threads ran")
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(begun.clear).result()
+        if runs:
+            executor.submit(lambda: (begun.set(), end.wait(60)))
+            begun.wait(60)
+        try:
+            with told if runs else contextlib.nullcontext():
+                bp.capture(lambda x: then(lock.acquire(blocking=False), x * 2), torch.ones(3))
+        finally:
+            end.set()
+    assert lock.locked() is runs
 
 
 def test_a_generator_in_a_closure_is_refused_by_name() -> None:

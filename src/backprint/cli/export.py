@@ -41,7 +41,7 @@ def command(
     import backprint as bp
     from backprint.corpus.find import absent
     from backprint.errors import UsageError
-    from backprint.sample.export import data_beside
+    from backprint.sample.export import data_beside, why_full
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)
@@ -51,6 +51,8 @@ def command(
     beside = data_beside(place).name
     needs = f", with its data in {beside} beside it" if f"\nDATA = {beside!r}\n" in place.read_text("utf-8") else ""
     echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")
+    if why := why_full(place):
+        echo(f"note: it is the full form, because {why}")
     for target in unchecked(capture, allow):
         echo(f"note: it calls {target}; nothing checks its arguments where the file runs")
 

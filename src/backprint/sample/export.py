@@ -31,8 +31,8 @@ from backprint.sample.inputs import Inputs, geometry
 from backprint.sample.recipe_json import to_json
 from backprint.sample.recipes import bases_of, derive
 from backprint.sample.save import write_tensors
-from backprint.sample.short import ShortFiles, in_short
-from backprint.sample.short_check import same_as_full
+from backprint.sample.short import in_short
+from backprint.sample.short_check import ShortFile, same_as_full
 from backprint.sample.standalone import text_of
 
 TEXTS = (
@@ -47,6 +47,9 @@ TEXTS = (
 
 MOST_INSIDE = 64 * 1024
 """The largest exact data, in characters of base64, that is written into the file itself."""
+
+IN_FULL = "In full: "
+"""How the line of a docstring begins that says why a file has the full form, where that was not asked for."""
 
 Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
 """Graphs by their titles (`pair_0 forward`), each with the number of its Pair."""
@@ -69,7 +72,8 @@ def write_export(
     """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it.
 
     It is the short file if that runs and has the full one's outcome, which runs in other processes tell, else the
-    full one. With `full`, it is the full one, and nothing is run. `here` is the backend's name where these run.
+    full one, whose docstring says why. With `full`, it is the full one, and nothing is run. `here` is the backend's
+    name where these run.
     """
     place = Path(path)
     graphs = graphs_needed(capture, direction)
@@ -83,10 +87,16 @@ def write_export(
     content = {**content_of(capture, graphs, recipes), "shown": shown}
     data = data_text(exact) if inside else repr(beside.name)
     text = "".join(file_parts(capture, graphs, content, data, backend, about))
-    if inside and not full:
-        short = in_short(capture, graphs, shown, content, recipes, exact, backend, about)
-        if isinstance(short, ShortFiles):
-            text = same_as_full(short.texts, text, place.name, backend and (here or backend)) or text
+    if not full:
+        short: ShortFile | str = "its exact data are in a file beside it"
+        if inside:
+            forms = in_short(capture, graphs, shown, content, recipes, exact, backend, about)
+            given = place.name, backend and (here or backend)
+            short = forms if isinstance(forms, str) else same_as_full(forms.texts, text, *given)
+        if isinstance(short, ShortFile):
+            text = short.text
+        else:
+            text = "".join(file_parts(capture, graphs, content, data, backend, (*about, f"{IN_FULL}{short}")))
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not inside:
@@ -95,6 +105,12 @@ def write_export(
     except OSError as error:
         raise PlaceError(f"{place}: the file could not be written: {error}") from error
     return place
+
+
+def why_full(place: Path) -> str:
+    """Return why an exported file has the full form; '' if it has the short one, or the full one was asked for."""
+    _, *lines = place.read_text("utf-8").partition('"""')[2].partition('"""')[0].splitlines()  # first is the name
+    return next((line.removeprefix(IN_FULL) for line in lines if line.startswith(IN_FULL)), "")
 
 
 def check_export(path: str | os.PathLike[str], overwrite: bool) -> None:

@@ -118,8 +118,12 @@ def check(capture: Capture, graphs: Mapping[str, tuple[int, Graph]], content: Ma
 
 def check_spec(name: str, spec: Spec) -> None:
     """Raise LongForm for a port that is no plain tensor."""
-    if not isinstance(spec, TensorSpec) or spec.layout != "strided" or ODD_DTYPES.search(spec.dtype):
-        raise LongForm(f"{name} is no plain tensor")
+    if not isinstance(spec, TensorSpec):
+        raise LongForm(f"{name} is no tensor")
+    if spec.layout != "strided":
+        raise LongForm(f"{name} has layout {spec.layout}")
+    if ODD_DTYPES.search(spec.dtype):
+        raise LongForm(f"{name} has dtype {spec.dtype}")
 
 
 def draws(graph: Graph) -> bool:

@@ -28,6 +28,9 @@ from backprint.room import memory_limit
 LIMIT = 120.0
 """Seconds that a run may take; a longer one leaves the full file."""
 
+MOST_SAID = 200
+"""Characters of a difference that are told."""
+
 SAME = "the full file agrees with"
 
 ROUNDINGS = (101, 102)
@@ -46,8 +49,17 @@ class Outcome:
     lines: tuple[str, ...]
 
 
-def same_as_full(texts: Sequence[str], full: str, name: str, backend: str | None, limit: float = LIMIT) -> str | None:
-    """Return the first text of a short file that has the full one's outcome; None if there is none."""
+@dataclass(frozen=True, slots=True)
+class ShortFile:
+    """The text of a short file that has the full one's outcome."""
+
+    text: str
+
+
+def same_as_full(
+    texts: Sequence[str], full: str, name: str, backend: str | None, limit: float = LIMIT
+) -> ShortFile | str:
+    """Return the first text of a short file that has the full one's outcome, or why there is none."""
     with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
         places = []
         for form, text in enumerate((full, *texts)):
@@ -56,14 +68,28 @@ def same_as_full(texts: Sequence[str], full: str, name: str, backend: str | None
             place.write_text(text, encoding="utf-8")
             places.append(place)
         done = run_python(["-P", "-m", "backprint.sample.short_check", *map(str, places)], limit)
-        said = done[1].strip().splitlines()[-1:] if done is not None else []
-        chosen = re.fullmatch(rf"{SAME} (\d+)", said[0]) if said else None
+        if done is None:
+            return f"a run of the short form and the full one did not end in {limit:g} s"
+        chosen = re.search(rf"^{SAME} (\d+)\Z", done[1].strip(), re.MULTILINE)
         if chosen is None:
-            return None
+            return why_none(*done)
         short = int(chosen[1])
         if backend is not None and outcome_of(places[0], backend, limit) != outcome_of(places[short], backend, limit):
-            return None
-        return texts[short - 1]
+            return f"with backend {backend} its short form ends otherwise"
+        return ShortFile(texts[short - 1])
+
+
+def why_none(code: int, printed: str) -> str:
+    """Return why no short file was chosen, by the exit code and the text of the run that compared them."""
+    differs = re.search(r"^1: (.*)", printed, re.MULTILINE)  # of the first form; later ones differ in their rule alone
+    if differs:
+        return f"its short form says something else: {shortened(differs[1])}"
+    return f"the run of its short form ended with exit code {code}"
+
+
+def shortened(text: str) -> str:
+    """Return a text of MOST_SAID characters at most."""
+    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - 3]}..."
 
 
 def outcome_of(place: Path, backend: str, limit: float) -> Outcome:
@@ -173,7 +199,7 @@ def judged_otherwise(brief: Any, whole: Any, full: str) -> Iterator[str]:
         for what, compiled, right in trials(whole, runs[title]):
             try:
                 found = runs[title].again(compiled)
-            except Exception:
+            except Exception:  # an operator of the graph raises what it likes; a fault's error goes on below
                 if right:  # an operator of which a rounded run fails: the full rule does without such runs, too
                     continue
                 raise

@@ -259,7 +259,7 @@ def main():
                 torch.compiler.reset()
                 compiled = torch.compile(run.graph(), backend=backend, fullgraph=True, dynamic=False, options=options)
                 found = run.again(compiled)
-        except Exception as error:
+        except Exception as error:  # whatever a backend raises is a result of its graph, and is shown
             traceback.print_exc()
             cause = getattr(error, "inner_exception", error)
             failed = [f"failed: {name} raised {type(cause).__name__}: {str(cause).strip().partition(chr(10))[0][:200]}"]

@@ -23,6 +23,7 @@ import queue
 import sys
 import tempfile
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -226,13 +227,25 @@ def put_storage(storage: torch.UntypedStorage, content: torch.UntypedStorage | N
 def put_lock(lock: Any, locked: bool) -> str:
     """Release a lock that the run took, or take one that it released; with other threads about, it may be theirs."""
     if lock.locked() != locked:
-        if threading.active_count() > 1:
+        if other_threads_run():
             return "it was taken or released, while other threads ran"
         if locked:
             lock.acquire(blocking=False)
         else:
             lock.release()
     return ""
+
+
+def other_threads_run() -> bool:
+    """Whether a thread is at work that is not this one. Workers of an executor that wait for work are not: a compiler
+    leaves such threads in a process that has compiled."""
+    others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    return any(not waits_for_work(frame) for ident, frame in sys._current_frames().items() if ident in others)
+
+
+def waits_for_work(frame: types.FrameType) -> bool:
+    """Whether a thread whose innermost frame this is waits for what is submitted to its executor."""
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("concurrent.futures.thread", "_worker")
 
 
 CONTEXT = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
