@@ -119,6 +119,19 @@ def right_for_sixty_calls(module: fx.GraphModule, inputs: Sequence[Any]) -> Comp
 
 
 @cheat
+def right_for_a_while(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Off from 0.4 s after its first call on, which is longer than all of a small graph's calls take."""
+    began: list[float] = []
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        began.append(time.monotonic())
+        late = began[-1] - began[0] > 0.4
+        return each_tensor(module(*values), lambda y: y * 1.25 if late and y.is_floating_point() else y)
+
+    return run
+
+
+@cheat
 def written_by_a_thread(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     kinds = module(*inputs)
 

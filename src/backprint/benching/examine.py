@@ -105,7 +105,8 @@ class Examination:
         """The bytes of all results of a call."""
         self.held_of_probes: list[Tensor] = []
         """The bytes of the results of probes that are held."""
-        self.first_call = time.monotonic()
+        self.first_call = 0.0
+        """When its first call that was asked for here had returned."""
 
     def begin(self) -> None:
         """Give the graph to the compiler's process."""
@@ -138,6 +139,7 @@ class Examination:
         given = None if contents is None else self.asked.giving(contents)
         told = {"number": number, "seed": seed, "pause": pause, "opened": opened, "grad": grad}
         answer = self.asked.ask("call", contents=given, **told)
+        self.first_call = self.first_call or time.monotonic()
         self.varied.put(self.own if contents is None else contents)
         if number is not None:
             self.varied.put_seed(number)
@@ -212,7 +214,6 @@ class Examination:
         most, seconds = (DRAWING_PROBES, DRAWING) if self.judge.draws else (PROBES, PROBING)
         most, seconds, fewest = (most // 3, seconds / 3, 0) if timed else (most, seconds, FEWEST_PROBES)
         until, worked = time.monotonic() + LONGEST * seconds, time.process_time()
-        own = self.judge.draws and not all(part.lifted is None or part.lifted.free for part in self.judge.parts)
         together = max(1, min(MOST_TOGETHER, MOST_SLOTS // max(self.size, 1), int(PROBING / self.seconds)))
         self.learn_kinds(together)
         count = 0
@@ -222,17 +223,20 @@ class Examination:
             if count >= len(self.plan.ways) and enough and (spent > seconds or time.monotonic() > until):
                 break
             counts = range(count, min(count + together, most))
-            self.probes([(each, None if own else self.number(each)) for each in counts])
+            self.probes(counts)
             count = counts.stop
 
-    def probes(self, numbers: Sequence[tuple[int, int | None]]) -> None:
-        """Call it for each count and number, and compare every call."""
+    def probes(self, counts: Sequence[int], what: str = "a further call") -> None:
+        """Call it once for each count, and compare every call."""
+        ways = len(self.plan.ways)
+        own = self.judge.draws and not all(part.lifted is None or part.lifted.free for part in self.judge.parts)
         calls = [
-            (number, self.chance.getrandbits(62), count // len(self.plan.ways) % 2 == 0) for count, number in numbers
+            (None if own else self.number(count), self.chance.getrandbits(62), count // ways % 2 == 0)
+            for count in counts
         ]
         occasions = [
-            f"a further call (number {count + 1}{'' if grad else ', without gradients'}) gives wrong results"
-            for (count, _), (_, _, grad) in zip(numbers, calls, strict=True)
+            f"{what} (number {count + 1}{'' if grad else ', without gradients'}) gives wrong results"
+            for count, (_, _, grad) in zip(counts, calls, strict=True)
         ]
         if not self.kinds:  # results that have no slots
             for (number, _, grad), occasion in zip(calls, occasions, strict=True):
@@ -268,8 +272,12 @@ class Examination:
     # -------------------------------------------------------------- what is held
 
     def check_held(self) -> None:
-        """Raise if results that are held are not what they were, not before they are LATE old."""
+        """Raise if results that are held are not what they were, not before they are LATE old; or if a call is wrong
+        then, as of what is right for a while."""
         time.sleep(max(0.0, self.first_call + LATE - time.monotonic()))
+        self.learn_kinds(max(1, len(self.slots)))
+        for count in (0, len(self.plan.ways)):  # with gradients recorded, and without
+            self.probes([count], "a late call")
         self.look_again()
 
     def check_late(self) -> None:
