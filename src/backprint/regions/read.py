@@ -258,6 +258,8 @@ def stats_from_json(row: Any) -> Stats | None:
         return None
     count, *parts, norm, nan, inf, zeros = row
     low, high, mean, std = (None if part is None else float(part) for part in parts)
+    if not all(0 <= int(each) < 1 << 63 for each in (count, nan, inf, zeros)):
+        raise ValueError("a count of elements is negative, or larger than a tensor can have")
     return Stats(int(count), low, high, mean, std, float(norm), int(nan), int(inf), int(zeros))
 
 
