@@ -71,15 +71,15 @@ class Describing:
     above: list[int] = field(default_factory=list)
     known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
     arrays: list[Any] = field(default_factory=list)
-    nans: list[Any] = field(default_factory=list)
+    nans: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    tables: dict[Any, list[tuple[str, Any]]] = field(default_factory=dict)
 
     def text_of_nan(self, value: Any) -> str:
         """Describe a NaN: `in` and `index` take it for another one only where both are one object."""
-        same = next((place for place, nan in enumerate(self.nans, 1) if nan is value), None)
-        if same is None:
-            self.nans.append(value)
+        if id(value) not in self.nans:
+            self.nans[id(value)] = len(self.nans) + 1, value
             return "nan"
-        return f"nan, the same object as NaN number {same}"
+        return f"nan, the same object as NaN number {self.nans[id(value)][0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,27 +141,34 @@ def with_class(found: Described, value: Any, state: Describing) -> Described:
     if not isinstance(like, dict) or "live" in like or REACH in like or is_library(type(value)):
         return found
     like = like | {REACH: reach_of(type(value), state)}
-    if tables := list(entries_for(value)):
+    if tables := list(entries_for(value, state)):
         rows = {name: describe_value(entry, state, False) for name, entry in tables}
         like["in tables"] = {name: row.like for name, row in rows.items()}
         return Described(like, found.parts + len(rows) + 1, found.held or any(row.held for row in rows.values()))
     return Described(like, found.parts + 1, found.held)
 
 
-def entries_for(value: Any) -> Iterator[tuple[str, Any]]:
+def entries_for(value: Any, state: Describing) -> Iterator[tuple[str, Any]]:
     """Yield what tables of an object's class keep for it, and those that the class's functions name: a dictionary or a
     WeakKeyDictionary that has the object, or its `id`, as a key."""
     kind: Any = type(value)
+    if kind not in state.tables:
+        state.tables[kind] = tables_of(kind)
+    for name, table in state.tables[kind]:
+        for key in (value, id(value)):
+            if (type(table) is dict or key is value) and key in table:
+                yield name, table[key]
+
+
+def tables_of(kind: Any) -> list[tuple[str, Any]]:
+    """Return the dictionaries in a class's body and among the global variables that its functions name, by name; none
+    for a class with a `__hash__` of its own, which a lookup would run."""
     if kind.__hash__ is not object.__hash__:
-        return  # a lookup would run the user's code
+        return []
     bodies = [vars(each) for each in kind.__mro__ if not is_library(each)]
     functions = [each for body in bodies for each in map(function_of, body.values()) if each is not None]
     named = [*(item for body in bodies for item in body.items()), *(row for each in functions for row in read_by(each))]
-    for name, table in dict(named).items():
-        if type(table) in (dict, weakref.WeakKeyDictionary):
-            for key in (value, id(value)):
-                if (type(table) is dict or key is value) and key in table:
-                    yield name, table[key]
+    return [(name, each) for name, each in dict(named).items() if type(each) in (dict, weakref.WeakKeyDictionary)]
 
 
 def function_of(attribute: Any) -> Any:
