@@ -71,7 +71,7 @@ def read(folder: Path, whole: bool) -> Files:
     """The files of a sample on disk; of one of ours, with `whole`, those that only GraphNet reads too."""
     found: Files = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and (whole or path.name not in LEFT_OUT):
+        if path.is_file() and path.suffix != ".pyc" and (whole or path.name not in LEFT_OUT):
             data = path.read_bytes()
             found[path.relative_to(folder).as_posix()] = data if path.suffix == ".safetensors" else data.decode()
     return found
