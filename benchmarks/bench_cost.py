@@ -100,7 +100,7 @@ def count_calls(spent: Spent) -> None:
     eager = cached_property(lambda part: spent.counted(part.module()))
     eager.__set_name__(PartJudge, "function")
     PartJudge.function = eager  # type: ignore[method-assign]
-    performer.Performer.answer = spent.waits_told(performer.Performer.answer)  # type: ignore[method-assign]
+    performer.Performer.answer = spent.waits_told(performer.Performer.answer)  # type: ignore[method-assign]  # it is counted
 
 
 def cost(sample: Path, name: str, spent: Spent) -> tuple[float, float, list[str]]:

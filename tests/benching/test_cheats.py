@@ -89,7 +89,7 @@ def test_a_cheat_is_wrong_without_any_timing(model: str, cheat: str, trial) -> N
             assert any(part in cell.reason for part in REASONS[cheat].split("|")), cell.reason
 
 
-def test_what_is_not_rounding_in_16_bits_is_wrong(trial) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_not_rounding_in_16_bits_is_wrong(trial: Any) -> None:
     """A hundredth is several times the tolerance; runs whose operators round otherwise moved as far, times four."""
     for cell in trial("half", "relu_leaks", directions=("forward", "step")).values():
         assert cell.outcome == "wrong", (cell.graph, cell.outcome)
@@ -105,7 +105,7 @@ COMPUTING = [
 ]
 
 
-def test_draws_that_are_remembered_are_wrong(trial) -> None:  # type: ignore[no-untyped-def]  # the fixture's type is local
+def test_draws_that_are_remembered_are_wrong(trial: Any) -> None:
     """In every call on the same inputs the numbers are the same; a step is wrong where its forward is."""
     for cell in trial("noise", "memoised_by_value", timed=True, directions=("forward", "step")).values():
         assert cell.outcome == "wrong", (cell.graph, cell.outcome)
@@ -146,18 +146,18 @@ def test_nothing_hides_behind_a_draw(model: str, compiler: str, reason: str, tri
     assert step.outcome == "wrong", step.reason
 
 
-def test_results_without_contents_are_wrong(trial) -> None:  # type: ignore[no-untyped-def]
+def test_results_without_contents_are_wrong(trial: Any) -> None:
     """They are not the error of a compiler that refuses."""
     for cell in trial("dropout", "on_meta", directions=("forward", "step")).values():
         assert cell.outcome == "wrong", (cell.graph, cell.outcome, cell.reason)
         assert "on meta where eager gives" in cell.reason or cell.direction == "step"
 
 
-def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(trial) -> None:  # type: ignore[no-untyped-def]
+def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(trial: Any) -> None:
     assert [cell.outcome for cell in trial("mlp", "operators_replaced").values()] == ["wrong", "wrong"]
 
 
-def test_calls_are_asked_for_together(trial, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_calls_are_asked_for_together(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, what is told of a small call takes longer than the call."""
     counts: Counter[str] = Counter()
     ask, draw = AskedPerformer.ask, VariedPart.__init__
@@ -192,28 +192,28 @@ def test_how_long_eager_takes_is_its_work_and_not_what_it_waits() -> None:
     assert writes_of_eager(judge)[1] < 0.1
 
 
-def test_what_is_remembered_is_wrong_or_slow_when_it_is_timed(trial) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_remembered_is_wrong_or_slow_when_it_is_timed(trial: Any) -> None:
     for cell in trial("mlp", "remembered_by_a_rounded_element", timed=True).values():
         assert cell.outcome == "wrong", cell.outcome
 
 
-def test_the_mean_says_what_a_decile_does_not(trial) -> None:  # type: ignore[no-untyped-def]
+def test_the_mean_says_what_a_decile_does_not(trial: Any) -> None:
     (cell,) = trial("mlp", "every_fifth_call_is_slow", timed=True, directions=["forward"]).values()
     assert cell.timing.compiled_mean > 1.5 * cell.timing.eager_mean
 
 
-def test_a_slower_eager_withholds_the_time(trial) -> None:  # type: ignore[no-untyped-def]
+def test_a_slower_eager_withholds_the_time(trial: Any) -> None:
     (cell,) = trial("mlp", "eager_slowed", timed=True, directions=["forward"]).values()
     assert (cell.outcome, "eager became" in cell.reason) == ("untimed", True), (cell.outcome, cell.reason)
 
 
-def test_settings_that_a_compiler_changes_are_restored_and_named(trial) -> None:  # type: ignore[no-untyped-def]
+def test_settings_that_a_compiler_changes_are_restored_and_named(trial: Any) -> None:
     (cell,) = trial("mlp", "threads_set_at_first", directions=["forward"]).values()
     assert cell.outcome == "untimed"
     assert any("the compiler changed threads from" in note and "restored" in note for note in cell.notes)
 
 
-def test_settings_that_its_calls_change_are_a_cheat(trial) -> None:  # type: ignore[no-untyped-def]
+def test_settings_that_its_calls_change_are_a_cheat(trial: Any) -> None:
     (cell,) = trial("mlp", "threads_set_by_calls", directions=["forward"]).values()
     assert (cell.outcome, "its calls change torch's settings: threads" in cell.reason) == ("wrong", True), cell.reason
 

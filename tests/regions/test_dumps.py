@@ -18,7 +18,7 @@ import backprint as bp
 from backprint.cli import main
 from backprint.regions import write
 from backprint.regions.compare import compare_passes
-from backprint.regions.read import read_passes
+from backprint.regions.read import read_passes, stats_from_json
 
 
 def dumped(place: Path, program: str = "attention", gradients: str = "values", **options: Any) -> Any:
@@ -259,3 +259,14 @@ def test_show_prints_the_summary(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["region", "show", str(tmp_path / "a")])
     assert done.exit_code == 0
     assert "3 nodes inside" in done.output
+
+
+@pytest.mark.parametrize("place", [0, 6, 7, 8])
+@pytest.mark.parametrize("count", [-1, 1 << 63, 10**400, float("inf"), float("nan"), 1.5, True, "7"])
+def test_a_count_that_no_tensor_has_is_refused(place: int, count: Any) -> None:
+    """`region show --json` ended in an OverflowError."""
+    row: list[Any] = [4, -1.0, 1.0, 0.0, 0.5, 2.0, 0, 0, 1]
+    assert stats_from_json(row) is not None
+    row[place] = count
+    with pytest.raises(ValueError, match="a count of elements"):
+        stats_from_json(row)

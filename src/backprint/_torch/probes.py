@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint._torch import modes, process_state, script, views
+from backprint._torch import inductor, modes, process_state, script, views
 
 
 def validation_is_read() -> bool:
@@ -71,6 +71,11 @@ def scripts_are_seen() -> bool:
     return seen == [scripted]
 
 
+def compiler_is_taken_for_gxx() -> bool:
+    with inductor.as_for_gxx():
+        return inductor.taken_for_gxx()
+
+
 PROBES: Mapping[str, Callable[[], bool]] = {
     "default validation of distributions": validation_is_read,
     "cache of parametrizations": parametrization_is_read,
@@ -79,6 +84,7 @@ PROBES: Mapping[str, Callable[[], bool]] = {
     "views": views_are_known,
     "folder of torch.hub": hub_folder_is_read,
     "reads in TorchScript": scripts_are_seen,
+    "the C++ compiler that Inductor writes for": compiler_is_taken_for_gxx,
 }
 """By what is read: whether it can be read on this torch."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.listing import Listing
+from backprint.cli.groups import Listing
 from backprint.cli.say import echo, ending
 from backprint.plain import printable
 from backprint.version import __version__

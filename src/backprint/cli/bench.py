@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backprint.cli.groups import RUN, ShortGroup
 from backprint.cli.options import ALLOW, choice
 from backprint.cli.say import echo
-from backprint.cli.short import RUN, ShortGroup
 
 if TYPE_CHECKING:
     from backprint.benching.cells import BenchCell

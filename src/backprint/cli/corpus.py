@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from backprint.cli.listing import Listing
+from backprint.cli.groups import Listing
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power_option
 from backprint.cli.say import echo
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out
+from backprint.cli.groups import RUN, ShortGroup
 from backprint.cli.options import ALLOW, TRUST, choice
 from backprint.cli.say import echo
-from backprint.cli.short import RUN, ShortGroup
 
 if TYPE_CHECKING:
     from backprint.corpora import CorpusRun

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.listing import Listing
+from backprint.cli.groups import Listing
 from backprint.cli.region_show import print_pass
 from backprint.cli.say import echo, echo_styled
 

@@ -165,10 +165,12 @@ def tables_of(kind: Any) -> list[tuple[str, Any]]:
     for a class with a `__hash__` of its own, which a lookup would run."""
     if kind.__hash__ is not object.__hash__:
         return []
-    bodies = [vars(each) for each in kind.__mro__ if not is_library(each)]
-    functions = [each for body in bodies for each in map(function_of, body.values()) if each is not None]
-    named = [*(item for body in bodies for item in body.items()), *(row for each in functions for row in read_by(each))]
-    return [(name, each) for name, each in dict(named).items() if type(each) in (dict, weakref.WeakKeyDictionary)]
+    bodies = [vars(base) for base in kind.__mro__ if not is_library(base)]
+    functions = [function for body in bodies for function in map(function_of, body.values()) if function is not None]
+    attributes = {name: value for body in bodies for name, value in body.items()}
+    variables = {name: value for function in functions for name, value in read_by(function)}
+    reached = {**attributes, **variables}
+    return [(name, value) for name, value in reached.items() if type(value) in (dict, weakref.WeakKeyDictionary)]
 
 
 def function_of(attribute: Any) -> Any:

@@ -258,9 +258,9 @@ def stats_from_json(row: Any) -> Stats | None:
         return None
     count, *parts, norm, nan, inf, zeros = row
     low, high, mean, std = (None if part is None else float(part) for part in parts)
-    if not all(0 <= int(each) < 1 << 63 for each in (count, nan, inf, zeros)):
-        raise ValueError("a count of elements is negative, or larger than a tensor can have")
-    return Stats(int(count), low, high, mean, std, float(norm), int(nan), int(inf), int(zeros))
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in (count, nan, inf, zeros)):
+        raise ValueError("a count of elements is no whole number, is negative, or is larger than a tensor can have")
+    return Stats(count, low, high, mean, std, float(norm), nan, inf, zeros)
 
 
 def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:

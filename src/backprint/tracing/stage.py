@@ -87,8 +87,8 @@ class Staged:
         kept = picture.by_id.get(id(tensor)) if picture is not None else None
         if picture is None or kept is None or kept.alias is None:
             return False
-        same = (each.content for each in picture.tensors if each.memory == kept.memory and each.content is not None)
-        content = next(same, None)
+        in_memory_too = (other for other in picture.tensors if other.memory == kept.memory)
+        content = next((other.content for other in in_memory_too if other.content is not None), None)
         return TensorMark(kept.version or 0, kept.alias, content).touched(tensor)
 
     def left(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ from unittest import mock
 import torch
 from torch import fx
 
+from backprint._torch.inductor import as_for_gxx
 from backprint.defects import is_defect
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.lowering.fake_gpu import pretended
@@ -58,7 +59,7 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
     With instructions that are named, no C++ compiler is asked which ones it has.
     """
     import torch._inductor.config as settings
-    from torch._inductor import codecache, cpp_builder, cpu_vec_isa
+    from torch._inductor import codecache, cpu_vec_isa
 
     options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
     with contextlib.ExitStack() as held:
@@ -71,8 +72,7 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
                 # Of AVX-512, extensions are asked for that do not change the code. Some lines depend on the compiler:
                 # they are written for g++.
                 held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
-                held.enter_context(mock.patch.object(cpp_builder, "is_msvc_cl", return_value=False))
-                held.enter_context(mock.patch.object(cpp_builder, "is_gcc", return_value=True))
+                held.enter_context(as_for_gxx())
         elif not has_compiler():
             known = ", ".join(f"cpu:{name}" for name in ISAS)
             raise RefusedError(
