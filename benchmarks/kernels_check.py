@@ -16,8 +16,9 @@ from collections import Counter
 from kernel_models import MODELS
 
 import backprint as bp
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.checking.check_faults import FaultRow, planted_and_checked
+from backprint.extracting.nouns import CaptureKernels
 
 OUTCOMES = ("seen", "nothing", "rounding", "missed")
 

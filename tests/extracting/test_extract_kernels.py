@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.extract import ExtractedGraph, extracted_pair
+from backprint.extracting.extract import extracted_pair
 from backprint.extracting.lowering.canonical_order import in_canonical_order
+from backprint.extracting.nouns import ExtractedGraph
 from backprint.extracting.targets import known_targets, target_named
 from backprint.graph.nouns import Graph, refs
 

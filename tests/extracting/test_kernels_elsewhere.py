@@ -17,8 +17,9 @@ from torch.utils.checkpoint import checkpoint
 import backprint as bp
 from backprint.errors import RefusedError
 from backprint.extracting.alone.alone_file import alone_text
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.extract import extracted_pair
+from backprint.extracting.nouns import CaptureKernels
 from backprint.extracting.targets import target_named
 from backprint.graph.nouns import Pair
 from backprint.graph.text import HEADER, parse

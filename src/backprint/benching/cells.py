@@ -29,9 +29,6 @@ OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
 LARGEST = 1e100
 """More than any measured number."""
 
-DIRECTIONS = ("forward", "backward", "step")
-"""A step is the forward and then the backward of one Pair."""
-
 
 @dataclass(frozen=True, slots=True)
 class BenchOutput:

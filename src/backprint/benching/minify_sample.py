@@ -119,10 +119,10 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
     import torch
 
-    from backprint.benching import cases
+    from backprint.benching.cases import case_of
     from backprint.corpus.verbs import on_cpu, versions, without_device_threads
 
-    _ = cases
+    _ = case_of  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()

@@ -11,10 +11,11 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from backprint.benching.cells import DIRECTIONS, NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
+from backprint.benching.cells import NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
 from backprint.benching.means import mean_speedup
 from backprint.benching.roofline import Peaks, Work, share_reached
 from backprint.benching.scored_cells import LARGEST_SIZE, SIZES, finite_speedup, powerless_graphs, size_class
+from backprint.choices import BENCH_DIRECTIONS
 from backprint.report.nouns import Cell, Table
 from backprint.report.rows import one_line
 from backprint.report.tables import columns, note_kind
@@ -33,7 +34,7 @@ def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> 
     sizes = (*(name for _, name in SIZES), LARGEST_SIZE, "unknown")
     return (
         outcomes(cells, without),
-        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, DIRECTIONS),
+        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, BENCH_DIRECTIONS),
         grouped_outcomes("By family", cells, without, lambda cell: cell.family, ()),
         grouped_outcomes("By size", cells, without, size_class, sizes, "Operators of the graph."),
     )

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.benching.cells import DIRECTIONS
+from backprint.choices import BENCH_DIRECTIONS
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph
@@ -69,7 +69,7 @@ class BenchStep:
     @property
     def direction(self) -> str:
         """`step`."""
-        return DIRECTIONS[2]
+        return BENCH_DIRECTIONS[2]
 
     @property
     def steps(self) -> int:
@@ -131,7 +131,7 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
     by_title = {graph.title: graph for graph in graphs}
     pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
     return [
-        BenchStep(f"{pair} {DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        BenchStep(f"{pair} {BENCH_DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
         for pair, forward in pairs
         if f"{pair} backward" in by_title
     ]

@@ -72,13 +72,14 @@ def run_command(
     compared.
     """
     from backprint.benches import bench
-    from backprint.benching.cells import DIRECTIONS, STOPPED
+    from backprint.benching.cells import STOPPED
+    from backprint.choices import BENCH_DIRECTIONS
     from backprint.cli.bench_report import write_page
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
 
     names = [name for text in compilers for name in split_names(text)]
-    directions = DIRECTIONS if direction == "both" else (direction,)
+    directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
         with shown(False) as watcher:
             done = bench(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)

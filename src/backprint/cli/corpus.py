@@ -19,7 +19,7 @@ from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, L
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
 
 NAMED = 5
 """How many samples without power are named at the end."""
@@ -178,7 +178,7 @@ def carry_out(
     **given: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
-    from backprint.corpora import run_corpus
+    from backprint.corpus.face import run_corpus
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
     from backprint.graph.verdicts import GOOD

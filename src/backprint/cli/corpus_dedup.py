@@ -16,7 +16,7 @@ from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
     from backprint.corpus.shared import SharedPart
 
 ROWS = 30

@@ -15,7 +15,7 @@ from backprint.cli.options import ALLOW, DATA
 from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
     from backprint.corpus.progress import Show
 
 

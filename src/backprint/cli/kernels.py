@@ -13,7 +13,7 @@ from backprint.cli.options import ALLOW, TRUST, choice
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
 
 
 @click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))

@@ -7,7 +7,6 @@ sample is executed.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -100,7 +99,9 @@ class SharedParts:
 
 def without_torch(options: Options) -> dict[str, str]:
     """Load what reads and folds graphs, for which torch is not needed."""
-    importlib.import_module("backprint.sample.load")  # for the processes that are forked from this one
+    from backprint.sample.load import load
+
+    _ = load  # loaded, for the processes that are forked from this one
     return versions(options)
 
 

@@ -16,7 +16,7 @@ from backprint.extracting.lowering.inductor import InductorCode, isa_in_use, low
 from backprint.extracting.lowering.kernel_compilers import KernelCompiler, inductor
 from backprint.extracting.lowering.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.extracting.lowering.recorded_calls import RecordedCalls, recorded_calls
-from backprint.extracting.nouns import FusedOperator, Kernel
+from backprint.extracting.nouns import ExtractedGraph, FusedOperator, Kernel, LoweredPort
 from backprint.extracting.programs.read import kernels_of_wrapper
 from backprint.extracting.targets import KernelTarget, target_named
 from backprint.graph.nouns import Graph, Pair, Port, Step
@@ -27,43 +27,6 @@ FORMS: Mapping[Any, Any] = {**attention.FORMS, **recurrent.FORMS}
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
 """Parts of the names of operators that only a CPU has."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredPort:
-    """An input or an output of a graph as it is on the target."""
-
-    role: str
-    name: str
-    dtype: str
-    """A dtype of torch, or `int`, `float`, `bool` of a number."""
-    shape: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    value: int | float | bool | None = None
-    """Of a number, for which the kernels are written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractedGraph:
-    """What a compiler made of one graph: its wrapper, its kernels, and what it calls beside them."""
-
-    direction: str
-    target: KernelTarget
-    wrapper: str
-    """Python code that calls the kernels, as the compiler wrote it."""
-    kernels: tuple[Kernel, ...]
-    order: tuple[str, ...]
-    """The names of the kernels in the order of their calls."""
-    externs: Mapping[str, int]
-    """Operators that no kernel computes, such as matmuls and convolutions -> how often each is called."""
-    inputs: tuple[LoweredPort, ...]
-    outputs: tuple[LoweredPort, ...]
-    guards: tuple[str, ...]
-    """Lines that must hold before the kernels are called."""
-    notes: tuple[str, ...]
-    """What was rewritten to get there."""
-    title: str = ""
-    """`pair_0 forward`, in a Capture."""
 
 
 @dataclass(frozen=True, slots=True)

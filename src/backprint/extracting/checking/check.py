@@ -20,7 +20,6 @@ import torch
 
 from backprint.choices import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
-from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.checking.check_folder import (
     ERRORS,
     SAMPLE,
@@ -32,9 +31,10 @@ from backprint.extracting.checking.check_folder import (
     write_plan,
 )  # fmt: skip
 from backprint.extracting.checking.lift_draws import lifted_graph, steps_that_draw
-from backprint.extracting.extract import ExtractedGraph, extracted_alone
+from backprint.extracting.extract import extracted_alone
 from backprint.extracting.lowering.kernel_compilers import kernel_compiler
 from backprint.extracting.lowering.prepare import PortLayout
+from backprint.extracting.nouns import CaptureKernels, ExtractedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
 from backprint.graph.nouns import Capture, Graph, Step
 from backprint.graph.verdicts import Verdict

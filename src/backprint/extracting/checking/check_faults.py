@@ -18,7 +18,6 @@ from typing import Any
 
 from backprint.benching.children import in_child
 from backprint.defects import is_defect
-from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.checking.check import process_of_check, subject_of, write_inputs
 from backprint.extracting.checking.check_folder import (
     SAMPLE,
@@ -30,6 +29,7 @@ from backprint.extracting.checking.check_folder import (
     write_plan,
 )
 from backprint.extracting.checking.planted_faults import PlantedFault, planted_faults
+from backprint.extracting.nouns import CaptureKernels
 from backprint.graph.verdicts import GOOD
 
 SECONDS = 120.0

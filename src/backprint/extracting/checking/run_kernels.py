@@ -22,10 +22,9 @@ from torch._inductor.async_compile import AsyncCompile  # before it is another w
 from backprint.errors import ReplayError
 from backprint.extracting.build_triton import kernel_loaded_from
 from backprint.extracting.checking.launch_memory import BandedMemory, launch_of
-from backprint.extracting.extract import LoweredPort
 from backprint.extracting.grids import grid_of
 from backprint.extracting.lowering.recorded_calls import is_workspace, loaded_wrapper, without_gpu
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.nouns import Kernel, LoweredPort
 
 CPU = torch.device("cpu")
 
