@@ -45,9 +45,7 @@ from backprint.benching.svg import (
     rule,
 )
 from backprint.errors import UsageError
-from backprint.report.nouns import Cell, Column, Figure, Report, Table
-from backprint.report.rows import date_text, one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Column, Figure, Report, Table, columns, date_text, filled, one_line
 
 CERTAIN = (*REGRESSIONS, *MENDED, "not judged now", "judged now", "other failure")
 """Changes that a history lists a cell for."""

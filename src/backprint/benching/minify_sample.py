@@ -120,7 +120,8 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     import torch
 
     from backprint.benching.cases import case_of
-    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
+    from backprint.corpus.task import on_cpu
+    from backprint.corpus.verbs import versions, without_device_threads
 
     _ = case_of  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)

@@ -16,9 +16,7 @@ from backprint.benching.means import mean_speedup
 from backprint.benching.roofline import Peaks, Work, share_reached
 from backprint.benching.scored_cells import LARGEST_SIZE, SIZES, finite_speedup, powerless_graphs, size_class
 from backprint.choices import BENCH_DIRECTIONS
-from backprint.report.nouns import Cell, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns, note_kind
+from backprint.report.nouns import Cell, Table, columns, note_kind, one_line
 
 ByCompiler = Mapping[str, Sequence[BenchCell]]
 

@@ -23,9 +23,7 @@ from backprint.benching.scored_cells import (
     size_class,
 )
 from backprint.benching.standings import fast_table, matrix, outcome_picture, unjudged_outputs, unjudged_text
-from backprint.report.nouns import Cell, Report, Table, share
-from backprint.report.rows import date_text, one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Report, Table, columns, date_text, filled, one_line, share
 
 CHANGED = 0.05
 """From so much on eager against eager counts as called a change, as a compiler's time does."""

@@ -9,9 +9,7 @@ from backprint.benching.means import mean_speedups
 from backprint.benching.pictures import Scored, pictures
 from backprint.benching.scored import UNMEASURED, ScoredSample
 from backprint.benching.scores import ScorePoint, ScoreTerms, score_curve
-from backprint.report.nouns import Cell, Column, Report, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Column, Report, Table, columns, filled, one_line
 
 
 def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:

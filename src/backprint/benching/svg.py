@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from backprint.report.rows import one_line
+from backprint.report.nouns import one_line
 
 SERIES = 8
 """So many colours are told apart; the next series have them again with dashed lines."""

@@ -37,7 +37,8 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
 
     from backprint import target
     from backprint.benching.trial import titles
-    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
+    from backprint.corpus.task import on_cpu
+    from backprint.corpus.verbs import versions, without_device_threads
 
     _ = target.read_target, titles  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)

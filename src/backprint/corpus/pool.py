@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from backprint.corpus import processes
 from backprint.corpus.limits import Limits
-from backprint.corpus.task import Task, failure
-from backprint.corpus.verbs import on_cpu
+from backprint.corpus.task import Task, failure, on_cpu
 from backprint.errors import BackprintError
 
 SILENCE = 60.0

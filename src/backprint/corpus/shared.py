@@ -17,8 +17,8 @@ from typing import Any
 from backprint.corpus.clock import stage
 from backprint.corpus.dedup import load_to_compare, write_whole
 from backprint.corpus.ledger import NAME, Ledger, place_of
-from backprint.corpus.task import Task, one_line
-from backprint.corpus.verbs import Options, Row, verdict_columns, versions
+from backprint.corpus.task import Options, Task, one_line
+from backprint.corpus.verbs import Row, verdict_columns, versions
 from backprint.errors import SampleError
 from backprint.graph.costing.products import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of

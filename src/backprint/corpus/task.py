@@ -113,3 +113,11 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.append(error)
         yield error
         error = error.__cause__
+
+
+def on_cpu(options: Options) -> bool:
+    """Whether samples run on the CPU, so that workers see no GPU."""
+    return not options.get("gpus") and (options.get("device") or "cpu").startswith("cpu")
+
+
+Options = Mapping[str, Any]

@@ -19,13 +19,12 @@ from typing import Any
 
 from backprint.choices import CHOICES, check_choice, check_sequence
 from backprint.corpus.clock import current, stage
-from backprint.corpus.task import TREES, Task, failure, one_line
+from backprint.corpus.task import TREES, Options, Task, failure, on_cpu, one_line
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.formats import FORMATS
 from backprint.graph.verdicts import REFUTED, rank
 
 Row = dict[str, Any]
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +148,6 @@ def without_device_threads() -> None:
     torch.ones(1, requires_grad=True).sum().backward()
 
 
-def on_cpu(options: Options) -> bool:
-    """Whether samples run on the CPU, so that workers see no GPU."""
-    return not options.get("gpus") and (options.get("device") or "cpu").startswith("cpu")
-
-
 def gpus_here() -> dict[str, bool]:
     """Return the option with which workers see the GPUs of this machine, for verbs whose samples may be on one. The
     devices are looked for without torch, which would take seconds to import."""
@@ -169,6 +163,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
     A capture that engine `auto` took and that its proof refutes is tried again with another engine.
     """
+    from backprint.corpus.places import tree_name
     from backprint.graphnet.metas import listed_bytes
     from backprint.saving import write_layout
     from backprint.target import read_target
@@ -227,13 +222,6 @@ def proven_by_another(target: Any, options: Options, staging: Path, made: Any, r
     return second, found | {"notes": [one_line(why), *found["notes"]]}
 
 
-def tree_name(id: str) -> str:
-    """Return a sample's id as a path for GraphNet's tools: other characters are replaced, and a hash makes it
-    unique."""
-    plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
-    return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
-
-
 @contextlib.contextmanager
 def absent_files(task: Task) -> Iterator[None]:
     """If a sample cannot be read, and files are missing, raise an error about these files."""
@@ -285,6 +273,7 @@ def power(task: Task, options: Options, staging: Path) -> Row:
 
 def split(task: Task, options: Options, staging: Path) -> Row:
     """Cut a sample into parts, each a sample below its own folder; `parts.json` has a row for each."""
+    from backprint.corpus.parts import PARTS
     from backprint.corpus.split import split_sample
 
     found = []
@@ -322,9 +311,6 @@ def finish_split(out: Path, options: Options) -> bool:
     from backprint.corpus.parts import unify
 
     return unify(out) if options["unique"] else False
-
-
-PARTS = "parts.json"
 
 
 def below(folder: Path, place: str) -> str:

@@ -17,8 +17,8 @@ from backprint.errors import BackprintError
 from backprint.formats import CAPTURE
 from backprint.graph.usage import usage_of
 from backprint.report.links import SampleFolders
-from backprint.report.nouns import Cell, Report, Table, columns
-from backprint.report.rows import RunView, Sample, one_line
+from backprint.report.nouns import Cell, Report, Table, columns, one_line
+from backprint.report.rows import RunView, Sample
 
 SIDES = ("forward", "backward")
 

@@ -6,7 +6,6 @@ one bad duplicate is not hidden by a good one.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,8 +16,7 @@ from typing import Any
 from backprint.corpus.groups import grouped, key_of, several
 from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.links import SampleFolders
-from backprint.report.nouns import Cell, Report, Table, share
-from backprint.report.nouns import columns as columns
+from backprint.report.nouns import Cell, Report, Table, columns, filled, note_kind, one_line, share
 from backprint.report.operators import (
     READ_FOR,
     RunOperators,
@@ -28,7 +26,7 @@ from backprint.report.operators import (
     run_operators,
 )
 from backprint.report.operators import by_operator as with_operator_rows
-from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names, one_line
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names
 
 SLOWEST = 10
 
@@ -93,13 +91,6 @@ def all_tables(
 def worst(group: Sequence[Sample]) -> Sample:
     """Return the sample that a group of duplicates counts as."""
     return max(group, key=lambda sample: (sample.done, sample.rank))
-
-
-def filled(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yield the tables that are not empty."""
-    for table in tables:
-        if any(True for _ in table.rows):
-            yield table
 
 
 def facts(
@@ -301,19 +292,6 @@ def undifferentiable(done: Sequence[Sample]) -> Table:
     rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
-
-
-OWN = re.compile(
-    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
-    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
-    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
-)
-"""The parts of a note that belong to one sample."""
-
-
-def note_kind(note: str) -> str:
-    """Replace the numbers and names in a note, which belong to one sample, by dots."""
-    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
 def notes(run: RunView, ids: Collection[str]) -> Table:

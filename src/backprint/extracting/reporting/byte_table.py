@@ -14,8 +14,7 @@ from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.index import KernelIndex
 from backprint.extracting.programs.read import kernel_again
 from backprint.extracting.traffic import kernel_traffic
-from backprint.report.nouns import Cell, Table
-from backprint.report.tables import columns
+from backprint.report.nouns import Cell, Table, columns
 
 MOST = 20
 """The programs of the table."""

@@ -20,9 +20,7 @@ from backprint.extracting.reporting.kernel_tables import (
     target_table,
     unread_table,
 )
-from backprint.report.nouns import Figure, Listing, Report
-from backprint.report.rows import one_line
-from backprint.report.tables import filled
+from backprint.report.nouns import Figure, Listing, Report, filled, one_line
 
 LISTED = 10
 """How many programs are shown with their code."""

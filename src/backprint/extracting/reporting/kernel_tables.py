@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
 from backprint.extracting.programs.index import KernelIndex
 from backprint.graph.costing.storages import view_operators
-from backprint.report.nouns import Cell, Table
-from backprint.report.tables import columns
+from backprint.report.nouns import Cell, Table, columns
 
 MOST = 20
 """The rows of a table of the most shared, or the largest."""
