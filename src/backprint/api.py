@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backprint.graph.power import Power
     from backprint.graph.verdicts import Verdict
     from backprint.parts.nouns import Split
+    from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
     from backprint.tracing.kernel_values import KernelGraph, KernelPair
 
@@ -376,6 +377,16 @@ def inputs(capture: Capture) -> dict[str, Tensor]:
     return recipe_inputs(capture)
 
 
+def observed(capture: Capture) -> ValueStats:
+    """Run a Capture once on its own inputs, and return statistics of each floating-point value that its graphs compute.
+
+    The keys are (number of the Pair, 0 for its forward or 1 for its backward, name of the value).
+    """
+    from backprint.replaying.observed import observed_values
+
+    return observed_values(capture)
+
+
 def _to_fx(graph: Graph) -> fx.GraphModule:
     """Return a torch.fx.GraphModule that computes the same."""
     from backprint.fx.to_fx import to_fx
@@ -387,4 +398,5 @@ Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds
 Capture.save = save  # type: ignore[assignment,method-assign]  # as above
 Capture.release = release  # type: ignore[assignment,method-assign]  # as above
 Capture.inputs = inputs  # type: ignore[assignment,method-assign]  # as above
+Capture.observed = observed  # type: ignore[assignment,method-assign]  # as above
 Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

@@ -14,7 +14,7 @@ from backprint.extracting.nouns import CaptureKernels, Kernel, KernelTimes, Norm
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.extracting.build_triton import BuiltKernel
+    from backprint.extracting.nouns import BuiltKernel
     from backprint.extracting.programs.dedup import KernelGroups
     from backprint.graph.verdicts import Verdict
 

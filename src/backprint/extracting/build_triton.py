@@ -19,28 +19,14 @@ import os
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from backprint.errors import RefusedError, UsageError
 from backprint.extracting.lowering.fake_gpu import pretended
-from backprint.extracting.nouns import Kernel, KernelConfiguration
+from backprint.extracting.nouns import BuiltKernel, Kernel, KernelConfiguration
 from backprint.extracting.targets import KernelTarget
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltKernel:
-    """One configuration of a Triton kernel, compiled."""
-
-    configuration: KernelConfiguration
-    ptx: str
-    cubin: bytes
-    llir: str
-    ttir: str
-    shared: int
-    """Bytes of shared memory of a block."""
 
 
 def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:

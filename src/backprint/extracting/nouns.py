@@ -11,7 +11,6 @@ from backprint.extracting.targets import KernelTarget
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.extracting.build_triton import BuiltKernel
     from backprint.graph.verdicts import Verdict
 
 VERSION = "1"
@@ -74,6 +73,19 @@ class FusedOperator:
     operator: str
     step: str = ""
     line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One configuration of a Triton kernel, compiled."""
+
+    configuration: KernelConfiguration
+    ptx: str
+    cubin: bytes
+    llir: str
+    ttir: str
+    shared: int
+    """Bytes of shared memory of a block."""
 
 
 @dataclass(frozen=True, slots=True)
