@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from backprint import room
-from backprint.corpus import clock, processes
+from backprint.corpus import processes
+from backprint.corpus.clock import begin
 from backprint.corpus.limits import FREE, GIB, Limits
 from backprint.corpus.rows import row_to_keep
 from backprint.corpus.task import Task, failed, failure, one_line
@@ -346,7 +347,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
     faulthandler.enable(file=2)
     sys.stdout = os.fdopen(1, "w", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False, buffering=1)
-    watch = clock.begin(lambda name: say(tell, {"stage": name}))
+    watch = begin(lambda name: say(tell, {"stage": name}))
     processes.reset_peak()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
