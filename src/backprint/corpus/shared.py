@@ -30,7 +30,7 @@ from backprint.typed import from_plain
 NOTES = "stretches.json"
 """The parts of one sample, in its folder in OUT."""
 
-LIST = "parts.json"
+SHARED_LIST = "parts.json"
 """The parts of all samples, in OUT."""
 
 
@@ -173,5 +173,5 @@ def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
                 why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
                 left_out.append((row["id"], one_line(why)))
     whole = SharedParts(str(source), by, merged(found), tuple(left_out))
-    write_whole(out / LIST, json.dumps(whole.as_json(), indent=1) + "\n")
+    write_whole(out / SHARED_LIST, json.dumps(whole.as_json(), indent=1) + "\n")
     return whole

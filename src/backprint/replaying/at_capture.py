@@ -20,7 +20,7 @@ from backprint.replaying.constants import HELD
 from backprint.replaying.draws import Draw, random_tangents
 from backprint.replaying.results import Results, against, differing, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.sample.redraws import disturbed, nudged
 from backprint.tree import alias_groups, copy_values
 

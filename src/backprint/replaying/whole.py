@@ -20,7 +20,7 @@ from backprint.replaying.linked import Play, Played
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import sizes_of
 from backprint.replaying.state import State
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest, restored
 from backprint.tree import copy_values, strided_parts
 
