@@ -42,8 +42,8 @@ def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
     if isinstance(side, str | os.PathLike):
         return load(side, allow)
     raise UsageError(
-        f"bp.diff: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a sample. "
-        "bp.capture(model, x) makes a Capture."
+        f"bp.diff: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a "
+        "sample. bp.capture(model, x) makes a Capture."
     )
 
 

@@ -305,7 +305,8 @@ def summary_text(found: Pass) -> str:
     ])  # fmt: skip
     lines += ["## Nodes", ""]
     lines += table_lines("| node | autograd | operators | module | forward line |", [
-        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} | {table_cell(n.module)} | "
+        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} "
+        f"| {table_cell(n.module)} | "
         f"{table_cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
     ])  # fmt: skip
     return "\n".join(lines)
