@@ -22,8 +22,9 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import RefusedError
 from backprint.extracting.alone.alone_cpp import FLAGS, ISA_FLAGS
-from backprint.extracting.alone.alone_file import alone_text, body
+from backprint.extracting.alone.alone_file import body
 from backprint.extracting.alone.alone_helpers import helper_definitions
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.nouns import FusedOperator, Kernel, KernelArgument, KernelCall
 from backprint.extracting.programs.dedup import dedup_kernels

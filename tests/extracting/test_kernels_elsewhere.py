@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from backprint.errors import RefusedError
-from backprint.extracting.alone.alone_file import alone_text
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.extract import extracted_pair
 from backprint.extracting.nouns import CaptureKernels

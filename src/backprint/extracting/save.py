@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import PlaceError, RefusedError
-from backprint.extracting.alone.alone_file import alone_text
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.build_triton import built
 from backprint.extracting.nouns import CaptureKernels, ExtractedGraph, Kernel, KernelCall, KernelConfiguration
 from backprint.extracting.saved_graphs import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
