@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from backprint.corpus.dedup import Dedup
     from backprint.corpus.shared import SharedParts
 
+__all__ = ["dedup", "run"]
+
+run = run_corpus
+
 COMPARED = ("graph", "part")
 """What `dedup` compares."""
 
