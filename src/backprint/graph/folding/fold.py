@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from backprint.errors import GraphError
-from backprint.graph.folding.expand import flat_of, flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
-from backprint.graph.folding.follow import check_runs
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, skeleton, without_offsets
 from backprint.graph.folding.series import Index, Series, divided_text, series_of
 from backprint.graph.folding.text import emit_folded
+from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Graph, Step, refs
-from backprint.graph.text import parse, too_deep, tree_and_comments
 
 Where = Mapping[Index, int]
 """Iteration -> the place of its step in the graph."""
@@ -37,30 +35,19 @@ def fold_of(graph: Graph) -> FoldedGraph:
     )
 
 
-def proved_text(graph: Graph, flat: str, is_short: Callable[[str], bool], title: str = "") -> str:
-    """Return the folded text of a graph, if it is short enough and stands for the flat one to the letter; or that."""
-    try:
-        short = emit_folded(fold_of(graph), title)
-        return short if is_short(short) and flat_text(short) == flat else flat
-    except GraphError:  # what only the flat text has; `fold` itself says what is wrong
-        return flat
-
-
 def text_for_people(graph: Graph) -> str:
-    """Return the text of a graph for people: folded, if that saves more than a third of the lines."""
+    """Return the text of a graph for people: with loops, if that saves more than a third of the lines.
+
+    A text with loops is shown only if it unrolls to the flat text, to the letter. A mistake in the writer is a long
+    text, and never a wrong one.
+    """
     flat = graph.code
-    return proved_text(graph, flat, lambda short: 3 * short.count("\n") < 2 * flat.count("\n"))
-
-
-def parse_folded(text: str) -> Graph:
-    """Return the Graph of a folded text. Nothing is run; what loops write is limited as any text of a graph is."""
-    tree, scanned = tree_and_comments(text, patterns=True)
-    graph = parse(flat_of(tree, scanned))
     try:
-        check_runs(tree, scanned.lines, graph)
-    except RecursionError as error:
-        raise too_deep(error) from None
-    return graph
+        short = emit_folded(fold_of(graph))
+        is_shorter = 3 * short.count("\n") < 2 * flat.count("\n")
+        return short if is_shorter and unrolled(short) == flat else flat
+    except GraphError:  # for example, a source that begins with "at 3:" can only be written flat
+        return flat
 
 
 # ------------------------------------------------------------------ steps as tokens
