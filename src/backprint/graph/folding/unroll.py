@@ -120,9 +120,12 @@ def pieces_of_rule(rule: str) -> tuple[str | ast.expr, ...]:
 
 def sum_of(text: str) -> ast.expr:
     """Return the expression of a sum of indexes, `20+12*i`."""
-    if not SUM.fullmatch(text):
-        raise GraphError(f"{text!r:.80} is not a sum of indexes")
-    return ast.parse(text.strip(), mode="eval").body
+    try:
+        if SUM.fullmatch(text):
+            return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        pass  # such as `for`, or `1+*i`
+    raise GraphError(f"{text!r:.80} is not a sum of indexes")
 
 
 def of_iteration(rule: Rule, numbers: Numbers) -> str:
