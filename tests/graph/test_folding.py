@@ -189,7 +189,7 @@ def test_projections_of_three_names_are_no_loop() -> None:
 def test_a_function_does_not_go_across_modules(name: str) -> None:
     for graph in graphs(name):
         names = planned_names(graph.fold())
-        for function in Finder(names).found():
+        for function in Finder(names).functions():
             for start in function.calls:
                 steps = [leaf.step.step for leaf in names.leaves[start : start + function.length]]
                 assert len({step.source.module for step in steps if step.source is not None}) == 1
