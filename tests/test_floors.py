@@ -43,6 +43,7 @@ GROUND = (
     "tensor_stats",
     "tensor_files",
     "amounts",
+    "collector",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -63,6 +64,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "growth": (),
     "room": (),
     "closeness": (),
+    "collector": (),
     "amounts": (),
     "results": ("room", "tree"),
     "examples": (),
@@ -73,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strangers_file": ("errors", "plain"),
     "tensor_stats": (),
     "tensor_files": (),
-    "graph": ("errors", "web_page"),
+    "graph": ("errors", "collector", "web_page"),
     "drawing": (*GROUND, "graph"),
     "drawings": ("calls", "plain", "web_page", "graph", "drawing", "replaying"),
     "fx": (*GROUND, "graph"),
@@ -86,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),
-    "differences": ("errors", "graph", "api", "differing"),
+    "differences": ("errors", "collector", "graph", "api", "differing"),
     "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,

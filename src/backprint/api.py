@@ -294,14 +294,12 @@ def save(
     layout: str = "backprint",
     evaluation: Capture | None = None,
     power: str = "quick",
-    flat: bool = False,
 ) -> Path:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Returns the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
     much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does, `"none"`
-    leaves it for later. A large graph whose steps repeat, such as those of layers, is written with loops where its text
-    is a quarter of the flat one or less; `flat=True` writes every step.
+    leaves it for later.
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; returns `path`.
     """
@@ -318,7 +316,7 @@ def save(
     if layout == "backprint" and evaluation is not None:
         raise UsageError("evaluation= is a tree of layout='graphnet': pass that too")
     if layout == "backprint":
-        return saving.write_sample(capture, path, data, allow, overwrite, power, flat)
+        return saving.write_sample(capture, path, data, allow, overwrite, power)
     saving.check_custom(capture, allow)
     saving.write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
     return Path(path)

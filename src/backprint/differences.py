@@ -24,8 +24,8 @@ def diff(before: Compared, after: Compared, allow: Sequence[str] = ()) -> Diff:
     constants on the same values are the same. `.same` is True exactly if every graph of both has the same hash and the
     pairs are joined in the same way. `allow` names custom operators that samples may call.
     """
+    from backprint.collector import collector_paused
     from backprint.differing.compare import compare_captures
-    from backprint.graph.folding.stored import collector_paused
 
     with collector_paused():
         return compare_captures(

@@ -46,7 +46,6 @@ def write_sample(
     allow: Sequence[str],
     overwrite: bool,
     power: str,
-    flat: bool = False,
 ) -> Path:
     """Write a Capture as a Backprint sample, with its verdict."""
     check_data(data)
@@ -56,16 +55,16 @@ def write_sample(
     nothing: tuple[PortValues, ...] = ({},) * len(capture.pairs)
     if capture.fake:
         kept = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
-        return write_staged(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None), flat)
+        return write_staged(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None))
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(verify_capture(capture, ("captured",))[-1])}
-        return write_staged(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None), flat)
+        return write_staged(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None))
     inputs, proof = attested(capture, data, power)
     measured = proof.power if power != "none" else None
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
-    return write_staged(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely), flat)
+    return write_staged(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely))
 
 
 def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:

@@ -245,6 +245,7 @@ VERBS: dict[str, list[str]] = {
     "show": ["show", "{}"],
     "diff": ["diff", "{}", "{}"],
     "export": ["export", "{}", "-o", "out.py"],
+    "convert": ["convert", "{}"],
     "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
     "record": ["record", "{}"],
     "region show": ["region", "show", "{}"],

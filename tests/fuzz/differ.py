@@ -1,4 +1,5 @@
-"""What Backprint reads of a text against what Python runs of it: mutated texts of graphs, flat and with loops.
+"""What Backprint reads of a text against what Python runs of it: mutated texts of graphs, also those with loops that
+samples of format 3 have, as `backprint convert` reads them.
 
     python tests/fuzz/differ.py --count 1000000 --seed 1
 
@@ -22,7 +23,6 @@ from typing import Any
 
 from backprint.errors import GraphError
 from backprint.graph.folding.fold import fold_of
-from backprint.graph.folding.stored import parse_stored
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import (
     ATOMS,
@@ -42,7 +42,8 @@ from backprint.graph.nouns import (
     Symbol,
     TensorSpec,
 )
-from backprint.graph.text import emit, show, show_step
+from backprint.graph.text import FORWARD_WITH_LOOPS, emit, parse, show, show_step
+from backprint.sample.convert import graph_of
 
 # ------------------------------------------------------------------ texts
 
@@ -374,7 +375,12 @@ def run_class(made: Any, graph: Graph, run: Run) -> None:
 # ------------------------------------------------------------------ many
 
 
-def tried(text: str, read: Callable[[str], Graph] = parse_stored) -> tuple[str, str]:
+def read_text(text: str) -> Graph:
+    """Read a text from disk."""
+    return graph_of(text) if f"\n{FORWARD_WITH_LOOPS}\n" in text else parse(text)
+
+
+def tried(text: str, read: Callable[[str], Graph] = read_text) -> tuple[str, str]:
     """What becomes of a text, and what is wrong with that."""
     try:
         graph = read(text)
@@ -389,7 +395,7 @@ def tried(text: str, read: Callable[[str], Graph] = parse_stored) -> tuple[str, 
     return "the same", ""
 
 
-def fuzz(count: int, seed: int, read: Callable[[str], Graph] = parse_stored) -> tuple[Counter[str], list[str]]:
+def fuzz(count: int, seed: int, read: Callable[[str], Graph] = read_text) -> tuple[Counter[str], list[str]]:
     """What became of so many texts, and the first findings."""
     known = texts()
     for name, text in known.items():

@@ -37,6 +37,7 @@ from backprint.graphnet.metas import listed_bytes, read_symbol_examples
 from backprint.graphnet.plan import plan_of
 from backprint.graphnet.probe import number_candidates
 from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
+from backprint.sample.convert import convert
 
 STAGES = (
     "files", "JSON", "Python", "characters", "metadata", "fields", "grammar", "graph", "ports", "sizes", "witness",
@@ -112,6 +113,9 @@ def stage_of(stage: str, error: BackprintError) -> str:
 def ours(folder: Path, at: At, number: int) -> None:
     """Read one of ours, whole."""
     at.stage = "fields"
+    content = folder / "capture.json"
+    if content.is_file() and b'"format": 3' in content.read_bytes():
+        convert(folder)
     capture = bp.load(folder, allow=(OPERATOR,))
     at.stage = "graph"
     graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]

@@ -127,7 +127,7 @@ def test_its_digests_are_those_that_the_sample_keeps_of_the_program(tmp_path: Pa
     assert {key: found[key] for key in witness} == {key: row["digest"] for key, row in witness.items()}
 
 
-@pytest.mark.parametrize("version", ["format_1", "format_2", "format_3"])
+@pytest.mark.parametrize("version", ["format_1", "format_2", "format_4"])
 def test_golden_samples(version: str, tmp_path: Path) -> None:
     done = alone(full_file(GOLDEN / version, tmp_path / "repro.py"))
     assert (done.returncode, done.stderr) == (0, "")

@@ -20,7 +20,7 @@ from backprint.sample.fit import exact_data, fit, fit_all
 from backprint.sample.generator import Recipe, digest
 from backprint.sample.recipe_json import to_json
 from backprint.sample.recipes import make_all
-from backprint.sample.standalone import ENDINGS, FOOTER, MARKER
+from backprint.sample.standalone import FOOTER, MARKER
 
 HEADER = "import torch\nfrom torch import inf, nan\naten = torch.ops.aten\n\n\n"
 
@@ -211,14 +211,11 @@ def test_damaged_exact_data_is_refused(damage, tmp_path):
     assert ("its exact data is not there" if broken is None else "tensors.safetensors is damaged") in done.stderr
 
 
-@pytest.mark.parametrize("folded", [False, True])
-def test_the_footer_is_python_that_imports_torch_and_the_standard_library_alone(folded: bool) -> None:
-    ending = ENDINGS[folded]
-    assert ending.startswith(MARKER + "\n")
-    assert ending.count(MARKER) == 1
-    assert ("with_ports" in ending) == folded
-    tree = ast.parse(ending)
+def test_the_footer_is_python_that_imports_torch_and_the_standard_library_alone() -> None:
+    assert FOOTER.startswith(MARKER + "\n")
+    assert FOOTER.count(MARKER) == 1
+    tree = ast.parse(FOOTER)
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"torch"}
-    assert all(len(line) <= 120 for line in ending.splitlines())
+    assert all(len(line) <= 120 for line in FOOTER.splitlines())

@@ -25,6 +25,7 @@ VERBS = (
     "view",
     "diff",
     "export",
+    "convert",
     "bench",
     "minify",
     "kernels",

@@ -68,7 +68,6 @@ from backprint.sample.place import check_place, settle
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
 @LAYOUT
-@click.option("--flat", is_flag=True, help="Write every step, where repeated ones would be written as loops.")
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
@@ -194,9 +193,7 @@ def captured(
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
     rest = dict(asked)
-    as_json, overwrite, data, layout, flat = (
-        rest.pop(key) for key in ("as_json", "overwrite", "data", "layout", "flat")
-    )
+    as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     found = read_target(target, fake=rest["fake"], **read)
     import backprint as bp
@@ -210,7 +207,7 @@ def captured(
     if layout == "graphnet":
         del rest["loss"], rest["order"]
         return trees(made, place, output, found, target, rest, overwrite, as_json)
-    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite, flat=flat), allow=allow)
+    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite), allow=allow)
     answer = {"sample": str(output), "name": made.name, "engine": made.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:

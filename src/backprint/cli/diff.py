@@ -9,7 +9,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, echo_styled
-from backprint.graph.folding.stored import collector_paused
+from backprint.collector import collector_paused
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 """By the first character of a line."""

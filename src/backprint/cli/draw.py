@@ -8,7 +8,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo
-from backprint.graph.folding.stored import collector_paused
+from backprint.collector import collector_paused
 
 
 @click.command("draw")

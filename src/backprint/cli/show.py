@@ -13,7 +13,7 @@ import click
 from backprint.amounts import amount, short
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
-from backprint.graph.folding.stored import collector_paused
+from backprint.collector import collector_paused
 from backprint.graph.verdicts import has_proof, standing, verdict_text
 from backprint.plain import printable
 

@@ -10,11 +10,11 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, limits, working
+from backprint.collector import collector_paused
 from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import ReplayError
-from backprint.graph.folding.stored import collector_paused
 
 
 @click.command("view")

@@ -24,7 +24,7 @@ MAX_QUOTES = 2_000_000
 BYTES_OF_A_TOKEN = 1_000
 """The most memory that Python's tree takes for one of them: `a;a;a` takes 920 bytes for each."""
 
-_PIECE = re.compile(
+PIECE = re.compile(
     r"""(?P<comment>\#[^\n]*+)
     |(?<!\w)(?P<prefix>\w*+)(?:
         (?P<long>\"\"\"(?:[^"\\]|\\[\s\S]|"(?!""))*+\"\"\"|'''(?:[^'\\]|\\[\s\S]|'(?!''))*+''')
@@ -34,7 +34,6 @@ _PIECE = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-_HOLE = re.compile(r"\{\{|\}\}|\{[a-z0-9_*+\- ]{1,200}\}|[^{}]++")
 _BESIDE = re.compile(r"^ *+[^ #\n][^#\n]*+#", re.MULTILINE)
 
 _KINDS = {code: "a" if chr(code).isalnum() or chr(code) == "_" else "(" for code in range(128)}
@@ -58,8 +57,8 @@ def count_tokens(text: str) -> int:
     return kinds.count("(") + kinds.count("(a") + kinds.count(" a") + kinds.startswith("a")
 
 
-def scan(text: str, patterns: bool = False) -> Scanned:
-    """Scan a text; `patterns`: it may have f-strings whose holes are sums of indexes, as loops have."""
+def scan(text: str) -> Scanned:
+    """Scan a text; raise if it is huge or misleading."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (quotes := sum(map(text.count, "\"'#"))) > MAX_QUOTES:
@@ -82,14 +81,12 @@ def scan(text: str, patterns: bool = False) -> Scanned:
         if kind in ("open", "end"):
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
             raise GraphError(f"line {line_number(text, found)}: {what}: not Python that a graph is written in")
-        if prefix and not (patterns and prefix == "f" and kind == "short" and is_pattern(string)):
-            why = (
-                "has a hole that is not a sum of indexes" if patterns and prefix == "f" else "is a string with a prefix"
-            )
-            raise RefusedError(f"line {line_number(text, found)}: {found[0]!r:.80} {why}, which is not read")
-        return '"' + "\n" * string.count("\n") + "(" * string.count("{") * bool(prefix)
+        if prefix:
+            why = "is a string with a prefix, which is not read"
+            raise RefusedError(f"line {line_number(text, found)}: {found[0]!r:.80} {why}")
+        return '"' + "\n" * string.count("\n")
 
-    bare = _PIECE.sub(bare_piece, text)
+    bare = PIECE.sub(bare_piece, text)
     if not bare.isascii():
         for number, line in enumerate(bare.split("\n"), 1):
             for odd in line:
@@ -97,17 +94,6 @@ def scan(text: str, patterns: bool = False) -> Scanned:
                     raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
     beside = numbers_of_lines(bare, [found.end() for found in _BESIDE.finditer(bare)]) if "#" in bare else []
     return Scanned(lines, beside, count_tokens(bare))
-
-
-def is_pattern(string: str) -> bool:
-    """Whether a string has only holes that are sums of indexes, and so is the same string in each version of Python."""
-    at = 1
-    while at < len(string) - 1:
-        found = _HOLE.match(string, at, len(string) - 1)
-        if found is None:
-            return False
-        at = found.end()
-    return True
 
 
 def line_number(text: str, found: re.Match[str]) -> int:

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
+from backprint.collector import collector_paused
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
     ATOMS,
@@ -59,6 +60,9 @@ from torch import inf, nan
 aten, prims = torch.ops.aten, torch.ops.prims
 """
 """The lines above the class in every text; the reader knows it by heart."""
+
+FORWARD_WITH_LOOPS = "    def forward(self, *given):"
+"""The forward of a text with loops (`graph/folding`), which is shown to people and never read."""
 
 MAX_SPEC_DEPTH = 4
 
@@ -286,10 +290,21 @@ def parse(text: str) -> Graph:
 
     The Graph written out again is the text, node by node: what was read is what Python would run.
     """
+    if f"\n{FORWARD_WITH_LOOPS}\n" in text:
+        raise RefusedError(
+            "a graph with loops, which is shown and not read; a sample of format 3 that has it is written flat by "
+            "`backprint convert SAMPLE`"
+        )
     scanned = scan(text)
     if scanned.beside:
         raise comment_beside(scanned)
     text = "\n".join(scanned.lines)
+    with collector_paused():
+        return _parsed(text, scanned)
+
+
+def _parsed(text: str, scanned: Scanned) -> Graph:
+    """Return the Graph of a text that is neither huge nor misleading."""
     try:
         if scanned.tokens > MAX_TOKENS:
             return _read_in_pieces(text, scanned)
@@ -310,9 +325,9 @@ def tree_of(text: str) -> tuple[ast.Module, list[str]]:
     return tree, scanned.lines
 
 
-def tree_and_comments(text: str, patterns: bool = False) -> tuple[ast.Module, Scanned]:
-    """Return the same for readers that read comments beside code; `patterns`: and f-strings, as loops have them."""
-    scanned = scan(text, patterns)
+def tree_and_comments(text: str) -> tuple[ast.Module, Scanned]:
+    """Return Python's tree of a text in which comments may stand beside code, and what the scan found."""
+    scanned = scan(text)
     if scanned.tokens > MAX_TOKENS:
         raise RefusedError(f"the text has {scanned.tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
     try:

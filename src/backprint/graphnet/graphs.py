@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
-from backprint.graph.folding.expand import is_folded
-from backprint.graph.folding.stored import parse_stored
 from backprint.graph.nouns import Graph, TensorSpec, custom_operators
 from backprint.graph.steps import live
-from backprint.graph.text import HEADER
+from backprint.graph.text import HEADER, parse
 from backprint.graphnet.code import ForwardArgument
 from backprint.graphnet.meta import Meta
-from backprint.sample.standalone import MARKER, is_ending, taken_twice
+from backprint.sample.standalone import MARKER, is_ending
 
 ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
 """The line of the header that no code of GraphNet's own has."""
@@ -53,12 +51,10 @@ def is_graph_text(text: str) -> bool:
 def read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
-    if marker and not is_ending(marker + rest, is_folded(body)):
+    graph = parse(without_movable_devices(body))
+    if marker and not is_ending(marker + rest):
         number = body.count("\n") + 1
         raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
-    if marker and (name := taken_twice(body)):
-        raise RefusedError(f"the function {name} has the name of one below the graph")
-    graph = parse_stored(without_movable_devices(body))
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import RefusedError, SampleError
 from backprint.formats import CAPTURE, format_of
 from backprint.graph.claims import tensors_in
-from backprint.graph.folding.expand import is_folded
-from backprint.graph.folding.stored import parse_stored
 from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.scan import MAX_CHARACTERS
-from backprint.graph.text import show_spec
+from backprint.graph.text import parse, show_spec
 from backprint.sample.kept import kept_bytes
 from backprint.sample.metadata import (
     Field,
@@ -35,7 +33,7 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import ENDINGS, MARKER, is_ending, taken_twice
+from backprint.sample.standalone import FOOTER, MARKER, is_ending
 from backprint.strangers_file import open_regular, read_text
 
 if TYPE_CHECKING:
@@ -97,10 +95,8 @@ def plain_file(path: Path) -> Path:
     return path
 
 
-def read_pair(
-    folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str], trust: bool
-) -> Pair:
-    """Return one Pair, its graphs still on disk."""
+def folder_of_pair(folder: Path, row: Field) -> Path:
+    """Return the folder of a Pair, in which each direction has one."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
@@ -108,6 +104,14 @@ def read_pair(
     for part in (here, here / "forward", *([here / "backward"] if "backward" in row.expect(dict) else [])):
         if part.is_symlink() or not part.is_dir():
             raise SampleError(f"{row.path}.folder: {part} is not a folder of the sample's own")
+    return here
+
+
+def read_pair(
+    folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str], trust: bool
+) -> Pair:
+    """Return one Pair, its graphs still on disk."""
+    here = folder_of_pair(folder, row)
     requires = facts["requires"]
 
     def read_forward() -> Graph:
@@ -117,14 +121,14 @@ def read_pair(
 
     forward = Deferred(read_forward)
     if "backward" not in row.expect(dict):
-        return Pair(row.get("name", name).text(), forward)
+        return Pair(row.get("name", here.name).text(), forward)
 
     def backward() -> Graph:
         graph = read_graph(here / "backward" / "model.py", requires, allow)
         check_tied(here, index, forward.get(), graph, facts)
         return graph if trust else with_isolation(graph, folder, allow)
 
-    return Pair(row.get("name", name).text(), forward, Deferred(backward))
+    return Pair(row.get("name", here.name).text(), forward, Deferred(backward))
 
 
 def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
@@ -133,21 +137,18 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     body, marker, rest = text.partition(MARKER)
     if not marker:
         raise SampleError(f"{path}: truncated, or not the text of a sample: the line {MARKER[:40]!r}… is missing")
-    folded = is_folded(body)
-    if not is_ending(marker + rest, folded):
-        line = body.count("\n") + 1 + first_difference(marker + rest, ENDINGS[folded])
-        raise RefusedError(
-            f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
-        )
-    if folded and (name := taken_twice(body)):
-        raise RefusedError(f"{path}: the function {name} has the name of one below the graph; nothing was run")
     try:
-        graph = parse_stored(body)
+        graph = parse(body)
         check_operators(graph, requires, allow)
     except RefusedError as error:
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
+    if not is_ending(marker + rest):
+        line = body.count("\n") + 1 + first_difference(marker + rest, FOOTER)
+        raise RefusedError(
+            f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
+        )
     return graph
 
 

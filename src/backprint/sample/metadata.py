@@ -20,11 +20,11 @@ from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
 from backprint.strangers_file import read_bytes
 
-FORMAT = 3
-"""The version of the layout. A newer one is refused by name; older ones are read."""
+FORMAT = 4
+"""The version of the layout. A newer one is refused by name; older ones are read, but for LOOPS_FORMAT."""
 
-FLAT_FORMAT = 2
-"""The version of a sample none of whose graphs has loops: Backprints that know no loops read it."""
+LOOPS_FORMAT = 3
+"""The version of samples that have graphs with loops on disk: `sample/convert` writes them flat."""
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 40
@@ -43,7 +43,7 @@ def describe(capture: Capture) -> dict[str, Any]:
     """Return a Capture's plain facts as JSON."""
     signature = capture.signature
     return {
-        "format": FLAT_FORMAT,
+        "format": FORMAT,
         "name": capture.name,
         "engine": capture.engine,
         "environment": dict(capture.environment),
@@ -85,19 +85,21 @@ def source_json(source: Source | None) -> Any:
 
 def write_json(path: Path, content: Any) -> None:
     """Write readable JSON: a line for each row of the tables, so that a diff shows what changed."""
-    path.write_text(lines(content, 0) + "\n", encoding="utf-8")
+    path.write_text(json_text(content) + "\n", encoding="utf-8")
 
 
-def lines(value: Any, depth: int) -> str:
+def json_text(value: Any, depth: int = 0) -> str:
     """Return JSON text in which small rows stay on one line."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
     pad, end = "  " * (depth + 1), "  " * depth
     if isinstance(value, dict):
-        rows = [f"{json.dumps(str(key), ensure_ascii=False)}: {lines(item, depth + 1)}" for key, item in value.items()]
+        rows = [
+            f"{json.dumps(str(key), ensure_ascii=False)}: {json_text(item, depth + 1)}" for key, item in value.items()
+        ]
         return "{\n" + ",\n".join(pad + row for row in rows) + f"\n{end}}}"
-    return "[\n" + ",\n".join(pad + lines(item, depth + 1) for item in value) + f"\n{end}]"
+    return "[\n" + ",\n".join(pad + json_text(item, depth + 1) for item in value) + f"\n{end}]"
 
 
 # ------------------------------------------------------------------ from JSON
@@ -309,6 +311,11 @@ def check_format(content: Mapping[str, Any], path: Path) -> None:
         raise SampleError(f"{path}: no format version; this is not a capture.json of a sample")
     if found > FORMAT:
         raise SampleError(f"{path}: format {found}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
+    if found == LOOPS_FORMAT:
+        raise SampleError(
+            f"{path}: format {found}, whose graphs are stored with loops, which are not read any more: "
+            f"`backprint convert {path.parent}` writes them flat and proves them"
+        )
 
 
 def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -14,18 +14,16 @@ from torch import Tensor
 from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.claims import claims_of
-from backprint.graph.folding.expand import is_folded
-from backprint.graph.folding.stored import text_to_store
 from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
 from backprint.sample.inputs import MODES
-from backprint.sample.metadata import FORMAT, describe, write_json
+from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipe_json import to_json
-from backprint.sample.standalone import ENDINGS, taken_twice
+from backprint.sample.standalone import FOOTER
 from backprint.tensor_files import write_safetensors
 
 Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
@@ -39,16 +37,14 @@ def write_staged(
     kept: Mapping[str, Any],
     values: Sequence[PortValues],
     beside: Beside,
-    flat: bool = False,
 ) -> Path:
-    """Write a sample: `kept` goes into capture.json, and `beside` gets each Pair's `values`. With `flat` no graph is
-    written with loops."""
+    """Write a sample: `kept` goes into capture.json, and `beside` gets each Pair's `values`."""
     place = Path(path)
     staging = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-        fill(staging, capture, inputs, kept, values, beside, flat)
+        fill(staging, capture, inputs, kept, values, beside)
         staging.chmod(0o755)
         settle(staging, place)
     except OSError as error:
@@ -85,7 +81,6 @@ def fill(
     kept: Mapping[str, Any],
     values: Sequence[PortValues],
     beside: Beside,
-    flat: bool,
 ) -> None:
     """Write every file of a sample."""
     content = describe(capture)
@@ -95,8 +90,7 @@ def fill(
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                text = model_text(capture, side, graph, flat)
-                content["format"] = FORMAT if is_folded(text) else content["format"]
+                text = model_text(capture, side, graph)
                 row[side] = write_side(folder / name / side, capture, side, graph, text, values[index], beside)
         content["pairs"].append(row)
     content |= kept
@@ -118,15 +112,11 @@ def write_side(
     return {**counts, "saved_bytes": saved, **claims_of(graph)}
 
 
-def model_text(capture: Capture, side: str, graph: Graph, flat: bool) -> str:
-    """Return the text of `model.py`: a docstring, the graph, with loops where that is much smaller and not `flat`, and
-    the code that runs it alone."""
+def model_text(capture: Capture, side: str, graph: Graph) -> str:
+    """Return the text of `model.py`: a docstring, the graph, and the code that runs it alone."""
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
-    text = emit(graph, title) if flat else text_to_store(graph, title)
-    if taken_twice(text):
-        text = emit(graph, title)
-    return text + "\n\n" + ENDINGS[is_folded(text)]
+    return emit(graph, title) + "\n\n" + FOOTER
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

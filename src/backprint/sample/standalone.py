@@ -6,14 +6,13 @@ It needs only torch: the texts of `generator` and `alone`, then the code of MAIN
 takes its saved values from there. A forward of linked Pairs first runs those before it, so values from links are as
 captured, and guards on them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results
 are not compared with the digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that
-the footer is a known one. FOLDED_FOOTER follows a graph with loops, whose class has its ports in lists.
+the footer is a known one.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import re
 from importlib.resources import files
 
 # The reader finds the ending by this line, so it stays as it is, whatever else of the ending changes.
@@ -182,45 +181,11 @@ IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\
 
 FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n{MAIN}"
 
-LISTED = '''
-def with_ports(folded):
-    """The class above with the ports of its lists as parameters of its forward, as tools look for them."""
-    zeros = getattr(folded, "zeros", ())
-
-    def flat(row):
-        key, port = row.split(": ", 1)
-        if key not in zeros:
-            return key, port
-        return key[:-2], port[:-2] if port.endswith(f" {key}") else port
-
-    inputs = dict(map(flat, folded.inputs))
-
-    class GraphModule(folded):
-        def forward(self, *given, **named):
-            return super().forward(*given, *[named[name] for name in list(inputs)[len(given) :]])
-
-    kind, outputs = inspect.Parameter.POSITIONAL_OR_KEYWORD, tuple(flat(row)[1] for row in folded.outputs)
-    GraphModule.forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in ("self", *inputs)])
-    GraphModule.forward.__annotations__ = {**inputs, "return": outputs}
-    return GraphModule
-
-
-GraphModule = with_ports(GraphModule)
-'''
-
-FOLDED_FOOTER = FOOTER.replace("import importlib.util\n", "import importlib.util\nimport inspect\n", 1).replace(
-    "\nWhole = GraphModule", f"\n{LISTED}Whole = GraphModule", 1
-)
-
-ENDINGS = {False: FOOTER, True: FOLDED_FOOTER}
-"""Whether a graph has loops -> the ending below it."""
-
 KNOWN_FOOTERS = frozenset(
     {
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
         "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
         "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",
-        "d44cef79f8aaf8cb507c2995d9914d1f7e6665c05fa427991dcde924ae73ea0e",
     }
 )
 """`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
@@ -243,24 +208,11 @@ def names_bound(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-ENDING_NAMES = names_bound(FOLDED_FOOTER)
-
-
-def taken_twice(body: str) -> str:
-    """Return a function of a graph with loops that the ending below it has as well, and would replace; '' if none is.
-
-    Such a graph is written flat, and a text that has one is refused.
-    """
-    functions = re.findall(r"^def (\w+)\(", body, re.MULTILINE)
-    return next((name for name in functions if name in ENDING_NAMES), "")
-
-
 def ending_digest(text: str) -> str:
     """Return the digest of an ending, for KNOWN_FOOTERS."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_ending(text: str, folded: bool = False) -> bool:
-    """Whether a text is the ending of samples, after a graph with loops if `folded`: the current one, or an earlier
-    version's."""
-    return text == ENDINGS[folded] or (bool(KNOWN_FOOTERS) and ending_digest(text) in KNOWN_FOOTERS)
+def is_ending(text: str) -> bool:
+    """Whether a text is the ending of samples: the current one, or an earlier version's."""
+    return text == FOOTER or ending_digest(text) in KNOWN_FOOTERS

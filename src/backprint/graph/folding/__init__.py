@@ -1,1 +1,1 @@
-"""Fold: repeated structure of a graph found once, and unfolded to the same graph."""
+"""A graph with its repeated steps as loops: found, written for people, and unfolded to the same graph."""

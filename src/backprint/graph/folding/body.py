@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.errors import RefusedError
-from backprint.graph.folding.function_text import Called, FunctionPlan, show_behind
+from backprint.graph.folding.function_text import FunctionCall, FunctionPlan, show_behind
 from backprint.graph.folding.names import MARKS, TABLES, VALUES, FoldedNames, Leaf
 from backprint.graph.folding.nouns import FoldedStep, Item, Loop, Only
 from backprint.graph.folding.patterns import (
@@ -39,7 +39,8 @@ class BodyWriter:
     plan: FunctionPlan
     leaf: int = 0
     loop: int = 0
-    said: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
+    """The comment lines that hold now: they are not written again above the next step."""
 
     def lines(self, items: Sequence[Item], indent: str) -> Iterator[str]:
         """Yield the lines of items."""
@@ -55,9 +56,9 @@ class BodyWriter:
                 case Only(iteration, inner):
                     depth = len(indent) // 4 - 3
                     yield f"{indent}if {INDEXES[depth]} == {iteration}:"
-                    self.said = ()
+                    self.above = ()
                     yield from self.lines(inner, indent + "    ")
-                    self.said = ()
+                    self.above = ()
                 case Loop(count, inner):
                     yield from self.loop_lines(count, inner, indent)
 
@@ -69,19 +70,19 @@ class BodyWriter:
             yield f"{indent}{name} = {self.constant(first)}"
         depth = len(indent) // 4 - 2
         yield f"{indent}for {INDEXES[depth]} in range({count}):"
-        self.said = ()
+        self.above = ()
         yield from self.lines(items, indent + "    ")
         for number, (name, _) in carried.items():
             yield f"{indent}    {name} = {self.value_of(number)}"
-        self.said = ()
+        self.above = ()
 
     # ---- steps
 
     def step_lines(self, leaf: Leaf, indent: str) -> Iterator[str]:
         """Yield the lines of a step: its line of the program, if that is another than the last, and the call."""
-        yield from self.said_lines(line_comments(leaf), indent)
+        yield from self.lines_above(line_comments(leaf), indent)
         yield from (indent + line for line in type_lines(leaf))
-        step, behind = self.written(leaf), self.behind(leaf)
+        step, behind = self.with_expressions(leaf), self.behind(leaf)
         if step.is_guard:
             yield f"{indent}{show_step(step)}{behind}"
             return
@@ -89,13 +90,13 @@ class BodyWriter:
         annotation = f": {quote(spec_pattern(leaf))}" if step.spec is not None else ""
         yield f"{indent}{self.value_of(leaf.number)}{annotation} = {call}{behind}"
 
-    def call_lines(self, leaf: Leaf, called: Called, indent: str) -> Iterator[str]:
+    def call_lines(self, leaf: Leaf, called: FunctionCall, indent: str) -> Iterator[str]:
         """Yield the lines of a call of a function."""
         named, function = called.named, called.named.function
         whole = line_comments(leaf)
-        yield from self.said_lines(modules_of(whole) if function.has_lines else whole, indent)
+        yield from self.lines_above(modules_of(whole) if function.has_lines else whole, indent)
         if function.has_lines:
-            self.said = ()
+            self.above = ()
         targets = ", ".join(self.value_of(leaf.number + place) for place in function.results)
         values = [self.argument(self.names.leaves[leaf.number + step], place) for step, place in function.given_values]
         sizes = [column[called.number] for column in function.given_sizes]
@@ -103,26 +104,26 @@ class BodyWriter:
         behind = show_behind(", ".join(marks), "", unseen=False)
         yield f"{indent}{targets} = {named.name}({', '.join([*values, *sizes])}){behind}"
 
-    def said_lines(self, comments: tuple[str, ...], indent: str) -> Iterator[str]:
+    def lines_above(self, comments: tuple[str, ...], indent: str) -> Iterator[str]:
         """Yield the lines above a step that are not those above the last one."""
-        if comments and comments != self.said:
+        if comments and comments != self.above:
             yield from (indent + line for line in comments)
-            self.said = comments
+            self.above = comments
 
     def behind(self, leaf: Leaf) -> str:
         """Return the comment behind a step."""
         step = leaf.step.step
         series, echo = self.plan.finder.name(leaf), self.plan.finder.echo(leaf)
-        known = ""
+        renamed = ""
         if not step.is_guard and leaf.counts and series != self.names.shared.get(leaf.number):
-            known = f"as {pattern_with_odd(series)}"
+            renamed = f"as {pattern_with_odd(series)}"
         elif not step.is_guard and not leaf.counts and leaf.number not in self.names.local:
-            known = "" if self.names.shared[leaf.number] == self.names.numbered(step.name) else f"as {step.name}"
-        said = "" if echo is None else pattern_with_odd(echo) if leaf.is_inside else braced(str(echo))
-        return show_behind(known, said, step.source is None)
+            renamed = "" if self.names.shared[leaf.number] == self.names.numbered(step.name) else f"as {step.name}"
+        related = "" if echo is None else pattern_with_odd(echo) if leaf.is_inside else braced(str(echo))
+        return show_behind(renamed, related, step.source is None)
 
-    def written(self, leaf: Leaf) -> Step:
-        """Return a step whose arguments are what is written in their places."""
+    def with_expressions(self, leaf: Leaf) -> Step:
+        """Return a step with the expressions of the text in place of its arguments."""
         series = dict(leaf.step.series)
         given: dict[str, Any] = {}
         for place, value in places_of(leaf.step.step):

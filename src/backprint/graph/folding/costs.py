@@ -33,10 +33,10 @@ class PartCost:
 def part_costs(pair: Pair) -> tuple[PartCost, ...]:
     """Return the loops of a Pair that stand in no other loop, at the sizes of the capture."""
     forward = at_hints(pair.forward)
-    found = [*costs_of_graph("forward", forward)]
+    parts = [*costs_of_graph("forward", forward)]
     if pair.backward is not None:
-        found += costs_of_graph("backward", at_hints(pair.backward))
-    return tuple(found)
+        parts += costs_of_graph("backward", at_hints(pair.backward))
+    return tuple(parts)
 
 
 def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:

@@ -1,8 +1,18 @@
 """Find repeated structure in a list of steps: iterations that call the same operators on each other's results.
 
-A step is a token: what it calls, its arguments without names and numbers, and its type. A run repeats tokens with a
-period. Where its iterations begin is chosen so that they hand the fewest values to one another. One more iteration at
-each end may have odd steps between its own.
+The search is a search in a text. Each step becomes a token: what it calls, its arguments without names and numbers, and
+its type (`fold.token_of`). In the layers of a model, the tokens repeat with a period, the steps of a layer.
+`best_repeat` finds the stretch with a period that saves most steps, makes a loop of it, and looks for further loops
+before it, after it and within an iteration.
+
+Three things make this more than a search for equal tokens:
+
+- *Where an iteration begins.* Tokens `abcabcabc` are a loop of `abc`, of `bca` or of `cab`. The cut that the fewest
+  values cross is where one layer hands its result to the next, and is the one that a person would choose (`phases`).
+- *Dataflow.* Iterations with equal tokens may take their values from each other in another way, for example where a
+  value of the first layer serves all layers. Only iterations with one dataflow are one loop (`equal_rows`).
+- *The first and the last layer.* They often have steps of their own: the first one computes a table of cosines, the
+  backward of the last one adds gradients up. They join the loop with these steps as odd ones (`with_ends`).
 """
 
 from __future__ import annotations
@@ -17,7 +27,10 @@ LEAST_SAVED = 8
 """How many steps a loop must save."""
 
 PERIODS = 12
-"""How many periods are tried in one list."""
+"""How many periods, runs and phases are tried, the most promising first.
+
+The limit bounds the search: steps whose tokens are a Fibonacci word have long runs of very many periods.
+"""
 
 Node: TypeAlias = "int | Repeat"
 """A place in a list of steps, or a loop over places."""
@@ -29,7 +42,7 @@ class OddStep:
 
     iteration: int
     before: int
-    """Before which step of an iteration it stands; the number of those if it stands after the last."""
+    """The step of an iteration that it stands before; the number of steps if it stands after the last."""
     place: int
 
 
@@ -58,9 +71,9 @@ class Steps:
     """A list of steps as what repeats in it."""
 
     tokens: Sequence[int]
-    """Equal for steps that may be the same step of two iterations."""
+    """Equal numbers for steps that may be the same step of two iterations."""
     uses: Sequence[Sequence[int]]
-    """Of each step, the places of the steps whose results it takes, in order; -1 for what comes from elsewhere."""
+    """For each step, the places of the steps whose results it takes, in order; -1 for an input of the list."""
     borders: Sequence[bool] = field(default=())
     """Whether a module of the program begins at a step."""
     weights: Sequence[int] = field(default=())
@@ -82,7 +95,7 @@ class Steps:
         return Steps([self.tokens[place] for place in places], uses, borders, weights)
 
     def dataflow(self, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Return which of some steps take the results of which: how they hang together, without names."""
+        """Return which of these steps take the results of which, counted from the first: equal for equal layers."""
         order = {place: count for count, place in enumerate(places)}
         return tuple(tuple(order.get(used, -1) for used in self.uses[place]) for place in places)
 
@@ -92,24 +105,30 @@ DEEPEST = 6
 
 
 def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
-    """Return the places of a list of steps in order, with loops where they save something; `depth` loops are around."""
-    found: list[Node] = []
-    left = [(0, len(steps))]
-    while left:
-        low, high = left.pop()
+    """Return the places of a list of steps in order, with loops where they save something.
+
+    `depth` is the number of loops around the list.
+    """
+    nodes: list[Node] = []
+    stretches = [(0, len(steps))]  # a stack and no recursion: a graph may have thousands of loops in a row
+    while stretches:
+        low, high = stretches.pop()
         repeat = best_repeat(steps, low, high) if depth < DEEPEST else None
         if repeat is None:
-            found += range(low, high)
+            nodes += range(low, high)
             continue
         repeat = replace(repeat, body=body_of(steps, repeat, depth + 1))
-        first, end = repeat.first, repeat.end
-        found.append(repeat)
-        left += [(end, high), (low, first)]
-    return tuple(sorted(found, key=lambda node: node if isinstance(node, int) else node.first))
+        nodes.append(repeat)
+        stretches += [(repeat.end, high), (low, repeat.first)]
+    return tuple(sorted(nodes, key=lambda node: node if isinstance(node, int) else node.first))
 
 
 def body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
-    """Return the steps of an iteration with loops among them; a loop never lies across an odd step."""
+    """Return the steps of an iteration with loops among them.
+
+    A loop never lies across an odd step: the text has `if i == 0:` between two statements of an iteration, and in the
+    middle of an inner loop there is no such place.
+    """
     row = repeat.rows[0]
     cuts = sorted({0, len(row), *(step.before for step in repeat.odd)})
     nodes: list[Node] = []
@@ -132,7 +151,7 @@ def shifted(node: Node, by: int) -> Node:
 def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat | None:
     """Return the loop that saves most between two places; None if none saves enough.
 
-    `ends`: whether iterations with odd steps may join.
+    `ends`: whether iterations with odd steps may join. Lists of ports have none.
     """
     if high - low < 2 or steps.weight(range(low, high)) < 2 + LEAST_SAVED:
         return None
@@ -149,39 +168,50 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
 
 
 def periods(steps: Steps, low: int, high: int) -> list[int]:
-    """Return the periods that steps may have: how far most of them are from the last one that is equal.
+    """Return the periods that steps may have, the most frequent first.
 
-    And sums of those: of layers that alternate, every second is equal.
+    A period is the distance of a step to the last equal one. A token that a layer has once is as far from the last one
+    as the layer is long. A token that a layer has twice, such as the two norms of a block, has two distances, and the
+    layer is as long as their sum. So are two layers that alternate, of which every second one is equal. Sums of the
+    four most frequent distances are tried as well.
     """
-    last: dict[int, int] = {}
+    last_place: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for place in range(low, high):
         token = steps.tokens[place]
-        if token in last:
-            counts[place - last[token]] += 1
-        last[token] = place
-    found = [period for period, _ in counts.most_common(PERIODS)]
-    sums = [first + second for place, first in enumerate(found[:4]) for second in found[place:4]]
-    return list(dict.fromkeys([*found, *sums]))
+        if token in last_place:
+            counts[place - last_place[token]] += 1
+        last_place[token] = place
+    distances = [distance for distance, _ in counts.most_common(PERIODS)]
+    sums = [first + second for place, first in enumerate(distances[:4]) for second in distances[place:4]]
+    return list(dict.fromkeys([*distances, *sums]))
 
 
 def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, int, int, int]]:
-    """Return the two longest runs with a period: the steps saved, minus the period, minus the start, and how many steps
-    are equal to those a period later."""
-    tokens, found, equal = steps.tokens, [], 0
+    """Return the two longest runs with a period, as (steps that a loop saves, -period, -start, length).
+
+    The length is the number of steps that are equal to the step a period later. Period and start are negative so that
+    the largest tuple is the best run: of runs that save as much, the one with the shortest iteration, and then the
+    first.
+    """
+    tokens, runs, equal = steps.tokens, [], 0
     for place in range(low, high - period + 1):
         if place < high - period and tokens[place] == tokens[place + period]:
             equal += 1
             continue
         if equal >= period:
             start = place - equal
-            found.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
+            runs.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
         equal = 0
-    return sorted(found, reverse=True)[:2]
+    return sorted(runs, reverse=True)[:2]
 
 
 def repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: int, length: int) -> Repeat | None:
-    """Return the loop of a run: its longest part whose iterations have one dataflow, and what joins at the ends."""
+    """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
+
+    The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
+    program begins, then one with fewer odd steps, and the earliest of those that are left.
+    """
     best: tuple[tuple[int, ...], Repeat] | None = None
     for width, border, phase in phases(steps, start, start + length + period, period)[:PERIODS]:
         rows = equal_rows(steps, start + phase, start + length + period, period)
@@ -195,32 +225,34 @@ def repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: 
 
 
 def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, bool, int]]:
-    """Return the places of a run at which its iterations may begin, the best first: how many values are handed over
-    there, whether a module begins there, and the place from the start of the run."""
-    change = [0] * (end - start + 2)
-    near: dict[int, int] = {}
+    """Return the cuts of a run, the best first, as (values that cross the cut, whether a module begins there, phase).
+
+    A phase is the place, from the start of the run, at which the first whole iteration begins.
+    """
+    # A value crosses every cut between the step that computes it and the last step that takes it. A value that is taken
+    # more than two periods later is not counted: it serves all layers, like a mask, and crosses every cut alike.
+    last_user: dict[int, int] = {}
     for place in range(start, end):
         for used in steps.uses[place]:
             if used >= start and place - used < 2 * period:
-                near[used] = place
-    for made, used in near.items():
-        change[made + 1 - start] += 1
-        change[used + 1 - start] -= 1
-    widths, width = [], 0
-    for each in change:
-        width += each
-        widths.append(width)
-    found = []
+                last_user[used] = place
+    change = [0] * (end - start + 2)
+    for place, user in last_user.items():
+        change[place + 1 - start] += 1
+        change[user + 1 - start] -= 1
+    widths = list(itertools.accumulate(change))
+    # A cut is judged in the middle of the run: at its ends there are values that the first or the last layer alone has.
+    cuts = []
     for phase in range(min(period, end - start - 2 * period + 1)):
         count = (end - start - phase) // period
         middle = phase + period * max(1, count // 2)
-        found.append((widths[middle], not steps.borders[start + middle], phase))
-    found.sort()
-    return [(width, not plain, phase) for width, plain, phase in found]
+        cuts.append((widths[middle], not steps.borders[start + middle], phase))
+    cuts.sort()
+    return [(width, not is_inside, phase) for width, is_inside, phase in cuts]
 
 
 def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:
-    """Return the longest run of iterations that have one dataflow."""
+    """Return the longest row of iterations that have one dataflow."""
     rows = [tuple(range(place, place + period)) for place in range(start, end - period + 1, period)]
     flows = [steps.dataflow(row) for row in rows]
     best, begin = (0, 0), 0
@@ -236,7 +268,7 @@ def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[in
 
 
 def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) -> Repeat:
-    """Return a loop of iterations, with one more at each end if there is one that has odd steps."""
+    """Return a loop of iterations, with one more at each end where there is one with odd steps among its own."""
     odd: list[OddStep] = []
     before = joined_iteration(steps, rows[0], range(rows[0][0] - 1, low - 1, -1))
     if before is not None:
@@ -250,27 +282,28 @@ def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) ->
 
 
 def joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[int, ...] | None:
-    """Return one more iteration among places, which go up or down from an iteration; None if there is none."""
+    """Return one more iteration among places, which go up or down from an iteration; None if there is none.
+
+    It has the tokens of an iteration in their order, with odd steps between them: at most a quarter of an iteration,
+    for with more of them it is a layer of another kind. Its first match decides; a step is not tried in two places.
+    """
     wanted = [steps.tokens[place] for place in (row if places.step > 0 else reversed(row))]
-    found: list[int] = []
-    most = max(LEAST_SAVED, len(row) // 4)
+    matched: list[int] = []
+    most_odd = max(LEAST_SAVED, len(row) // 4)
     for place in places:
-        if steps.tokens[place] == wanted[len(found)]:
-            found.append(place)
-            if len(found) == len(row):
+        if steps.tokens[place] == wanted[len(matched)]:
+            matched.append(place)
+            if len(matched) == len(row):
                 break
-        elif abs(place - places.start) + 1 - len(found) > most:
+        elif abs(place - places.start) + 1 - len(matched) > most_odd:
             return None
-    if len(found) < len(row):
+    if len(matched) < len(row):
         return None
-    made = tuple(sorted(found))
-    return made if steps.dataflow(made) == steps.dataflow(row) else None
+    iteration = tuple(sorted(matched))
+    return iteration if steps.dataflow(iteration) == steps.dataflow(row) else None
 
 
 def odd_steps(iteration: int, row: Sequence[int], low: int, high: int) -> list[OddStep]:
-    """Return the steps between two places that are not those of an iteration."""
-    borders = [low - 1, *row, high]
-    found = []
-    for count, (place, after) in enumerate(itertools.pairwise(borders)):
-        found += [OddStep(iteration, count, odd) for odd in range(place + 1, after)]
-    return found
+    """Return the steps between two places that an iteration has more than the others."""
+    gaps = enumerate(itertools.pairwise([low - 1, *row, high]))
+    return [OddStep(iteration, before, odd) for before, (place, after) in gaps for odd in range(place + 1, after)]

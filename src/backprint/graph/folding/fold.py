@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from backprint.errors import GraphError
-from backprint.graph.folding.expand import flat_of, flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
-from backprint.graph.folding.follow import check_runs
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, skeleton, without_offsets
 from backprint.graph.folding.series import Index, Series, divided_text, series_of
 from backprint.graph.folding.text import emit_folded
+from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Graph, Step, refs
-from backprint.graph.text import parse, too_deep, tree_and_comments
 
 Where = Mapping[Index, int]
 """Iteration -> the place of its step in the graph."""
@@ -22,10 +20,10 @@ Where = Mapping[Index, int]
 
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
-    made = fold_of(graph)
-    if made.unfold() != graph:
+    fold = fold_of(graph)
+    if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
-    return made
+    return fold
 
 
 def fold_of(graph: Graph) -> FoldedGraph:
@@ -37,30 +35,19 @@ def fold_of(graph: Graph) -> FoldedGraph:
     )
 
 
-def proved_text(graph: Graph, flat: str, is_short: Callable[[str], bool], title: str = "") -> str:
-    """Return the folded text of a graph, if it is short enough and stands for the flat one to the letter; or that."""
-    try:
-        short = emit_folded(fold_of(graph), title)
-        return short if is_short(short) and flat_text(short) == flat else flat
-    except GraphError:  # what only the flat text has; `fold` itself says what is wrong
-        return flat
-
-
 def text_for_people(graph: Graph) -> str:
-    """Return the text of a graph for people: folded, if that saves more than a third of the lines."""
+    """Return the text of a graph for people: with loops, if that saves more than a third of the lines.
+
+    A text with loops is shown only if it unrolls to the flat text, to the letter. A mistake in the writer is a long
+    text, and never a wrong one.
+    """
     flat = graph.code
-    return proved_text(graph, flat, lambda short: 3 * short.count("\n") < 2 * flat.count("\n"))
-
-
-def parse_folded(text: str) -> Graph:
-    """Return the Graph of a folded text. Nothing is run; what loops write is limited as any text of a graph is."""
-    tree, scanned = tree_and_comments(text, patterns=True)
-    graph = parse(flat_of(tree, scanned))
     try:
-        check_runs(tree, scanned.lines, graph)
-    except RecursionError as error:
-        raise too_deep(error) from None
-    return graph
+        short = emit_folded(fold_of(graph))
+        is_shorter = 3 * short.count("\n") < 2 * flat.count("\n")
+        return short if is_shorter and unrolled(short) == flat else flat
+    except GraphError:  # for example, a source that begins with "at 3:" can only be written flat
+        return flat
 
 
 # ------------------------------------------------------------------ steps as tokens
@@ -69,15 +56,15 @@ def parse_folded(text: str) -> Graph:
 def steps_of(steps: Sequence[Step]) -> Steps:
     """Return the steps of a graph as what repeats in it."""
     numbers: dict[Any, int] = {}
-    made: dict[str, int] = {}
+    computed_at: dict[str, int] = {}
     tokens, uses, borders = [], [], []
     module = ""
     for place, step in enumerate(steps):
         tokens.append(numbers.setdefault(token_of(step), len(numbers)))
         values = (*step.args, *(value for _, value in step.kwargs))
-        uses.append([made.get(name, -1) for value in values for name in refs(value)])
+        uses.append([computed_at.get(name, -1) for value in values for name in refs(value)])
         if not step.is_guard:
-            made[step.name] = place
+            computed_at[step.name] = place
         here = block_of(step)
         borders.append(bool(here) and here != module)
         module = here or module
@@ -85,9 +72,11 @@ def steps_of(steps: Sequence[Step]) -> Steps:
 
 
 def token_of(step: Step) -> Any:
-    """Return what two iterations have in common of a step: all but names and numbers, also those in its module's path.
+    """Return what a step has in common with the same step of another iteration.
 
-    The projections of query, key and value are no loop, for a reader knows them by their names.
+    That is everything but names and numbers; of the path of its module, everything but the numbers. So `layers.0.mlp`
+    and `layers.1.mlp` are one loop, and the projections `query`, `key` and `value` of one layer are none, although they
+    call the same operators: a reader knows them by their names.
     """
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
@@ -97,7 +86,7 @@ def token_of(step: Step) -> Any:
 
 
 def block_of(step: Step) -> str:
-    """Return the module that a step was called in, up to its last number: `model.layers.3` of `model.layers.3.mlp`."""
+    """Return the path of the module that called a step up to its last number: `layers.3` for `layers.3.mlp`; or ''."""
     parts = step.source.module.split(".") if step.source is not None else []
     while parts and not parts[-1].isdigit():
         parts.pop()
@@ -110,7 +99,7 @@ def block_of(step: Step) -> str:
 def items_of(
     nodes: Iterable[Node], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> tuple[Item, ...]:
-    """Return the items of nodes, whose places stand for the steps of many iterations."""
+    """Return the items of nodes. `where` says which step of the graph a place stands for, in each iteration."""
     return tuple(
         folded_step(where[node], shape, steps) if isinstance(node, int) else loop_of(node, where, shape, steps)
         for node in nodes
@@ -118,7 +107,7 @@ def items_of(
 
 
 def loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
-    """Return a loop, in iterations of the loops around it."""
+    """Return a loop; `shape` has the number of iterations of each loop around it."""
     inner = {
         place: {
             (*index, iteration): at
@@ -141,27 +130,27 @@ def only_of(
     odd: Sequence[OddStep], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> list[Item]:
     """Return the odd steps that stand at one place of a loop, by iteration."""
-    found: dict[int, list[int]] = {}
+    by_iteration: dict[int, list[int]] = {}
     for step in odd:
-        found.setdefault(step.iteration, []).append(step.place)
-    return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in found.items()]
+        by_iteration.setdefault(step.iteration, []).append(step.place)
+    return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
 
 
 def folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:
-    """Return a step of every iteration."""
+    """Return one step of a loop: that of the first iteration, and a Series for each place at which others differ."""
     indexes = sorted(where)
     all_of = [steps[where[index]] for index in indexes]
     first = all_of[0]
     if len(all_of) == 1:
         return FoldedStep(first)
     tables = [dict(places_of(step)) for step in all_of]
-    found: list[tuple[str, Series]] = []
+    differing: list[tuple[str, Series]] = []
     for place, value in tables[0].items():
         column = [table[place] for table in tables]
         if type(value) is float:  # nan is unequal to itself, and -0.0 is equal to 0.0
             differ = len({*map(repr, column)}) > 1
         else:
-            differ = any(each != value for each in column)
+            differ = any(other != value for other in column)
         if differ:
-            found.append((place, series_of(dict(zip(indexes, column, strict=True)), shape)))
-    return FoldedStep(first, tuple(found))
+            differing.append((place, series_of(dict(zip(indexes, column, strict=True)), shape)))
+    return FoldedStep(first, tuple(differing))

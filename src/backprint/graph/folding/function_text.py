@@ -44,7 +44,7 @@ class NamedFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class FunctionCall:
     """One call of a function."""
 
     named: NamedFunction
@@ -56,7 +56,7 @@ class FunctionPlan:
     """The functions of a folded graph, and their calls."""
 
     functions: tuple[NamedFunction, ...]
-    calls: dict[int, Called]
+    calls: dict[int, FunctionCall]
     """Leaf at which a call begins -> the call."""
     inside: frozenset[int]
     """The leaves of all calls."""
@@ -67,10 +67,14 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     """Return the functions of a folded graph; choose all short names."""
     finder = Finder(names)
     called = {*RESERVED, *BUILTINS}
-    found = [(function, new_name(function_name(function, names), called, {})) for function in finder.found()]
-    taken = {*RESERVED, *(name for _, name in found)}
-    functions = [with_own_names(function, name, names, taken) for function, name in found]
-    calls = {start: Called(each, count) for each in functions for count, start in enumerate(each.function.calls)}
+    named = [(function, new_name(function_name(function, names), called, {})) for function in finder.functions()]
+    taken = {*RESERVED, *(name for _, name in named)}
+    functions = [with_own_names(function, name, names, taken) for function, name in named]
+    calls = {
+        start: FunctionCall(function, count)
+        for function in functions
+        for count, start in enumerate(function.function.calls)
+    }
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}
     results = {start + place for start, call in calls.items() for place in call.named.function.results}
     name_leaves(names, inside - results, taken)
@@ -137,14 +141,14 @@ def common_end(texts: Sequence[str]) -> str:
 def function_lines(plan: FunctionPlan, each: NamedFunction) -> Iterator[str]:
     """Yield the lines of a function."""
     yield f"def {each.name}({', '.join((*each.values, *each.sizes))}):"
-    said = ""
+    last_line = ""
     for place in range(each.function.length):
         leaf = plan.finder.names.leaves[each.function.calls[0] + place]
         if each.function.has_lines and leaf.step.step.source is not None:
             line = line_pattern(leaf.step.step.source)
-            if line != said:
+            if line != last_line:
                 yield f"    {line}"
-                said = line
+                last_line = line
         yield f"    {step_line(plan, each, place, leaf)}"
     yield f"    return {', '.join(each.locals[place] for place in each.function.results)}"
 
@@ -205,4 +209,4 @@ def spec_of_function(each: NamedFunction, place: int, leaf: Leaf) -> str:
         for count, text in enumerate(sizes_written(leaf))
     ]
     text = braced(show_spec(with_sizes(spec, iter(given))))
-    return re.sub(r"SIZE_(\d+)_", lambda found: f"{{{each.sizes[int(found[1])]}}}", text)
+    return re.sub(r"SIZE_(\d+)_", lambda size: f"{{{each.sizes[int(size[1])]}}}", text)

@@ -133,10 +133,10 @@ class Finder:
             parts = [series.get(f"echo.names.{count}", name) for count, name in enumerate(echo.names)]
             texts = {}
             for index in leaf.indexes():
-                said = [
+                names = [
                     self.names.numbered(str(part.at(index)) if isinstance(part, Series) else part) for part in parts
                 ]
-                texts[index] = f"{kinds.at(index) if kinds else echo.kind} {', '.join(said)}"
+                texts[index] = f"{kinds.at(index) if kinds else echo.kind} {', '.join(names)}"
             self.known_echoes[leaf.number] = series_of(texts, leaf.counts)
         return self.known_echoes[leaf.number]
 
@@ -157,8 +157,13 @@ class Finder:
 
     # ---- candidates
 
-    def found(self) -> list[Function]:
-        """Return the functions that save most, in the order of their first calls."""
+    def functions(self) -> list[Function]:
+        """Return the functions that save most, in the order of their first calls.
+
+        Candidates overlap: part of a function is a candidate too. They are taken greedily from a heap, the one that
+        saves most lines first. What a candidate saves falls when another function takes some of its places, so each is
+        counted again when it comes up, and goes back into the heap if it now saves less.
+        """
         places = self.candidates()
         heap = [(-saved_lines(key[0], len(starts)), key) for key, starts in places.items()]
         heapq.heapify(heap)
@@ -167,10 +172,11 @@ class Finder:
         while heap and refused < MOST_REFUSED:
             saved, key = heapq.heappop(heap)
             starts = self.free(places[key], key[0])
-            if saved_lines(key[0], len(starts)) < LEAST_LINES:
+            now_saved = saved_lines(key[0], len(starts))
+            if now_saved < LEAST_LINES:
                 continue
-            if -saved != saved_lines(key[0], len(starts)):
-                heapq.heappush(heap, (-saved_lines(key[0], len(starts)), key))
+            if now_saved != -saved:
+                heapq.heappush(heap, (-now_saved, key))
                 continue
             function = self.function(starts, key[0], has_lines=key[2] != -1)
             refused += function is None
@@ -181,14 +187,14 @@ class Finder:
 
     def candidates(self) -> dict[tuple[int, int, int], list[int]]:
         """Return where steps begin that may be a call: length, hash of the tokens, and of the lines -> leaves."""
-        found: dict[tuple[int, int, int], list[int]] = {}
+        candidates: dict[tuple[int, int, int], list[int]] = {}
         for start, trait in enumerate(self.traits):
             if trait is not None and trait.module is not None:
                 for key in self.candidates_at(start, trait.module):
-                    found.setdefault(key, []).append(start)
+                    candidates.setdefault(key, []).append(start)
         return {
             key: starts
-            for key, starts in found.items()
+            for key, starts in candidates.items()
             if len(starts) > 1 and saved_lines(key[0], len(starts)) >= LEAST_LINES
         }
 
@@ -208,11 +214,11 @@ class Finder:
 
     def free(self, starts: Sequence[int], length: int) -> list[int]:
         """Return the places that do not overlap with one another or with another function."""
-        found: list[int] = []
+        free: list[int] = []
         for start in starts:
-            if (not found or start >= found[-1] + length) and self.used.isdisjoint(range(start, start + length)):
-                found.append(start)
-        return found
+            if (not free or start >= free[-1] + length) and self.used.isdisjoint(range(start, start + length)):
+                free.append(start)
+        return free
 
     # ---- one function
 
@@ -225,10 +231,10 @@ class Finder:
             return None
         if self.given(starts[:2], length, has_lines) is None:  # more calls are not given less
             return None
-        made = self.given(starts, length, has_lines)
-        if made is not None:
-            made.results = results
-        return made
+        function = self.given(starts, length, has_lines)
+        if function is not None:
+            function.results = results
+        return function
 
     def is_result(self, start: int, place: int, length: int) -> bool:
         """Whether what a step of a call computes is taken elsewhere."""
@@ -237,36 +243,36 @@ class Finder:
 
     def given(self, starts: Sequence[int], length: int, has_lines: bool) -> Function | None:
         """Return a function without its results: what its calls give it; None if that is too much."""
-        made = Function(tuple(starts), length, has_lines)
+        function = Function(tuple(starts), length, has_lines)
         for place in range(length):
             if len({self.shape(start, place) for start in starts}) > 1:
                 return None  # only their hashes are equal
             leaves = [self.names.leaves[start + place] for start in starts]
-            self.add_arguments(made, place, leaves)
+            self.add_arguments(function, place, leaves)
             for what, texts in (("name", [self.name(leaf) for leaf in leaves]), ("echo", list(map(self.echo, leaves)))):
-                self.add_marks(made, place, what, texts)
-            most = max(len(made.given_values), len(made.given_sizes))
-            if most > MOST_GIVEN or len(made.given_marks) > MOST_MARKS:
+                self.add_marks(function, place, what, texts)
+            most = max(len(function.given_values), len(function.given_sizes))
+            if most > MOST_GIVEN or len(function.given_marks) > MOST_MARKS:
                 return None
-        return made
+        return function
 
     def shape(self, start: int, place: int) -> tuple[int, ...]:
         """Return the token of a step of a call, and how it hangs together with those before it."""
         trait = self.traits[start + place]
         return (-1,) if trait is None else (trait.token, *(max(used - start, -1) for used in trait.uses))
 
-    def add_arguments(self, made: Function, place: int, leaves: Sequence[Leaf]) -> None:
+    def add_arguments(self, function: Function, place: int, leaves: Sequence[Leaf]) -> None:
         """Add what the calls give to a step: values and sizes."""
         for name, value in places_of(leaves[0].step.step):
             if name.startswith(("args.", "kwargs.")) and isinstance(value, str):
-                if self.computed_by(leaves[0], name, value) < made.calls[0]:
+                if self.computed_by(leaves[0], name, value) < function.calls[0]:
                     column = tuple(self.identity(leaf, name) for leaf in leaves)
-                    self.add_value(made, (place, name), column)
+                    self.add_value(function, (place, name), column)
             elif name.startswith(("args.", "kwargs.")):
-                add_size(made, (place, name), tuple(number_text(leaf, name) for leaf in leaves))
+                add_size(function, (place, name), tuple(number_text(leaf, name) for leaf in leaves))
         columns = [[*sizes_written(leaf)] for leaf in leaves]
         for number, column in enumerate(zip(*columns, strict=True)):
-            add_size(made, (place, f"spec.{number}"), column)
+            add_size(function, (place, f"spec.{number}"), column)
 
     def identity(self, leaf: Leaf, name: str) -> str:
         """Return a text that is equal for places that take the same value in each iteration."""
@@ -278,27 +284,27 @@ class Finder:
                 self.identities[leaf.number, place] = here if own is None else f"leaf {own}"
         return self.identities[leaf.number, name]
 
-    def add_value(self, made: Function, at: tuple[int, str], column: Column) -> None:
+    def add_value(self, function: Function, at: tuple[int, str], column: Column) -> None:
         """Add a place at which a value stands that each call gives."""
-        if column not in made.value_columns:
-            made.value_columns.append(column)
-            made.given_values.append(at)
-        made.values[at] = made.value_columns.index(column)
+        if column not in function.value_columns:
+            function.value_columns.append(column)
+            function.given_values.append(at)
+        function.values[at] = function.value_columns.index(column)
 
-    def add_marks(self, made: Function, place: int, what: str, texts: Sequence[Series | None]) -> None:
+    def add_marks(self, function: Function, place: int, what: str, texts: Sequence[Series | None]) -> None:
         """Add the numbers in the names of a step."""
         rules = [series for series in texts if series is not None]
         for number, column in enumerate(zip(*(series.numbers for series in rules), strict=True)):
             if all(not any(each.steps) and each.start == column[0].start for each in column):
                 continue
             text = rules[0].parts[number]
-            for mark, (other, before) in enumerate(made.given_marks):
+            for mark, (other, before) in enumerate(function.given_marks):
                 if same_growth(column, other) and (before == text or column[0] == other[0]):
-                    made.marks[place, what, number] = mark, column[0].start - other[0].start
+                    function.marks[place, what, number] = mark, column[0].start - other[0].start
                     break
             else:
-                made.marks[place, what, number] = len(made.given_marks), 0
-                made.given_marks.append((column, text))
+                function.marks[place, what, number] = len(function.given_marks), 0
+                function.given_marks.append((column, text))
 
 
 def same_growth(one: Sequence[Growth], other: Sequence[Growth]) -> bool:
@@ -312,13 +318,13 @@ def saved_lines(length: int, calls: int) -> int:
     return length * calls - (length + 4 + calls)
 
 
-def add_size(made: Function, at: tuple[int, str], column: Column) -> None:
+def add_size(function: Function, at: tuple[int, str], column: Column) -> None:
     """Add a place at which a number stands, if calls have different ones."""
     if all(text == column[0] and is_one_number(text) for text in column):
         return
-    if column not in made.given_sizes:
-        made.given_sizes.append(column)
-    made.sizes[at] = made.given_sizes.index(column)
+    if column not in function.given_sizes:
+        function.given_sizes.append(column)
+    function.sizes[at] = function.given_sizes.index(column)
 
 
 def is_one_number(text: str) -> bool:

@@ -157,14 +157,16 @@ def add_leaves(
 
 def keys_of_zeros(names: FoldedNames, ports: Iterable[Port]) -> dict[str, str]:
     """Return the names to which keys add a number 0: `view`, where there is a `view_1` and no `view_0`."""
-    said = {*names.owner, *names.ports}
+    taken = {*names.owner, *names.ports}
     for leaf in names.leaves:
         echoes = [series for place, series in leaf.step.series if place.startswith("echo.names")]
-        said.update(str(value) for series in echoes for value in series.all(list(leaf.indexes())))
-        said.update(leaf.step.step.echo.names if leaf.step.step.echo is not None else ())
-    said.update(port.name for port in ports)
-    bases = {base for name in said for base, _, number in [name.rpartition("_")] if number in ("1", "2")}
-    return {base: f"{base}_0" for base in sorted(bases & said) if f"{base}_0" not in said and not base[-1].isdecimal()}
+        taken.update(str(value) for series in echoes for value in series.all(list(leaf.indexes())))
+        taken.update(leaf.step.step.echo.names if leaf.step.step.echo is not None else ())
+    taken.update(port.name for port in ports)
+    bases = {base for name in taken for base, _, number in [name.rpartition("_")] if number in ("1", "2")}
+    return {
+        base: f"{base}_0" for base in sorted(bases & taken) if f"{base}_0" not in taken and not base[-1].isdecimal()
+    }
 
 
 def take_from_table(names: FoldedNames, name: str) -> None:
@@ -188,11 +190,11 @@ def shared_key(names: FoldedNames, leaf: Leaf) -> Series | str:
     unused = names.known.isdisjoint(odd.values()) and len({*odd.values()}) == len(odd)
     if odd and unused and all(map(str.isidentifier, odd.values())):
         return noted(names, replace(series, odd=()), odd, flat)
-    base, made = base_of(leaf.step.step), dict(flat)
-    while not names.known.isdisjoint(made.values()):
+    base, keys = base_of(leaf.step.step), dict(flat)
+    while not names.known.isdisjoint(keys.values()):
         base += "_at"
-        made = {index: "_".join([base, *map(str, index)]) for index in flat}
-    return noted(names, series_of(made, leaf.counts), made, flat)
+        keys = {index: "_".join([base, *map(str, index)]) for index in flat}
+    return noted(names, series_of(keys, leaf.counts), keys, flat)
 
 
 def noted(names: FoldedNames, series: Series, keys: Mapping[Index, str], flat: Mapping[Index, str]) -> Series:
@@ -240,9 +242,9 @@ def plan_constant(names: FoldedNames, name: str, user: int) -> None:
 def computed_here(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
     """Return the leaf that computes what a step takes, if it is always that of its own iteration."""
     owners = {index: names.owner.get(name) for index, name in taken.items()}
-    found = {owner[0] if owner else None for owner in owners.values()}
-    number = found.pop()
-    if found or number is None:
+    numbers = {owner[0] if owner else None for owner in owners.values()}
+    number = numbers.pop()
+    if numbers or number is None:
         return None
     around = names.leaves[number].loops
     same = all(owner and owner[1] == index[: len(around)] for index, owner in owners.items())

@@ -95,17 +95,17 @@ class FoldedGraph:
 
 def steps_in(items: Sequence[Item]) -> int:
     """Return how many steps items have, those of each iteration counted."""
-    found = 0
+    total = 0
     for item in items:
         match item:
             case FoldedStep():
-                found += 1
+                total += 1
             case Only(_, inside):
-                found += steps_in(inside)
+                total += steps_in(inside)
             case Loop(count, body):
                 alone = [each for each in body if isinstance(each, Only)]
-                found += count * steps_in([each for each in body if not isinstance(each, Only)]) + steps_in(alone)
-    return found
+                total += count * steps_in([each for each in body if not isinstance(each, Only)]) + steps_in(alone)
+    return total
 
 
 def unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:

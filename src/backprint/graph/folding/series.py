@@ -1,6 +1,8 @@
 """A Series: what one place of a step has in each iteration of the loops around it.
 
-`view_20`, `view_32`, `view_44` is the text `view_{20+12*i}`. Iterations that have something else are listed.
+The names `view_20`, `view_32`, `view_44` are the Series `view_{20+12*i}`: a text whose numbers grow by the same amount
+in each iteration. Iterations that have something else, such as the `view` of the first layer, are listed beside the
+rule.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ Index: TypeAlias = tuple[int, ...]
 """The numbers of the iterations of the loops around a step, the outermost first."""
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)")
-"""A number that is written as Python writes it, so that it can be written again."""
+"""A number as Python writes it. `007` is text: the rule of `x_007` and `x_008` would write `x_7`."""
 
 MAX_START = 2**62
-"""A rule has smaller numbers: all that it comes to have 64 bits at most."""
+"""The numbers of a rule are smaller, so that what it computes has 64 bits: a graph has no longer integers."""
 
 INDEXES = "ijklmnpq"
 """The names of the indexes of nested loops."""
@@ -64,7 +66,7 @@ class Series:
         return self.regular(index)
 
     def regular(self, index: Index) -> Any:
-        """Return what an iteration would have if it were not odd."""
+        """Return what the rule says for an iteration, which may be an odd one."""
         if not self.is_text:
             return self.numbers[0].at(index)
         pieces = [self.parts[0]]
@@ -85,12 +87,17 @@ class Series:
 
 
 def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
-    """Return the Series of these values, with as few odd ones as a few starting points allow."""
+    """Return the Series of these values, with as few odd ones as a few starting points allow.
+
+    Two neighbours make a rule. If one of them is odd, so is the rule, and nearly every iteration would be listed. So
+    the rule is made at several places, and the one with the fewest odd iterations is kept. Where more than half of the
+    iterations are odd, no rule is better than a rule: all are listed.
+    """
     best: Series | None = None
     for base in bases(shape):
-        found = series_from(values, shape, base)
-        if found is not None and (best is None or len(found.odd) < len(best.odd)):
-            best = found
+        series = series_from(values, shape, base)
+        if series is not None and (best is None or len(series.odd) < len(best.odd)):
+            best = series
         if best is not None and not best.odd:
             return best
     if best is None or 2 * len(best.odd) > len(values):
@@ -99,30 +106,32 @@ def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
 
 
 def bases(shape: Sequence[int]) -> Iterator[Index]:
-    """Yield iterations from which a Series may be continued: the second ones, the first, those in the middle."""
-    seen = set()
-    for place in (
-        tuple(min(1, max(size - 2, 0)) for size in shape),
-        tuple(0 for _ in shape),
-        tuple(max((size - 1) // 2, 0) for size in shape),
-    ):
-        if place not in seen:
-            seen.add(place)
-            yield place
+    """Yield iterations whose neighbours may make the rule.
+
+    The second comes first: the first iteration is the odd one most often, as its name has no number (`view`, `view_1`,
+    `view_2`). The middle is for loops whose first layers differ from the others.
+    """
+    second = tuple(min(1, max(size - 2, 0)) for size in shape)
+    first = tuple(0 for _ in shape)
+    middle = tuple(max((size - 1) // 2, 0) for size in shape)
+    yield from dict.fromkeys((second, first, middle))
 
 
 def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) -> Series | None:
-    """Continue a Series from an iteration and its neighbours; None if those have nothing in common."""
+    """Return the Series that an iteration and its neighbours make; None if they have no rule, or too few follow it.
+
+    For each loop, the neighbour is the next iteration of that loop: it says by how much each number grows there.
+    """
     value = values[base]
     if type(value) not in (str, int):
         return None
     texts, numbers = divided(value)
     steps: list[list[int]] = [[] for _ in numbers]
     for axis, size in enumerate(shape):
-        next_one = values[(*base[:axis], base[axis] + 1, *base[axis + 1 :])] if size > 1 else value
-        if type(next_one) is not type(value):
+        neighbour = values[(*base[:axis], base[axis] + 1, *base[axis + 1 :])] if size > 1 else value
+        if type(neighbour) is not type(value):
             return None
-        other_texts, other_numbers = divided(next_one)
+        other_texts, other_numbers = divided(neighbour)
         if other_texts != texts:
             return None
         for step, here, there in zip(steps, numbers, other_numbers, strict=True):
@@ -133,19 +142,19 @@ def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) 
     ]
     if any(abs(number) >= MAX_START for growth in growths for number in (growth.start, *growth.steps)):
         return None
-    made = Series(texts, tuple(growths), type(value) is str)
+    rule = Series(texts, tuple(growths), type(value) is str)
     odd = []
-    for index, found in values.items():
-        wanted = made.regular(index)
-        if wanted != found or type(wanted) is not type(found):
-            odd.append((index, found))
+    for index, own in values.items():
+        regular = rule.regular(index)
+        if regular != own or type(regular) is not type(own):  # 1 equals 1.0 and True, which are other values
+            odd.append((index, own))
             if 2 * len(odd) > len(values):
                 return None
-    return Series(made.parts, made.numbers, made.is_text, tuple(odd))
+    return Series(rule.parts, rule.numbers, rule.is_text, tuple(odd))
 
 
 def divided(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the text between the numbers of a text, and the numbers."""
+    """Return the texts around the numbers of a value, and the numbers."""
     if isinstance(value, int):
         return ("", ""), (value,)
     return divided_text(value)
@@ -153,7 +162,7 @@ def divided(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 @lru_cache(maxsize=1 << 16)
 def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the same of a text; a number of more than 18 digits is text."""
+    """Return the texts around the numbers of a text, and the numbers; one of more than 18 digits stays text."""
     pieces = _NUMBER.split(text)
     texts, numbers = [pieces[0]], []
     for number, part in zip(pieces[1::2], pieces[2::2], strict=True):

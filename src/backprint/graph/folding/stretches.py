@@ -34,18 +34,18 @@ class Stretch:
 
 def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
     """Return a graph in stretches."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     at = 0
     loops = [node for node in loops_of(steps_of(graph.steps)) if isinstance(node, Repeat)]
     for number, loop in enumerate(loops):
         if at < loop.first:
-            found.append(Stretch(at, loop.first))
+            stretches.append(Stretch(at, loop.first))
         starts = [row[0] for row in loop.rows]
         for odd in loop.odd:
             starts[odd.iteration] = min(starts[odd.iteration], odd.place)
         at = loop.end
-        found += [Stretch(start, stop, number) for start, stop in pairwise([*starts, at])]
-    return (*found, Stretch(at, len(graph.steps))) if at < len(graph.steps) else tuple(found)
+        stretches += [Stretch(start, stop, number) for start, stop in pairwise([*starts, at])]
+    return (*stretches, Stretch(at, len(graph.steps))) if at < len(graph.steps) else tuple(stretches)
 
 
 def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:

@@ -22,12 +22,11 @@ from backprint.graph.folding.patterns import text_expression
 from backprint.graph.folding.places import without_offsets
 from backprint.graph.folding.series import divided_text, series_of
 from backprint.graph.nouns import Port, Ref, Value
-from backprint.graph.text import HEADER, emit_class, quote, show, show_port, title_text
+from backprint.graph.text import FORWARD_WITH_LOOPS, HEADER, emit_class, quote, show, show_port, title_text
 
 ZEROS = "zeros"
 """The attribute of a class that lists the keys of first values: `view_0` of `view`."""
 
-FORWARD = f"    def forward(self, *{GIVEN}):"
 FIRST = f'{PORT}.partition(":")[0]'
 CLOSING = f"return tuple({VALUES}[{FIRST}] for {PORT} in self.outputs)"
 
@@ -78,7 +77,7 @@ def class_lines(folded: FoldedGraph, names: FoldedNames, plan: FunctionPlan) -> 
     ]
     yield from port_lines("outputs", results)
     yield ""
-    yield FORWARD
+    yield FORWARD_WITH_LOOPS
     yield f"        {opening([name for role, name in TABLES.items() if role in names.ports.values()])}"
     yield from BodyWriter(names, plan).lines(folded.items, "        ")
     yield f"        {CLOSING}"

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import nn
 
+from backprint.collector import collector_paused
 from backprint.defects import is_defect
 from backprint.fx.convert import tensor_spec
-from backprint.graph.folding.stored import collector_paused
 from backprint.graph.nouns import Port
 from backprint.graph.stamps import stamp_note
 from backprint.tracing.aot.from_fx import ReadJoint

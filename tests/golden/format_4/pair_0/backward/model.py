@@ -1,0 +1,505 @@
+"""golden, backward. Captured by Backprint with engine eager, torch 2.13.0+cpu."""
+
+import math
+import operator
+
+import torch
+from torch import inf, nan
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        tanh: "f32[5, 3] saved tanh",
+        fc_weight: "f32[3, 4] saved fc.weight",
+        add_1: "f32[5, 4] saved add_1",
+        ids: "i64[5] saved ids",
+        tangent_output_logits: "f32[5, 3] tangent output.logits",
+        tangent_output_loss: "f32[] tangent output.loss",
+        constant_0: "f32[3] constant backward.constant_0",
+    ) -> (
+        "f32[7, 4] gradient embed.weight",
+        "f32[3, 4] gradient fc.weight",
+        "f32[3] gradient fc.bias",
+    ):
+        # gradient of mean; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        expand: "f32[5, 3] stride=[0, 0]" = aten.expand.default(tangent_output_loss, [5, 3])
+        div: "f32[5, 3]" = aten.div.Scalar(expand, 15)
+        # gradient of pow_1; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        pow_2: "f32[5, 3]" = aten.pow.Tensor_Scalar(tanh, 1.0)
+        mul_1: "f32[5, 3]" = aten.mul.Scalar(pow_2, 2.0)
+        mul_2: "f32[5, 3]" = aten.mul.Tensor(div, mul_1)
+        # gradient of mul; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        mul_3: "f32[5, 3]" = aten.mul.Tensor(tangent_output_logits, constant_0)
+        # sum of gradients of tanh; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        add_2: "f32[5, 3]" = aten.add.Tensor(mul_2, mul_3)
+        # gradient of tanh; make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        tanh_backward: "f32[5, 3]" = aten.tanh_backward.default(add_2, tanh)
+        # gradient of addmm; [fc] make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        mm: "f32[5, 4]" = aten.mm.default(tanh_backward, fc_weight)
+        t_3: "f32[3, 5] stride=[1, 3]" = aten.t.default(tanh_backward)
+        grad_fc_weight: "f32[3, 4]" = aten.mm.default(t_3, add_1)
+        sum_1: "f32[1, 3]" = aten.sum.dim_IntList(tanh_backward, [0], True)
+        grad_fc_bias: "f32[3]" = aten.view.default(sum_1, [3])
+        # gradient of embedding; [embed] make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        grad_embed_weight: "f32[7, 4]" = aten.embedding_dense_backward.default(mm, ids, 7, -1, False)
+        return (grad_embed_weight, grad_fc_weight, grad_fc_bias)
+
+
+# --- Below: runs this graph alone, with torch and nothing else: python model.py --------------------------------------
+
+import functools
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+import ctypes
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MASK = 0xFFFFFFFF  # the low 32 bits: a Philox word lives in an int64
+CHUNK = 2**15  # counters a step, any number gives the same bits
+PARTS = {"complex64": "float32", "complex128": "float64"}  # a complex number is two real draws
+TEXTS = ("of", "why", "layout")  # facts that are no numbers
+SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+IRWIN_HALL = 0.000976562732830727  # 1 / the deviation of the sum of two 11-bit numbers and twice a 10-bit one
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a tensor is made: `extent` elements of `kind` in storage, seen through shape, stride and offset.
+
+    A sparse one is joined from tensors that are made under names of their own.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str = "cpu"
+    extent: int = 0
+    offset: int = 0
+    seed: int = 0
+    facts: tuple[tuple[str, Any], ...] = ()
+
+
+def parse(row: Mapping[str, Any]) -> Recipe:
+    """The Recipe of its JSON object, unchecked. JSON has no inf and nan, so these are strings in it."""
+    facts = [(name, said(value) if name in TEXTS else plain(value)) for name, value in sorted(row["facts"].items())]
+    return Recipe(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"]), "facts": tuple(facts)})
+
+
+def said(value: Any) -> Any:
+    """A fact of JSON as a text or a tuple of texts."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def plain(value: Any) -> Any:
+    """A fact of JSON as a number or a tuple of numbers."""
+    return tuple(map(plain, value)) if isinstance(value, list) else SPELLED.get(value, value)
+
+
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any, Any]:
+    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask."""
+    k0, k1 = seed & MASK, seed >> 32 & MASK
+    for _ in range(10):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        high0, high1 = p0 >> 32, p1 >> 32  # written to in place: allocating costs as much as computing
+        c0, c2 = high1.bitwise_xor_(k0) ^ c1, high0.bitwise_xor_(k1) ^ c3
+        c0, c1, c2, c3 = c0.bitwise_and_(MASK), p1, c2.bitwise_and_(MASK), p0
+        k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
+    return c0, c1 & MASK, c2, c3 & MASK
+
+
+def draw(recipe: Recipe, turn: Callable[..., Any], dtype: str = "", words: int = 2) -> Any:
+    """The flat storage: `turn` makes each element of one word or two; a counter has those of four elements or two."""
+    part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
+    size, each = recipe.extent * (2 if part else 1), 4 // words
+    rows = -(-size // each)
+    table = torch.empty(rows, each, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
+    for start in range(0, rows, CHUNK):
+        block = torch.arange(start, min(start + CHUNK, rows), device="cpu")
+        four = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
+        for column in range(each):
+            table[start : start + CHUNK, column] = turn(*four[column * words : (column + 1) * words])
+    flat = table.flatten()[:size]
+    return torch.view_as_complex(flat.view(-1, 2)) if part else flat
+
+
+def real(recipe: Recipe) -> Any:
+    """The dtype that floats are computed in, before the one rounding to their own."""
+    return torch.float64 if recipe.dtype in ("float64", "complex128") else torch.float32
+
+
+def scaled(a: Any, b: Any, span: int) -> Any:
+    """The 64-bit number a:b scaled to 0 .. span - 1, for a span up to 2**64, by the high words of products."""
+    high, low = span >> 32, span & MASK
+    return a * high + (a * low >> 32 & MASK) + (b * high >> 32 & MASK)
+
+
+def normal(recipe: Recipe, mean: float, std: float, low: float, high: float) -> Any:
+    """Irwin-Hall: a sum of three numbers of 11, 11 and 10 bits, centred, times `std`, plus `mean`, in [low, high]."""
+
+    def turn(a: Any) -> Any:
+        total = (a & 0x7FF).add_(a >> 11 & 0x7FF).add_(a >> 22, alpha=2).sub_(3070)
+        return total.to(real(recipe)).mul_(std * IRWIN_HALL).add_(mean).clamp_(low, high)
+
+    return draw(recipe, turn, words=1)
+
+
+def uniform(recipe: Recipe, low: float, high: float) -> Any:
+    """Even over [low, high]: 24 random bits an element, 53 for float64."""
+
+    def turn(a: Any, b: Any) -> Any:
+        wide = real(recipe) is torch.float64
+        unit = ((a >> 5) * 2**26 + (b >> 6)).double() * 2**-53 if wide else (a >> 8).float() * 2**-24
+        return unit.mul_(high - low).add_(low).clamp_(low, high)
+
+    return draw(recipe, turn)
+
+
+def integers(recipe: Recipe, low: int, high: int) -> Any:
+    """Even over low .. high, both included."""
+    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low)
+
+
+def choice(recipe: Recipe, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
+    """One of `values`, as often as its integer weight says."""
+    table = torch.tensor(values, dtype=getattr(torch, PARTS.get(recipe.dtype, recipe.dtype)), device="cpu")
+    bounds = torch.tensor(weights, dtype=torch.int64, device="cpu").cumsum(0)
+    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)])
+
+
+def permutation(recipe: Recipe, low: int) -> Any:
+    """low .. low + extent - 1, shuffled."""
+    order = draw(recipe, lambda a, b: a << 31 | b >> 1, "int64").argsort(stable=True) + low
+    return order.to(getattr(torch, recipe.dtype))
+
+
+def constant(recipe: Recipe, value: Any, imag: float = 0.0) -> Any:
+    """The same value everywhere; `imag` is a complex one's imaginary part."""
+    fill = complex(value, imag) if recipe.dtype in PARTS else value
+    return torch.full((recipe.extent,), fill, dtype=getattr(torch, recipe.dtype), device="cpu")
+
+
+def arange(recipe: Recipe, start: Any, step: Any, period: int) -> Any:
+    """start, start + step, ... and again from `start` after `period` elements."""
+    index = torch.arange(recipe.extent, device="cpu") % period
+    index = index.to(real(recipe)) if "float" in recipe.dtype else index
+    return (index * step).add_(start).to(getattr(torch, recipe.dtype))
+
+
+def tril(recipe: Recipe, rows: int, cols: int, diagonal: int, inside: Any, outside: Any) -> Any:
+    """Matrices of rows x cols: `inside` up to `diagonal`, `outside` above it."""
+    below = torch.arange(cols, device="cpu") - torch.arange(rows, device="cpu")[:, None] <= diagonal
+    table = torch.tensor([outside, inside], dtype=getattr(torch, recipe.dtype), device="cpu")
+    return table[below.long()].flatten().repeat(recipe.extent // (rows * cols))
+
+
+def values(recipe: Recipe, values: tuple[int, ...]) -> Any:
+    """The elements themselves, in storage order."""
+    return torch.tensor(values, dtype=getattr(torch, recipe.dtype), device="cpu")
+
+
+DRAWS: dict[str, Callable[..., Any]] = {
+    "normal": normal,
+    "uniform": uniform,
+    "integers": integers,
+    "choice": choice,
+    "permutation": permutation,
+    "constant": constant,
+    "arange": arange,
+    "tril": tril,
+    "values": values,
+}
+
+
+def restore(recipe: Recipe, data: Any) -> Any:
+    """Flat storage of kept data: the tensor by its shape, or all `extent` elements of its storage in a row."""
+    if data is None:
+        raise ValueError("its exact data is not there")
+    data = torch.view_as_complex(data) if recipe.dtype in PARTS and not data.is_complex() else data
+    if str(data.dtype) != f"torch.{recipe.dtype}" or tuple(data.shape) not in (recipe.shape, (recipe.extent,)):
+        raise ValueError(f"its data is {data.dtype} {list(data.shape)}, not {recipe.dtype} {list(recipe.shape)}")
+    data = data.cpu().clone(memory_format=torch.contiguous_format)
+    rows = data.reshape(-1, 1).view(torch.uint8)  # as bytes, so that any dtype can be placed
+    row_major = data.stride() == recipe.stride and data.numel() == recipe.extent
+    if not row_major and data.shape != (recipe.extent,):
+        index = torch.arange(recipe.extent, device="cpu").as_strided(recipe.shape, recipe.stride, recipe.offset)
+        flat = torch.zeros(recipe.extent, rows.shape[1], dtype=torch.uint8, device="cpu")
+        rows = flat.index_copy_(0, index.flatten(), rows)
+    return rows.view(data.dtype).flatten()
+
+
+def sparse(recipe: Recipe, bases: Mapping[str, Any], layout: str, of: tuple[str, ...], coalesced: int) -> Any:
+    """A sparse tensor of its parts, which were made before it: indices, then values; it shares their memory."""
+    given = [bases[name] for name in of]
+    options: dict[str, Any] = dict(dtype=given[-1].dtype, device=given[-1].device, check_invariants=True)
+    try:
+        if layout == "sparse_coo":
+            return torch.sparse_coo_tensor(*given, recipe.shape, is_coalesced=bool(coalesced), **options)
+        return torch.sparse_compressed_tensor(*given, recipe.shape, layout=getattr(torch, layout), **options)
+    except RuntimeError as cause:
+        raise ValueError(f"its parts do not make a {layout} tensor of {list(recipe.shape)}: {cause}") from cause
+
+
+def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None) -> Any:
+    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
+    facts = dict(recipe.facts)
+    if recipe.kind == "view":
+        return torch.as_strided((bases or {})[facts["of"]], recipe.shape, recipe.stride, recipe.offset)
+    if recipe.kind == "sparse":
+        return sparse(recipe, bases or {}, **facts)
+    if recipe.kind == "none":
+        raise ValueError(f"no recipe: {facts.get('why', 'its values were never seen')}")
+    flat = restore(recipe, exact) if recipe.kind == "exact" else DRAWS[recipe.kind](recipe, **facts)
+    return flat.to(recipe.device).as_strided(recipe.shape, recipe.stride, recipe.offset)
+
+
+def parts(tensor: Any) -> tuple[Any, ...]:
+    """A sparse tensor's indices and values."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
+def digest(tensor: Any) -> str:
+    """16 hex digits of sha256 over dtype, shape and the contiguous bytes: -0.0 and a NaN's payload count.
+
+    A sparse tensor's is over its layout and its parts' digests.
+    """
+    head = f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.")
+    if tensor.layout is not torch.strided:
+        coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+        text = " ".join([head, str(tensor.layout), str(coalesced), *map(digest, parts(tensor))])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    state = hashlib.sha256(head.encode())
+    state.update(ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b"")
+    return state.hexdigest()[:16]
+
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+SAFE_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16", "U32": "uint32",
+    "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
+PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
+RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
+
+
+def ports(annotations: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return (spec, role, name) of each annotation."""
+    found = map(PORT.fullmatch, annotations)
+    return [(port[1], port[2], port[3]) for port in found]  # type: ignore[index]  # each annotation is a port's
+
+
+def printed_line(role: str, name: str, value: Any) -> str:
+    """Return the line to print for an output: with the digest of a tensor, or with any other value itself."""
+    if isinstance(value, torch.Tensor):
+        return f"{role} {name} {str(value.dtype).removeprefix('torch.')}{list(value.shape)} {digest(value)}"
+    return f"{role} {name} {type(value).__name__} {value}"
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """Return name -> tensor: 8 bytes of header size, a JSON header, then the bytes that its offsets count from."""
+    if not path.exists():
+        return {}
+    raw = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, row in header.items():
+        (begin, end), dtype = row["data_offsets"], getattr(torch, SAFE_DTYPES[row["dtype"]])
+        count = math.prod(row["shape"])
+        if not 0 <= begin <= end <= len(raw) - start or end - begin != count * dtype.itemsize:
+            raise ValueError(f"{path.name} is damaged: {name!r} lies outside of it or has the wrong length")
+        place: dict[str, Any] = dict(dtype=dtype, count=count, offset=start + begin)
+        flat = torch.frombuffer(raw, **place) if count else torch.empty(0, dtype=dtype)
+        tensors[name] = flat.reshape(row["shape"])
+    return tensors
+
+
+def make_inputs(recipes: Mapping[str, Any], names: Collection[str], exact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name -> tensor for these names; a view's base and a sparse tensor's parts are made with it."""
+    wanted = list(names)
+    made: dict[str, Any] = {}
+    for name in wanted:
+        of = recipes[name]["facts"].get("of", ())
+        wanted += [base for base in ((of,) if isinstance(of, str) else of) if base not in wanted]
+    for name in sorted(dict.fromkeys(wanted), key=lambda name: RANKS.get(recipes[name]["kind"], 0)):
+        try:
+            made[name] = make(parse(recipes[name]), exact.get(name), made)
+        except ValueError as cause:
+            raise SystemExit(f"input {name!r} cannot be made: {cause}") from None
+    return made
+
+
+# What follows finds this graph's inputs in the sample's folder, runs it, and prints a digest for each output.
+
+TENSOR = re.compile(r"[a-z]\w*\[(?!(?:[^\]]*, )?0[,\]])")  # how the annotation of a tensor with elements starts
+STRIDED = re.compile(r"[a-z]\w*\[(\d+(?:, \d+)*)\] stride=\[(\d+(?:, \d+)*)\]")
+Whole = GraphModule  # what runs here; tools that know tensors alone take the name GraphModule
+
+
+def permuted(text):
+    """The dimensions of a tensor from the outermost in memory to the innermost, where its annotation has strides that
+    are those of a contiguous tensor in another order; else None."""
+    found = STRIDED.match(text)
+    if not found:
+        return None
+    shape, stride = (list(map(int, part.split(", "))) for part in found.groups())
+    order, step = sorted(range(len(shape)), key=lambda index: (-stride[index], -shape[index])), 1
+    for index in reversed(order):
+        if shape[index] != 1 and stride[index] != step:
+            return None
+        step *= shape[index]
+    return order if order != sorted(order) else None
+
+
+def tensors_alone(whole):
+    """A class that those tools get along with: numbers are given to it as tensors of one element, and it gives none,
+    nor what is None or empty; an input that lay in another order in memory is laid so, as views inside rely on it."""
+    annotations = dict(whole.forward.__annotations__)
+    given = annotations.pop("return")
+    numbers = [name for name, text in annotations.items() if not re.match(r"[a-z]\w*\[", text)]
+    orders = {name: order for name, text in annotations.items() if (order := permuted(text)) is not None}
+    if not numbers and not orders and all(map(TENSOR.match, given)):
+        return whole
+
+    class GraphModule(whole):
+        @functools.wraps(whole.forward)
+        def forward(self, *values, **named):
+            named = dict(zip(annotations, values), **named)
+            for name in numbers:
+                if isinstance(named[name], torch.Tensor):
+                    named[name] = named[name].item()
+            for name, order in orders.items():
+                back = sorted(range(len(order)), key=order.__getitem__)
+                named[name] = named[name].permute(order).contiguous().permute(back)
+            found = super().forward(**named)
+            return tuple(value for value in found if isinstance(value, torch.Tensor) and value.numel())
+
+    return GraphModule
+
+
+GraphModule = tensors_alone(Whole)
+ALONE = """{} is not there: model.py takes its inputs from the sample that it is part of.
+Run it in the sample's folder, SAMPLE/pair_0/forward/model.py, copied as a whole, or make one file that runs anywhere:
+    backprint export SAMPLE -o repro.py"""
+
+
+def load(path):
+    """Another model.py of the sample as a module."""
+    spec = importlib.util.spec_from_file_location("other_model", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    return module
+
+
+def earlier(folder, capture, own):
+    """Input name -> value that links bring to a pair: the forwards of the pairs before it run here, in order."""
+    if not capture.get("links"):
+        return {}
+    given, folders = {}, [pair["folder"] for pair in capture["pairs"]]
+    number = folders.index(own)
+    for index, name in enumerate(folders[:number]):
+        forward = load(folder / name / "forward" / "model.py")
+        for role, name, value in forward.run(folder, capture, fed(capture, index, given)):
+            given[index, f"{role} {name}"] = value
+    return fed(capture, number, given)
+
+
+def fed(capture, number, given):
+    """Input name -> value, of what links bring to a pair; a gradient that a link brings has a recipe instead."""
+    links = [link for link in capture.get("links", []) if link[2] == number]
+    return {name: given[source, port] for source, port, _, name in links if (source, port) in given}
+
+
+def short(dtype):
+    """A dtype as annotations have it: f32, bf16, i64, b8."""
+    name, bits = re.fullmatch(r"torch\.([a-z]+)(.*)", str(dtype)).groups()
+    return "b8" if name == "bool" else ("bf" if name == "bfloat" else name[0]) + bits.replace("_", "")
+
+
+def run(folder, capture, known, saved=None):
+    """(role, name, value) of each output, on what is known and, for the rest, on the sample's own inputs."""
+    annotations = dict(Whole.forward.__annotations__)
+    outputs = ports(annotations.pop("return"))
+    inputs = ports(annotations.values())
+    saved = saved or {}
+    keys = [f"tangent {name}" if role == "tangent" else name for _, role, name in inputs]
+    fresh = [key for key, (_, role, _) in zip(keys, inputs, strict=True) if role != "saved" and key not in known]
+    missing = [key for key in fresh if key not in capture["recipes"]]
+    missing += [name for _, role, name in inputs if role == "saved" and name not in saved]
+    if missing:
+        raise SystemExit(f"capture.json and the forward say nothing of the inputs {', '.join(map(repr, missing))}")
+    made = known | make_inputs(capture["recipes"], fresh, read_safetensors(folder / "tensors.safetensors"))
+    values = []
+    for key, (spec, role, _) in zip(keys, inputs, strict=True):
+        value = saved[key] if role == "saved" else made[key]
+        values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
+    found = []
+    for (spec, role, name), value in zip(outputs, Whole()(*values), strict=True):
+        known = isinstance(value, torch.Tensor) and "[" in spec
+        if known and spec.partition("[")[0] != short(value.dtype):
+            raise SystemExit(f"{role} {name!r} was {spec} at capture and is {value.dtype} here")
+        found.append((role, name, value))
+    return found
+
+
+def results():
+    """(role, name, value) of each output, on the sample's own inputs."""
+    side = pathlib.Path(__file__).resolve().parent
+    folder = side.parent.parent
+    needed = [folder / "capture.json", *([side.parent / "forward" / "model.py"] if side.name == "backward" else [])]
+    for path in needed:
+        if not path.exists():
+            raise SystemExit(ALONE.format(path))
+    capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    environment = capture.get("environment", {})
+    torch.set_num_threads(int(environment.get("threads", torch.get_num_threads())))
+    torch.set_default_dtype(getattr(torch, environment.get("default_dtype", "float32")))
+    torch.set_flush_denormal(environment.get("flush_denormal") == "True")
+    torch.set_float32_matmul_precision(environment.get("float32_matmul_precision", "highest"))
+    deterministic = environment.get("deterministic", "False")
+    torch.use_deterministic_algorithms(deterministic != "False", warn_only=deterministic == "warn")
+    if side.name == "backward":
+        given = load(side.parent / "forward" / "model.py").results()
+        saved = {name: value for role, name, value in given if role == "saved"}
+        torch.manual_seed(capture["seed"])
+        return run(folder, capture, {}, saved)
+    torch.manual_seed(capture["seed"])
+    return run(folder, capture, earlier(folder, capture, side.parent.name))
+
+
+def main():
+    for role, name, value in results():
+        print(printed_line(role, name, value))
+
+
+if __name__ == "__main__":
+    main()
