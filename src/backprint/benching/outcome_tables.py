@@ -166,7 +166,7 @@ def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
     """Return the share of the roofline that a cell reached; None where it cannot be known."""
     if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
         return None
-    work = Work(cell.flops or 0, cell.moved_bytes or 0, (), cell.flops_by_dtype)
+    work = Work(cell.flops or 0, cell.moved_bytes or 0, cell.flops_by_dtype)
     return share_reached(work, cell.timing.compiled, peaks) or None
 
 
