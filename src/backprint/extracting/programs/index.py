@@ -20,7 +20,6 @@ from typing import Any
 
 from backprint.databases import check_schema, check_types, distrust
 from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
-from backprint.extracting.call_bytes import kernel_bytes
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.normal import normal_form
 from backprint.extracting.programs.read import (
@@ -32,6 +31,7 @@ from backprint.extracting.programs.read import (
     nothing_in,
     samples_below,
 )
+from backprint.extracting.traffic import kernel_bytes
 
 FORMAT = 2
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from backprint.benching.svg import LogScale, drawing, label, legend, polyline, rule
 from backprint.extracting.programs.dedup import KernelGroups
-from backprint.extracting.reporting.byte_table import byte_table
 from backprint.extracting.reporting.kernel_tables import (
     MOST,
+    byte_table,
     direction_table,
     name_table,
     operator_table,
