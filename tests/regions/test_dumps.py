@@ -51,11 +51,7 @@ def test_the_files_of_a_pass(tmp_path: Path) -> None:
     region = dumped(tmp_path / "dump", "seed", name="block3")
     (place,) = (tmp_path / "dump").iterdir()
     assert place.name == "block3_0000"
-    files = {"graph.json", "forward.dot", "backward.dot", "stacks.txt", "gradients.safetensors", "summary.md"}
-    assert files <= {each.name for each in place.iterdir()}
-    assert '"mul" -> "SubBackward0"' in (place / "backward.dot").read_text()
-    assert '"SubBackward0" -> "mul" [label="z1"]' in (place / "forward.dot").read_text()
-    assert "z3 = z1 * z2" in (place / "stacks.txt").read_text()
+    assert {each.name for each in place.iterdir()} == {"graph.json", "gradients.safetensors", "summary.md"}
     summary = (place / "summary.md").read_text()
     assert "3 nodes inside, 3 on the boundary, 6 edges" in summary
     assert "z3 = z1 * z2" in summary
@@ -93,7 +89,6 @@ def test_a_region_that_no_loss_reaches_leaves_its_forward(tmp_path: Path) -> Non
     assert place.name == "pass_unreached_0000"
     assert "no backward pass has reached it" in (place / "summary.md").read_text()
     assert "z = y * 2" in (place / "summary.md").read_text()
-    assert '"sin" -> "mul" [label="y"]' in (place / "forward.dot").read_text()
     with pytest.raises(bp.RegionError, match="no backward pass has reached this region"):
         read_passes(tmp_path / "dump")
 

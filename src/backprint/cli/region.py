@@ -71,7 +71,7 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
 @click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
               help="How many nodes and folded frames are seen at most; inner frames are folded.")  # fmt: skip
 def draw_passes(dump: Path, run: str, nodes: int) -> None:
-    """Draw each pass into its folder: a picture, graph.svg, and a page, page.html.
+    """Draw each pass into its folder: a picture, graph.svg and graph.dot, and a page, page.html.
 
     The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
     Inf are red. Shapes and statistics are in the tooltips.

@@ -60,7 +60,8 @@ def pass_as_dict(found: Pass) -> dict[str, Any]:
         "nodes": [
             with_line(
                 {"name": node.name, "kind": node.kind, "module": node.module, "operators": list(node.ops),
-                 "inside": node.inside, "leaf": node.leaf, "tensors": list(node.tensors), "opaque": node.opaque},
+                 "inside": node.inside, "leaf": node.leaf, "tensors": list(node.tensors), "opaque": node.opaque,
+                 "stack": [line._asdict() for line in node.stack]},
                 node.line,
             )
             for node in found.nodes

@@ -1,10 +1,8 @@
 """Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
 
-graph.json               everything but tensors: nodes, edges, inputs, roots, stacks, stats
-backward.dot forward.dot pictures as text; `backprint region draw` draws them, never the program's own step
-stacks.txt               for each node, the Python stack of the forward line that made it
-gradients.safetensors    with gradients="values": the exact bits, by edge, input and root
-summary.md               what a person reads first
+graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
+gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
+summary.md             what a person reads first
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.regions import dots
 from backprint.regions.nouns import (
     RUN,
     Flowed,
@@ -62,9 +59,6 @@ def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
     content = pass_json(found, tensors)
     texts = {
         "graph.json": json.dumps(content, indent=1) + "\n",
-        "backward.dot": dots.backward_dot(found),
-        "forward.dot": dots.forward_dot(found),
-        "stacks.txt": stacks_text(found.nodes),
         "summary.md": summary_text(found),
     }
     return DumpedPass(write_dump_folder(folder, head, texts, tensors))
@@ -94,8 +88,6 @@ def write_unreached(
     ]
     texts = {
         "graph.json": json.dumps(content, indent=1) + "\n",
-        "forward.dot": dots.unreached_dot(title, forward),
-        "stacks.txt": stacks_text(forward.nodes),
         "summary.md": "\n".join(lines) + "\n",
     }
     return write_dump_folder(folder, f"{head}_unreached", texts, {})
@@ -249,16 +241,6 @@ def keep_gradient(
 
 
 # ------------------------------------------------------------------ for a person
-
-
-def stacks_text(nodes: Sequence[Node]) -> str:
-    """The text of stacks.txt: each node's forward stack."""
-    parts = []
-    for node in nodes:
-        if node.stack:
-            lines = "".join(f"  {line}\n" for line in node.stack)
-            parts.append(f"{node.name} ({node.kind}{': ' + ', '.join(node.ops) if node.ops else ''})\n{lines}")
-    return "\n".join(parts)
 
 
 def table_cell(text: str) -> str:
