@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from backprint.benching.cells import DIRECTIONS, NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
-from backprint.benching.means import mean_speedup
+from backprint.benching.means import MeanSpeedup, mean_speedup
 from backprint.benching.roofline import Peaks, Work, share_reached
 from backprint.benching.scored_cells import LARGEST_SIZE, SIZES, finite_speedup, powerless_graphs, size_class
 from backprint.report.nouns import Cell, Table
@@ -20,8 +20,6 @@ from backprint.report.rows import one_line
 from backprint.report.tables import columns, note_kind
 
 ByCompiler = Mapping[str, Sequence[BenchCell]]
-
-NO_MEAN = (None, None, None)
 
 
 def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
@@ -101,13 +99,9 @@ def slower_share(cells: Sequence[BenchCell]) -> float | None:
     return sum(cell.outcome == "slower" for cell in cells) / len(cells) if cells else None
 
 
-def speedup_mean(cells: Iterable[BenchCell]) -> tuple[float | None, float | None, float | None]:
+def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
     """Return the geometric mean of the speedups of right cells, and its interval."""
-    speeds = [speed for cell in cells if cell.right and (speed := finite_speedup(cell))]
-    if not speeds:
-        return NO_MEAN
-    found = mean_speedup(speeds)
-    return found.mean, found.low, found.high
+    return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
 
 
 # --- costs ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from backprint.benching.means import quantile
+from backprint.benching.means import right_and_timed, right_speedups
 from backprint.benching.names import short_names
 from backprint.benching.scored import ScoredSample
 from backprint.benching.scores import ScorePoint, ScoreTerms, score_curve
@@ -55,16 +55,6 @@ def pictures(scored: Scored) -> tuple[Figure, ...]:
     if any(operators_of(sample) for samples in known.values() for sample in samples if right_and_timed(sample)):
         found.append(size_picture(known))
     return tuple(found)
-
-
-def right_and_timed(sample: ScoredSample) -> bool:
-    """Whether a sample's speedup is one of a right result: within level 0, and above 0."""
-    return sample.measured and sample.right_at(0) and bool(sample.speedup)
-
-
-def right_speedups(samples: Sequence[ScoredSample]) -> tuple[float, ...]:
-    """Return the speedups of what is right at level 0, in order."""
-    return tuple(sorted(sample.speedup for sample in samples if right_and_timed(sample) and sample.speedup))
 
 
 def operators_of(sample: ScoredSample) -> int:
@@ -202,7 +192,8 @@ def violin(
     outline = [(middle + wide, y) for wide, y in sides] + [(middle - wide, y) for wide, y in reversed(sides)]
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
     yield f'<polygon class="violin {series_class(index)}" points="{places}"/>'
-    first, third = (scale.place(quantile(values, share)) for share in (0.25, 0.75))
+    quarter, _, three_quarters = statistics.quantiles(values, method="inclusive")
+    first, third = scale.place(quarter), scale.place(three_quarters)
     tall = max(first - third, 1.0)
     yield f'<rect class="box" x="{middle - 3:.1f}" y="{third:.1f}" width="6" height="{tall:.1f}"/>'
     median = scale.place(statistics.median(values))
@@ -218,7 +209,8 @@ def speedup_ticks(scale: LogScale) -> Sequence[float]:
 def density(values: Sequence[float]) -> Shape:
     """Return a Gaussian kernel density of speedups' logarithms, by Silverman's width."""
     ordered = sorted(map(math.log2, values))
-    spread = min(statistics.stdev(ordered), (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.34)
+    quarter, _, three_quarters = statistics.quantiles(ordered, method="inclusive")
+    spread = min(statistics.stdev(ordered), (three_quarters - quarter) / 1.34)
     width = max(0.9 * (spread or statistics.stdev(ordered)) * len(ordered) ** -0.2, 0.02)
     low, high = ordered[0] - 2 * width, ordered[-1] + 2 * width
     levels = [low + (high - low) * place / LEVELS_OF_SHAPE for place in range(LEVELS_OF_SHAPE + 1)]
