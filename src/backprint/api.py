@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +42,6 @@ def capture(
     mode: str | None = None,
     loss: Callable[[Any], Tensor] | str | None = None,
     requires_grad: RequiresGrad = None,
-    specialise: bool | None = None,
     specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
@@ -62,28 +62,25 @@ def capture(
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
-    then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
+    then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
+    given = dict(locals())
     from backprint import calls
     from backprint.errors import UsageError
     from backprint.target import by_name, capture_place
 
-    options = by_name(dict(
-        engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
-        specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
-        stamp=stamp, order=order, allow=allow, name=name,
-    ))  # fmt: skip
+    options = by_name({option: given[option] for option in DEFAULTS})
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_place(target, args, kwargs, options)
     warn_with_this_torch()
     calls.check_target_options(target, kwargs)
-    calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
+    calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:
@@ -92,6 +89,14 @@ def capture(
         if said := calls.meant(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
         raise
+
+
+DEFAULTS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(capture).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
+"""The options of `capture`, with their defaults: its signature is the one list of them."""
 
 
 def capture_made(
@@ -170,13 +175,6 @@ def record(
         for text in said:
             warnings.warn(text, stacklevel=2)
     return made
-
-
-DEFAULTS: dict[str, Any] = {
-    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
-    "specialise": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
-    "name": None,
-}  # fmt: skip
 
 
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:

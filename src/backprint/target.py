@@ -89,8 +89,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
         raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
     if target.kind != "factory":
         given["mode"] = None  # the code is in that mode already
-        if target.fake and given["specialise"] is None:
-            given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
+        if target.fake and given["specialize"] is None:
+            given["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
     made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
     return replace(made, notes=(*target.notes, *made.notes)) if target.notes else made
 

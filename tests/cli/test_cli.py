@@ -326,14 +326,14 @@ def test_the_mode(place: Path) -> None:
     assert "needs a module" in refused("capture", "program.py:inference", "-o", "out", "--mode", "eval")
 
 
-def test_what_reads_values_is_specialised_unless_refused(place: Path) -> None:
-    result = call("capture", "program.py:counted", "-o", "out", "--no-specialise")
+def test_what_reads_values_is_specialized_unless_refused(place: Path) -> None:
+    result = call("capture", "program.py:counted", "-o", "out", "--no-specialize")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "backprint: DataDependentError: " in result.stderr
     assert "Traceback" not in result.stderr
     assert not (place / "out").exists()
     assert "guard: " in good("capture", "program.py:counted", "-o", "out").stdout
-    assert "guard: " in good("capture", "program.py:counted", "-o", "asked", "--specialise").stdout
+    assert "guard: " in good("capture", "program.py:counted", "-o", "asked", "--specialize").stdout
 
 
 def test_data(place: Path) -> None:

@@ -10,12 +10,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from backprint.cli.groups import Listing
-from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power_option
+from backprint.cli.options import (
+    ALLOW,
+    ALLOW_UNPROVEN,
+    DATA,
+    DEVICE,
+    ENGINE,
+    LAYOUT,
+    MODE,
+    TRUST,
+    F,
+    choice,
+    power_option,
+    run_options,
+)
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
@@ -26,8 +39,6 @@ NAMED = 5
 
 OTHERS: tuple[str, ...] = ("report", "dedup", "split")
 """Verbs with a file of their own, `corpus_NAME.py`."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Corpus(Listing):
@@ -53,26 +64,11 @@ def command() -> None:
 
 def options(function: F) -> F:
     """Add the options of every run."""
-    for option in reversed(
-        (
-            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows."),
-            click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take."),
-            click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
-            click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
-            choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool"),
-            click.option(
-                "--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."
-            ),
-            click.option("--list", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
-            click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),
-            click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
-            click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),
-            click.option(
-                "--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause."
-            ),
-            ALLOW_UNPROVEN,
-            click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
-        )
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
+        ALLOW_UNPROVEN,
+        click.option("--list", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
+        run_options(),
     ):
         function = option(function)
     return function
