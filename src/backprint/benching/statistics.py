@@ -9,7 +9,6 @@ The answer is certain only where the whole interval says it; where it is `unsure
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,12 +39,6 @@ class TimingChange:
     low: float
     high: float
     mean_ratio: float
-
-
-def drawn_order(rounds: int, seed: int = 0) -> tuple[tuple[int, int], ...]:
-    """For each round, which of the two programs (0 and 1) runs first."""
-    draw = random.Random(seed)
-    return tuple((0, 1) if draw.random() < 0.5 else (1, 0) for _ in range(rounds))
 
 
 def compare_timings(
