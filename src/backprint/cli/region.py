@@ -42,11 +42,13 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
     """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
     from backprint.regions.nouns import Unwatched
     from backprint.regions.read import check_dump
-    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes
+    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes, shown_unreached
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line, err=as_json)
+    for text in () if as_json or bad or index is not None else shown_unreached(dump, run):
+        echo(text)
     count = unwatched = shown = 0
     for each in shown_passes(dump, run, index):
         count, unwatched = count + 1, unwatched + (not each.watched)
