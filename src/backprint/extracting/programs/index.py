@@ -33,7 +33,7 @@ from backprint.extracting.programs.read import (
 )
 from backprint.extracting.traffic import kernel_bytes
 
-FORMAT = 2
+FORMAT = 3
 
 BATCH = 500
 """Kernels after which the samples that are whole are written for good."""
