@@ -1,4 +1,4 @@
-"""Recognise calls of the face that cannot be right, and say what to write instead."""
+"""Recognize calls of the face that cannot be right, and say what to write instead."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The parts of a picture in SVG: text, lines, shapes, scales and legends.
 
-Colours come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
+Colors come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
 a style, which the page's policy forbids. Every text is escaped.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from backprint.report.rows import one_line
 
 SERIES = 8
-"""So many colours are told apart; the next series have them again with dashed lines."""
+"""So many colors are told apart; the next series have them again with dashed lines."""
 
 MARKS = (
     "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0z",
@@ -27,7 +27,7 @@ MARKS = (
     "M-4 0l2 -3.5h4l2 3.5l-2 3.5h-4z",
     "M-3.4 -3.4h6.8l-6.8 6.8h6.8z",
 )
-"""A shape for each colour, around the origin."""
+"""A shape for each color, around the origin."""
 
 
 def shorter(text: str, letters: int) -> str:
@@ -73,7 +73,7 @@ def rule(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
 
 
 def series_class(index: int) -> str:
-    """Return the classes of a series: its colour, and dashes from the second round of colours on."""
+    """Return the classes of a series: its color, and dashes from the second round of colors on."""
     return f"s{index % SERIES}" + (" dashed" if index >= SERIES else "")
 
 

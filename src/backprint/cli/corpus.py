@@ -187,7 +187,7 @@ def carry_out(
         if given["executor"] == "ray":
             end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
-    (close or summarise_run)(done, as_json)
+    (close or summarize_run)(done, as_json)
     if set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
         raise SystemExit(1)
 
@@ -199,7 +199,7 @@ def end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def summarise_run(done: CorpusRun, as_json: bool) -> None:
+def summarize_run(done: CorpusRun, as_json: bool) -> None:
     """Print the result of a run."""
     for text in () if as_json else closing_lines(done):
         echo(text)
