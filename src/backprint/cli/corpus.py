@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -37,24 +36,8 @@ if TYPE_CHECKING:
 NAMED = 5
 """How many samples without power are named at the end."""
 
-OTHERS: tuple[str, ...] = ("report", "dedup", "split")
-"""Verbs with a file of their own, `corpus_NAME.py`."""
 
-
-class Corpus(Listing):
-    """The group of the corpus verbs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.commands, *OTHERS]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in OTHERS:
-            found: click.Command = importlib.import_module(f"backprint.cli.corpus_{name}").command
-            return found
-        return super().get_command(ctx, name)
-
-
-@click.group("corpus", cls=Corpus)
+@click.group("corpus", cls=Listing, others=("report", "dedup", "split"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
