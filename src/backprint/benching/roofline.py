@@ -37,19 +37,19 @@ class Work:
 
 def least_work(graph: Graph) -> Work:
     """Return the least work of one graph, at its captured sizes."""
-    graph = needed_alone(graph)
+    graph = unguarded_graph(graph)
     return work_of(graph_flops(graph), flow_of(graph))
 
 
 def least_step_work(forward: Graph, backward: Graph) -> Work:
     """Return the least work of a forward and its backward as one: the saved values need not leave, and an input that
     both read is read once."""
-    forward, backward = needed_alone(forward), needed_alone(backward)
+    forward, backward = unguarded_graph(forward), unguarded_graph(backward)
     return work_of(sum_by_dtype((graph_flops(forward), graph_flops(backward))), joined_flow(forward, backward))
 
 
-def needed_alone(graph: Graph) -> Graph:
-    """Return the graph at its captured sizes, without guards and dead code."""
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
     fixed = at_hints(graph)
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -53,6 +53,12 @@ def run_options(jobs: Any = JOBS, timeout: Any = TIMEOUT) -> Callable[[F], F]:
             "--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause."
         ),
     )
+
+    return all_of(options)
+
+
+def all_of(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    """Return a decorator that adds these options, in their order."""
 
     def add(function: F) -> F:
         for option in reversed(options):
