@@ -27,7 +27,7 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def mean_speedup(speedups: Sequence[float], confidence: float = 0.95) -> MeanSpeedup:
+def mean_speedup(speedups: Sequence[float]) -> MeanSpeedup:
     """Return the geometric mean of speedups above 0, with the interval that has the true mean in 95 of 100 cases where
     the logarithms are normal; nothing of no speedups, and no interval of fewer than `FEWEST`."""
     if any(not 0 < speedup < math.inf for speedup in speedups):
@@ -35,7 +35,7 @@ def mean_speedup(speedups: Sequence[float], confidence: float = 0.95) -> MeanSpe
     if len(speedups) < FEWEST:
         return (geometric_mean(speedups) if speedups else None, None, None)
     logs = [math.log(speedup) for speedup in speedups]
-    half = student_quantile((1 + confidence) / 2, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     mean = statistics.fmean(logs)
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
