@@ -111,12 +111,10 @@ def test_two_kinds_of_rounds_give_no_answer() -> None:
     assert compare_timings(first, second).answer == "unsure"
 
 
-def test_what_hides_from_the_decile_shows_in_the_mean() -> None:
+def test_one_slow_call_in_five_hides_from_the_decile() -> None:
     first = [1.0 + number / 1e4 for number in range(ROUNDS)]
     rare = [time * (2 if number % 5 == 0 else 1) for number, time in enumerate(first)]
-    change = compare_timings(first, rare)
-    assert change.answer == "same"
-    assert change.mean_ratio == pytest.approx(1.2, abs=0.01)
+    assert compare_timings(first, rare).answer == "same"
 
 
 def test_the_same_times_give_the_same_interval() -> None:

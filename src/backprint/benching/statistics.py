@@ -28,17 +28,13 @@ STAGES = (40, 80, 160, 320)
 
 @dataclass(frozen=True, slots=True)
 class TimingChange:
-    """How long the second program takes, as a multiple of the first.
-
-    `ratio` is the ratio of the lower deciles, between `low` and `high`. `mean_ratio` is the ratio of the mean times:
-    where one call in five is slow, the mean says so and the deciles do not.
-    """
+    """How long the second program takes, as a multiple of the first: the ratio of the lower deciles, between `low` and
+    `high`."""
 
     answer: str
     ratio: float
     low: float
     high: float
-    mean_ratio: float
 
 
 def compare_timings(
@@ -65,7 +61,6 @@ def compare_timings(
         ratio=math.exp(log_ratios(logs)),
         low=math.exp(low),
         high=math.exp(high),
-        mean_ratio=math.fsum(second) / len(second) / (math.fsum(first) / len(first)),
     )
 
 
