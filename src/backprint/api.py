@@ -39,7 +39,6 @@ def capture(
     mode: str | None = None,
     loss: Callable[[Any], Tensor] | str | None = None,
     requires_grad: RequiresGrad = None,
-    specialise: bool | None = None,
     specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
@@ -60,28 +59,25 @@ def capture(
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
-    then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
+    then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
+    given = dict(locals())
     from backprint import calls
     from backprint.errors import UsageError
     from backprint.target import DEFAULTS, by_name, capture_made, capture_place
 
-    options = by_name(dict(
-        engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
-        specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
-        stamp=stamp, order=order, allow=allow, name=name,
-    ))  # fmt: skip
+    options = by_name({option: given[option] for option in DEFAULTS})
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_place(target, args, kwargs, options)
     warn_with_this_torch()
     calls.check_target_options(target, kwargs)
-    calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
+    calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:

@@ -90,8 +90,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
         raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
     if target.kind != "factory":
         given["mode"] = None  # the code is in that mode already
-        if target.fake and given["specialise"] is None:
-            given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
+        if target.fake and given["specialize"] is None:
+            given["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
     made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
     return replace(made, notes=(*target.notes, *made.notes)) if target.notes else made
 
@@ -342,9 +342,10 @@ def capture_made(
 
 DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
-    "specialise": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
+    "specialize": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
     "name": None,
 }  # fmt: skip
+"""The options of a capture with their defaults, as the signature of `bp.capture` has them; a test compares the two."""
 
 LOSSES = ("sum", "mean")
 """Losses of the first floating-point output."""

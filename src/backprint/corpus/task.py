@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -121,3 +123,10 @@ def on_cpu(options: Options) -> bool:
 
 
 Options = Mapping[str, Any]
+
+
+def write_line(sink: int, message: Mapping[str, Any]) -> None:
+    """Write one JSON line, which is short enough for a pipe."""
+    content = json.dumps(message).encode() + b"\n"
+    while content:
+        content = content[os.write(sink, content) :]

@@ -37,22 +37,6 @@ class RefusedGraph:
     reason: str
 
 
-def extracted_pair(
-    pair: Pair,
-    target: KernelTarget,
-    threads: int = 1,
-    sample: str = "",
-    direction: str = "both",
-    compiler: KernelCompiler | None = None,
-) -> tuple[ExtractedGraph, ...]:
-    """Return the kernels of a forward, and of its backward, which takes what the forward saves on the target."""
-    found = tuple(extracted_graphs(pair, target, threads, sample, direction, compiler))
-    for one in found:
-        if isinstance(one, RefusedGraph):
-            raise RefusedError(one.reason)
-    return tuple(one for one in found if isinstance(one, ExtractedGraph))
-
-
 def extracted_graphs(
     pair: Pair,
     target: KernelTarget,
@@ -61,9 +45,10 @@ def extracted_graphs(
     direction: str = "both",
     compiler: KernelCompiler | None = None,
 ) -> Iterator[ExtractedGraph | RefusedGraph]:
-    """Yield the same, one graph at a time, and what is refused: a graph does not take the other with it.
+    """Yield the kernels of a forward and of its backward, one graph at a time; if one is refused, the other is not.
 
-    The backward of a forward that cannot be prepared takes the saved tensors as they were captured.
+    The backward takes what the forward saves on the target; if the forward cannot be prepared, it takes the saved
+    tensors as they were captured.
     """
     compiler = compiler or inductor()
     saved: Mapping[str, PortLayout] = {}

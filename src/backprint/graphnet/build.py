@@ -59,8 +59,6 @@ def build_sample(
     *,
     device: str = "cpu",
     mode: str | None = None,
-    seed: int = 0,
-    requires_grad: Iterable[str] | bool | None = None,
     fake: Fake | None = None,
     run: GraphRunner | None = None,
 ) -> BuiltSample:
@@ -70,13 +68,13 @@ def build_sample(
     """
     if mode not in (None, *training.MODES):
         raise UsageError(f"mode={mode!r} is not one of None (as it was traced), 'train', 'eval'")
-    plan = plan_of(sample, requires_grad)
+    plan = plan_of(sample)
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
         for named in plan.inputs
         if named.raw in plan.metas
     ]
-    recipes = recipes_from_metas(known, seed, device)
+    recipes = recipes_from_metas(known, 0, device)
     forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         check_result_sizes(sample, numbers)

@@ -2,7 +2,7 @@
 
 While a block that watches numbers is open, each operator's results are looked at: one sum, and a closer look where it
 is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that take it
-later have the same source. Uninitialised memory, and memory that an operator only overwrites, are not looked at.
+later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not looked at.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from backprint.tree import plain_leaves
 
 Frame = tuple[CodeType, int]
 
-UNINITIALISED = ("empty", "resize", "set_")
+UNINITIALIZED = ("empty", "resize", "set_")
 WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "log_normal", "geometric"}
 """In-place operators that do not read the tensor that they overwrite."""
 
@@ -95,7 +95,7 @@ def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
         for place, each in enumerate(schema.arguments)
         if each.alias_info is not None and each.alias_info.is_write
     )
-    looked = not func.is_view and not any(word in packet for word in UNINITIALISED)
+    looked = not func.is_view and not any(word in packet for word in UNINITIALIZED)
     out = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
     return looked, not out and packet.rstrip("_") not in WRITES, written
 

@@ -25,6 +25,7 @@ from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_wo
 from backprint.graph.text import show_spec, show_step
 from backprint.memory import has_memory
 from backprint.replaying.annotations import NOTES, Sheet, show_value
+from backprint.replaying.movement import is_inexact
 from backprint.settings import default_dtype
 from backprint.tree import plain_leaves
 
@@ -178,10 +179,6 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
         return contextlib.nullcontext()
     decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
     return contextlib.nullcontext() if decided else default_dtype(wanted)
-
-
-def is_inexact(value: Any) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 TAKEN: Mapping[str, torch.dtype] = {

@@ -18,7 +18,6 @@ from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.links import SampleFolders
 from backprint.report.nouns import Cell, Report, Table, columns, filled, note_kind, one_line, share
 from backprint.report.operators import (
-    READ_FOR,
     RunOperators,
     dtype_table,
     operator_table,
@@ -34,14 +33,12 @@ SLOWEST = 10
 @dataclass(frozen=True, slots=True)
 class ReportPlan:
     """What a report is to have: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
-    links are relative to `base`. Samples without counts of operators are read for `read_for` seconds."""
+    links are relative to `base`."""
 
     unique: bool = False
     title: str = ""
     base: Path = Path()
     by_operator: bool = False
-    read_for: float = READ_FOR
-    told: Callable[[str], None] = lambda said: None
 
 
 def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
@@ -50,15 +47,14 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
     folders = SampleFolders.of_run(run, plan.base)
-    found = run_operators(run, counted, folders, plan.read_for, plan.told)
+    found = run_operators(run, counted)
     first = {sample.id: group[0].id for group in groups for sample in group[1:]}
     proved = {sample.id: sample.proved for sample in counted}
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in run.rows():
             if (id := row["id"]) in proved:
-                known = {"operators": found.read.get(id) or row["operators"], "proved": proved[id]}
-                yield row | known | {"duplicate_of": first.get(id, "")} | folders.columns(id)
+                yield row | {"proved": proved[id], "duplicate_of": first.get(id, "")} | folders.columns(id)
 
     said = facts(run, counted, len(groups), plan.unique, found)
     kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))

@@ -69,8 +69,8 @@ def capture_call(
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
     check_options(target, engine, mode, options.partition, order)
-    specialise = bool(options.specialise)
-    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
+    specialize = bool(options.specialize)
+    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialize)
     requested = requests(program, options, order)
     check_engine(engine, requested)
     with quiet_random(), callers_modes(), outside_modes(), protected(program), derivatives.explained(lambda: program):

@@ -101,7 +101,7 @@ class World:
             where = frames.place(frames.raised(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
-                "specialise=True to take their values and keep them as guards, or capture without fake=True"
+                "specialize=True to take their values and keep them as guards, or capture without fake=True"
             ) from error
 
     # -------------------------------------------------------------- constants keep their values

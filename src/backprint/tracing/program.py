@@ -130,7 +130,7 @@ class CalledProgram:
     chance: Chance = field(default_factory=Chance)
     title: str = "program"
     world: World | None = None
-    specialise: bool = False
+    specialize: bool = False
     given: Given | None = None
 
     @property
@@ -182,11 +182,11 @@ class CalledProgram:
     def current(self, keep: bool = True) -> dict[str, Tensor]:
         """Return every named tensor as it is now.
 
-        With a world, new fake tensors stand for them. Their values may be read if the program is specialised and `keep`
+        With a world, new fake tensors stand for them. Their values may be read if the program is specialized and `keep`
         is true.
         """
         found = self.held()
-        return found if self.world is None else self.world.imitate(found, keep and self.specialise)
+        return found if self.world is None else self.world.imitate(found, keep and self.specialize)
 
     def known(self) -> dict[str, Tensor]:
         """Return the tensors that have values: all except fake tensors with unknown values."""

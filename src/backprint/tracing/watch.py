@@ -387,7 +387,7 @@ def unknown(reading: Reading) -> str:
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
         f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
-        "Pass small real inputs and specialise=True to take their values and keep them as guards, "
+        "Pass small real inputs and specialize=True to take their values and keep them as guards, "
         "or capture without fake=True"
     )
 

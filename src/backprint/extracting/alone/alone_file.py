@@ -23,6 +23,7 @@ from backprint.extracting.alone.alone_draws import Draw
 from backprint.extracting.nouns import Kernel, KernelCall
 from backprint.extracting.programs.read_alone import MARK
 from backprint.extracting.traffic import holds_number, least_bytes
+from backprint.graph.text import quote
 
 WIDTH = 116
 """The letters of a line of comments or data."""
@@ -125,15 +126,10 @@ def on_one_line(value: Any) -> str:
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case str():
-            return ascii(value) if not value.isprintable() else quoted(value)
+            return ascii(value) if not value.isprintable() else quote(value)
         case None | bool() | int() | float():
             return repr(value)
     raise RefusedError(f"{type(value).__name__} is no plain data: {value!r:.80}")
-
-
-def quoted(text: str) -> str:
-    """Return a text as a literal in double quotes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def long_text(text: str) -> str:

@@ -273,7 +273,7 @@ def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtype
 
 
 def reduce_by_halves(self: Any, given: Any) -> list[Any]:
-    """Combine neighbours until one element is left, all pairs at once; a GPU combines in some such tree too."""
+    """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
     shape = given[0].handle.data.shape
     tensors, axis = self.unravel(given, self.axis)
     values, dtypes = [each.handle.data for each in tensors], [each.dtype for each in tensors]

@@ -108,12 +108,12 @@ class Told(TorchDispatchMode):
     """Matches operators that read values with the readings of the scouting run, in order, and returns those results."""
 
     def __init__(
-        self, readings: Sequence[Reading], fake: RecordedFakes, specialise: bool, paths: Mapping[int, str]
+        self, readings: Sequence[Reading], fake: RecordedFakes, specialize: bool, paths: Mapping[int, str]
     ) -> None:
         super().__init__()
         self.paths = paths
         self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
-        self.fake, self.specialise = fake, specialise
+        self.fake, self.specialize = fake, specialize
         self.guards: list[tuple[Tensor, Reading]] = []
         self.used = bool(self.waiting)
 
@@ -170,7 +170,7 @@ class Told(TorchDispatchMode):
             bad = values[0] != 0 if func is CHECK else values[0] == 0
             self.guards.append((mark(bad.any()), replace(reading, result=False)))
             return
-        if not self.specialise:
+        if not self.specialize:
             raise DataDependentError(refused_reading(reading))
         if func is READ or isinstance(first_leaf(reading.result), Tensor):
             self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
@@ -195,5 +195,5 @@ def refused_reading(reading: Reading) -> str:
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})"
     return (
         f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
-        "Pass specialise=True to take this run's value and keep it as a guard"
+        "Pass specialize=True to take this run's value and keep it as a guard"
     )

@@ -28,9 +28,9 @@ class TracedFunction:
     """The traced function: named tensors in, copies of the outputs out, and notes about each output."""
 
     def __init__(
-        self, program: ScoutedProgram, readings: Sequence[Reading], specialise: bool, real: bool, dynamic: Any = False
+        self, program: ScoutedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
     ) -> None:
-        self.program, self.specialise = program, specialise
+        self.program, self.specialize = program, specialize
         self.readings = tuple(readings)
         self.paths = module_paths(program.target())
         self.sizes = symbolic.sizes(program, dynamic, self.paths)
@@ -74,7 +74,7 @@ class TracedFunction:
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
-        told = Told(self.readings, self.fake, self.specialise, self.paths)
+        told = Told(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.reals is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, shielded(program, given, mark))

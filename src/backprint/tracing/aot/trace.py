@@ -37,13 +37,13 @@ from backprint.tracing.scout import Findings
 def trace(
     program: ScoutedProgram,
     seen: Findings,
-    specialise: bool = False,
+    specialize: bool = False,
     partition: str | Callable[..., Any] | None = None,
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd, and partition the joint graph."""
-    traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
+    traced = trace_values(program, seen, specialize, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
@@ -54,15 +54,15 @@ def trace(
 
 
 def trace_values(
-    program: ScoutedProgram, seen: Findings, specialise: bool, partition: Any, decompose: Any, dynamic: Any
+    program: ScoutedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
-    """Trace without values; if that fails and the user specialises, trace with values too."""
+    """Trace without values; if that fails and the user specializes, trace with values too."""
     try:
-        return trace_once(TracedFunction(program, seen.readings, specialise, False, dynamic), partition, decompose)
+        return trace_once(TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
     except DataDependentError as error:
-        if not specialise or error.__cause__ is None:
+        if not specialize or error.__cause__ is None:
             raise
-    return trace_once(TracedFunction(program, seen.readings, specialise, True, dynamic), partition, decompose)
+    return trace_once(TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
 
 
 def trace_once(
@@ -129,7 +129,7 @@ def _late(program: ScoutedProgram, error: Any) -> str:
     place = frames.place(frames.raised(error, module_paths(program.target())))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
-        "Pass specialise=True to take this run's values and keep them as guards"
+        "Pass specialize=True to take this run's values and keep them as guards"
     )
 
 

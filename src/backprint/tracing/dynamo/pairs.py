@@ -50,8 +50,8 @@ def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options:
     called, places = program_of_pair(book, index, later)
     part, seen = scout(called)
     names = [entry.outputs[place] for place, _ in places]
-    specialise = options.specialise or bool(entry.after or (index == 0 and book.before))
-    made = trace(part, seen, specialise, options.partition, options.decompose)
+    specialize = options.specialize or bool(entry.after or (index == 0 and book.before))
+    made = trace(part, seen, specialize, options.partition, options.decompose)
     if made.unforeseen:
         raise CaptureError(
             f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
