@@ -233,6 +233,31 @@ def test_every_name_is_used_outside() -> None:
     assert unused == []
 
 
+def passed_by_name() -> dict[tuple[str, str], set[str]]:
+    """Return the arguments that other rooms pass by name to a name of a table, by its module and name."""
+    passed: dict[tuple[str, str], set[str]] = {}
+    for place in SOURCE.rglob("*.py"):
+        tree = ast.parse(place.read_text("utf-8"))
+        imported = {
+            name.asname or name.name: (node.module.rpartition(".")[2], name.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("backprint._torch.") and node.module
+            for name in node.names
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported:
+                names = {keyword.arg for keyword in node.keywords if keyword.arg}
+                passed.setdefault(imported[node.func.id], set()).update(names)
+    return passed
+
+
+def test_what_is_passed_by_name_is_probed() -> None:
+    tables = {module.__name__.rpartition(".")[2]: module.NAMES for module in TABLES}
+    for (module, name), names in passed_by_name().items():
+        if name in tables.get(module, {}):
+            assert names <= set(tables[module][name].passed), f"{module}.{name} is called with {sorted(names)}"
+
+
 # ------------------------------------------------------------------ a name that is gone
 
 
@@ -323,6 +348,15 @@ def test_what_stands_for_an_absent_name_raises_at_any_use() -> None:
             use()
     with pytest.raises(AttributeError, match="has no attribute 'other'"):
         look_up("other", {"thing": row}, {"__name__": "names"})
+
+
+def test_a_function_says_which_of_its_names_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("torch._dynamo.pgo._CODE_STATE")
+    with (
+        pytest.raises(PrivateApiError, match=r"has no torch\._dynamo\.pgo\._CODE_STATE, which engine dynamo needs"),
+        dynamo.counts_restored(),
+    ):
+        pass
 
 
 def test_a_name_is_a_plain_alias() -> None:

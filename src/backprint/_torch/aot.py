@@ -10,13 +10,17 @@ from typing import Any
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of, takes
+from backprint._torch.private import Private, Probe, look_up, probes_of, takes, uses
 
 
+@uses("torch._functorch.aot_autograd.aot_export_joint_with_descriptors", needed_by=(private.AOT,))
 def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decompositions: dict[Any, Any]) -> Any:
     """Trace the forward and backward of a module as one graph with descriptors, as no mode of ours is to see."""
-    export = private.at_path(EXPORT, (private.AOT,))
-    return export(stack, module, inputs, decompositions=decompositions, _disable_torch_fn_metadata_mode=True)
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+    return aot_export_joint_with_descriptors(
+        stack, module, inputs, decompositions=decompositions, _disable_torch_fn_metadata_mode=True
+    )
 
 
 EXPORT = "torch._functorch.aot_autograd.aot_export_joint_with_descriptors"
@@ -100,4 +104,4 @@ def __getattr__(name: str) -> Any:
     return look_up(name, NAMES, globals())
 
 
-PROBES = probes_of(NAMES, Probe(EXPORT, joint_graphs_are_exported, (private.AOT,)))
+PROBES = probes_of(__name__, NAMES, Probe(EXPORT, joint_graphs_are_exported, (private.AOT,)))

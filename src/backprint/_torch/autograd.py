@@ -10,7 +10,7 @@ import torch
 import torch.autograd.graph
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 sequence_number: Any = methodcaller("_sequence_nr")
 """Return the sequence number of a node: nodes that are made later in a thread have larger ones."""
@@ -25,6 +25,7 @@ ENGINES: tuple[ModuleType, ...] = (torch.autograd, torch.autograd.graph)
 """The modules whose functions begin a backward."""
 
 
+@uses("torch.autograd._engine_run_backward", "torch.autograd.graph._engine_run_backward", needed_by=(private.REGIONS,))
 def engine_of(module: Any) -> Any:
     """Return the function by which a module of ENGINES runs a backward."""
     return module._engine_run_backward
@@ -177,6 +178,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch.autograd.graph.Node._sequence_nr", sequence_numbers_are_read, (private.CAPTURE,)),
     Probe("torch.autograd.graph.Node._input_metadata", inputs_of_nodes_are_described, (private.REGIONS,)),

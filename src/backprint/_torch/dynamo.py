@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of, takes, there
+from backprint._torch.private import Private, Probe, look_up, probes_of, takes, uses
 
 PRIVATE_REGION = "isolate_recompiles"
 
 
+@uses("torch._dynamo.eval_frame._optimize", needed_by=(private.DYNAMO,))
 def private_region() -> dict[str, Any]:
     """Return the options of `optimize` for a private region of Dynamo's caches; none where torch has no such regions.
 
@@ -44,6 +45,14 @@ def without_logs() -> Iterator[None]:
         log.setLevel(level)
 
 
+@uses(
+    "torch._dynamo.convert_frame.FRAME_COMPILE_COUNTER",
+    "torch._dynamo.convert_frame.FRAME_COUNTER",
+    "torch._dynamo.pgo._CODE_STATE",
+    "torch._dynamo.utils.counters",
+    "torch._dynamo.utils.graph_break_reasons",
+    needed_by=(private.DYNAMO,),
+)
 @contextlib.contextmanager
 def counts_restored() -> Iterator[None]:
     """Restore afterwards what Dynamo has counted, its list of graph breaks, and the sizes that it has seen."""
@@ -65,6 +74,9 @@ def counts_restored() -> Iterator[None]:
         pgo._CODE_STATE = sizes
 
 
+@uses(
+    "torch._dynamo.convert_frame.input_codes", "torch._dynamo.convert_frame.output_codes", needed_by=(private.DYNAMO,)
+)
 def known_codes() -> list[tuple[Any, set[int]]]:
     """Return Dynamo's two lists of codes, those that it read and those that it wrote, with what each knows now."""
     from torch._dynamo import convert_frame
@@ -72,6 +84,7 @@ def known_codes() -> list[tuple[Any, set[int]]]:
     return [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
 
 
+@uses("torch._dynamo.convert_frame.register_bytecode_hook", needed_by=(private.DYNAMO,))
 @contextlib.contextmanager
 def bytecode_noted(note: Callable[[Any, Any], None]) -> Iterator[None]:
     """Call `note(code, compiled code)` for each piece of code that Dynamo compiles."""
@@ -84,6 +97,16 @@ def bytecode_noted(note: Callable[[Any, Any], None]) -> Iterator[None]:
         hook.remove()
 
 
+@uses(
+    "torch._dynamo.guards.DeletedGuardManagerWrapper",
+    "torch._dynamo.utils.CleanupManager.instance",
+    "torch._C._dynamo.eval_frame._FrameAction",
+    "torch._C._dynamo.eval_frame._FrameExecStrategy",
+    "torch._C._dynamo.eval_frame._debug_get_cache_entry_list",
+    "torch._C._dynamo.eval_frame.reset_code",
+    "torch._C._dynamo.eval_frame.set_code_exec_strategy",
+    needed_by=(private.DYNAMO,),
+)
 def forget(backend: Any, made: list[tuple[Any, Any]], known: list[tuple[Any, set[int]]]) -> None:
     """Remove code that was compiled for `backend` from Dynamo's caches, and codes that `known_codes` did not have."""
     from torch._C._dynamo import eval_frame
@@ -119,6 +142,7 @@ def forget(backend: Any, made: list[tuple[Any, Any]], known: list[tuple[Any, set
 # ------------------------------------------------------------------ compiled code that a script calls
 
 
+@uses("torch._dynamo.eval_frame._callback_from_stance", needed_by=(private.RECORD,))
 def note_compiled_calls(note: Callable[[], None]) -> Callable[[], None]:
     """Call `note()` where code that `torch.compile` has made is called; return a function that ends this."""
     from torch._dynamo import eval_frame
@@ -216,6 +240,7 @@ NAMES = {
         "torch._dynamo.optimize",
         "Return a decorator that runs a function under Dynamo, with a backend for its graphs.",
         (private.DYNAMO,),
+        passed=("dynamic",),
     ),
     "config": Private("torch._dynamo.config", "Dynamo's settings.", (private.DYNAMO,), holds=settings_are_patched),
     "lookup_backend": Private("torch._dynamo.lookup_backend", "Return the backend that has a name.", (private.BENCH,)),
@@ -277,24 +302,8 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
-    *there(
-        "torch._C._dynamo.eval_frame._FrameAction",
-        "torch._C._dynamo.eval_frame._FrameExecStrategy",
-        "torch._C._dynamo.eval_frame._debug_get_cache_entry_list",
-        "torch._C._dynamo.eval_frame.reset_code",
-        "torch._C._dynamo.eval_frame.set_code_exec_strategy",
-        "torch._dynamo.convert_frame.FRAME_COMPILE_COUNTER",
-        "torch._dynamo.convert_frame.FRAME_COUNTER",
-        "torch._dynamo.convert_frame.input_codes",
-        "torch._dynamo.convert_frame.output_codes",
-        "torch._dynamo.convert_frame.register_bytecode_hook",
-        "torch._dynamo.guards.DeletedGuardManagerWrapper",
-        "torch._dynamo.pgo._CODE_STATE",
-        "torch._dynamo.utils.CleanupManager.instance",
-        "torch._dynamo.utils.counters",
-        needed_by=(private.DYNAMO,),
-    ),
     Probe("torch._dynamo.optimize and its caches", functions_run_and_are_forgotten, (private.DYNAMO,)),
     Probe("torch._dynamo.eval_frame._callback_from_stance", compiled_calls_are_noted, (private.RECORD,)),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._subclasses.functional_tensor import FunctionalTensor as FunctionalTensor
 
 
+@uses("torch._subclasses.fake_impls.conv", needed_by=(private.AOT,))
 def code_of_convolutions() -> CodeType:
     """Return the code of the rule of convolutions, which asks for sizes only to choose a layout."""
     from torch._subclasses import fake_impls
@@ -99,7 +100,7 @@ NAMES = {
             private.TO_FX,
             private.KERNELS,
         ),
-        passed=("allow_non_fake_inputs", "shape_env", "static_shapes"),
+        passed=("allow_fallback_kernels", "allow_non_fake_inputs", "shape_env"),
     ),
     "UnsupportedOperatorException": Private(
         "torch._subclasses.fake_tensor.UnsupportedOperatorException",
@@ -150,6 +151,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch._subclasses.fake_tensor.FakeTensorMode.dispatch", operators_are_dispatched, (private.FAKE,)),
     Probe("torch._subclasses.fake_impls.conv", convolutions_have_a_rule, (private.AOT,)),

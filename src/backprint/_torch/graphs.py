@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, look_up, probes_of, there
+from backprint._torch.private import Private, is_there, look_up, probes_of
 
 # ------------------------------------------------------------------ probes
 
@@ -86,15 +86,10 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
-    *there(
-        "torch.fx.traceback.current_meta",
-        "torch.fx.traceback.preserve_node_meta",
-        needed_by=(private.CAPTURE,),
-    ),
-    *there(
-        "torch.fx.traceback.format_stack",
-        "torch.fx.traceback.should_preserve_node_meta",
-        needed_by=(private.REGIONS,),
-    ),
+    is_there("torch.fx.traceback.current_meta", (private.CAPTURE,)),
+    is_there("torch.fx.traceback.preserve_node_meta", (private.CAPTURE,)),
+    is_there("torch.fx.traceback.format_stack", (private.REGIONS,)),
+    is_there("torch.fx.traceback.should_preserve_node_meta", (private.REGIONS,)),
 )

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of, there
+from backprint._torch.private import Private, Probe, is_there, look_up, probes_of, uses
 
 
 def load_inductor(*parts: str) -> None:
@@ -29,6 +29,7 @@ def clear_caches_if_loaded() -> None:
         sys.modules["torch._inductor.utils"].clear_caches()
 
 
+@uses("torch._inductor.cpp_builder.is_gcc", "torch._inductor.cpp_builder.is_msvc_cl", needed_by=(private.KERNELS,))
 def taken_for_gxx() -> bool:
     """Whether Inductor takes the C++ compiler for g++ and not for Microsoft's."""
     from torch._inductor import cpp_builder
@@ -36,6 +37,7 @@ def taken_for_gxx() -> bool:
     return bool(cpp_builder.is_gcc()) and not cpp_builder.is_msvc_cl()
 
 
+@uses("torch._inductor.cpp_builder.is_gcc", "torch._inductor.cpp_builder.is_msvc_cl", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def as_for_gxx() -> Iterator[None]:
     """Have Inductor write C++ for g++, and ask no compiler which one it is."""
@@ -48,6 +50,7 @@ def as_for_gxx() -> Iterator[None]:
         yield
 
 
+@uses("torch._inductor.async_compile.AsyncCompile", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def kernels_compiled_by(compiler: type) -> Iterator[None]:
     """Have a wrapper that is loaded here find another class in the place of AsyncCompile, and a stream of CUDA."""
@@ -58,6 +61,7 @@ def kernels_compiled_by(compiler: type) -> Iterator[None]:
         yield
 
 
+@uses("torch.cuda._DeviceGuard", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def devices_not_switched() -> Iterator[None]:
     """Have a wrapper of Inductor switch to no CUDA device."""
@@ -65,6 +69,7 @@ def devices_not_switched() -> Iterator[None]:
         yield
 
 
+@uses("torch._inductor.runtime.triton_helpers.set_driver_to_gpu", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def no_gpu_driver() -> Iterator[None]:
     """Load a Triton kernel of Inductor's without a GPU's driver."""
@@ -74,6 +79,11 @@ def no_gpu_driver() -> Iterator[None]:
         yield
 
 
+@uses(
+    "torch._inductor.runtime.triton_heuristics.CachingAutotuner._create_compile_meta",
+    "torch._inductor.runtime.triton_heuristics.CachingAutotuner._create_compile_options",
+    needed_by=(private.KERNELS,),
+)
 def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what Triton compiles a kernel's configuration with: the metadata, and the options."""
     meta = tuner._create_compile_meta(configuration)
@@ -172,6 +182,7 @@ NAMES = {
         "torch._inductor.graph.GraphLowering",
         "Lowers a graph to Inductor's loops, and writes a wrapper and kernels of them.",
         (private.KERNELS,),
+        passed=("example_inputs", "is_backward", "is_inference"),
     ),
     "record_strides": Private(
         "torch._inductor.compile_fx.record_original_output_strides",
@@ -255,13 +266,9 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
-    *there("torch._inductor.utils.clear_caches", needed_by=(private.BENCH,)),
-    *there(
-        "torch._inductor.cpp_builder.is_msvc_cl",
-        "torch._inductor.runtime.triton_helpers.set_driver_to_gpu",
-        needed_by=(private.KERNELS,),
-    ),
+    is_there("torch._inductor.utils.clear_caches", (private.BENCH,)),
     Probe("torch._inductor.cpp_builder.is_gcc", compiler_is_taken_for_gxx, (private.KERNELS,)),
     Probe("torch._inductor.async_compile.AsyncCompile of a wrapper", wrappers_are_given_a_compiler, (private.KERNELS,)),
     Probe("torch.cuda._DeviceGuard", devices_are_guarded, (private.KERNELS,)),

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
 
@@ -32,6 +32,7 @@ CALL = "_call_impl"
 """The method of `nn.Module` that every call of a module goes through."""
 
 
+@uses("torch.nn.Module._call_impl", needed_by=(private.REGIONS,))
 def code_of_calls() -> CodeType:
     """Return the code of the frame in which a module's hooks and forward run."""
     return nn.Module._call_impl.__code__
@@ -137,6 +138,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch.nn.Module._call_impl", calls_go_through, (private.RECORD, private.REGIONS)),
     Probe("torch._dynamo.OptimizedModule._orig_mod", compiled_modules_are_known, (private.CAPTURE,)),

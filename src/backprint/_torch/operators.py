@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._ops import HigherOrderOperator as HigherOrderOperator
@@ -35,6 +35,7 @@ CONTEXT = "context"
 """The key under which autograd's threads find the context variables of the thread that called it."""
 
 
+@uses("torch._C._is_key_in_tls", "torch._C._get_obj_in_tls", needed_by=(private.CAPTURE,))
 def callers_context() -> Any:
     """Return the context variables of the thread whose backward runs here; None outside of one, and on torch 2.11."""
     if not torch._C._is_key_in_tls(CONTEXT):
@@ -45,6 +46,7 @@ def callers_context() -> Any:
 # ------------------------------------------------------------------ while a program is traced
 
 
+@uses("torch._library.simple_registry.singleton.find", needed_by=(private.AOT,))
 @contextmanager
 def without_effects_of_checks() -> Iterator[None]:
     """Do not treat error checks of linear algebra as effects, which would thread tokens through the graph."""
@@ -275,6 +277,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch._ops.OpOverloadPacket._qualified_op_name", names_of_packets_are_read, (private.CAPTURE,)),
     Probe("torch._ops.OpOverload.redispatch", operators_are_redispatched, (private.CAPTURE,)),

@@ -11,13 +11,15 @@ each name and each function how to find out whether it holds.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from backprint.errors import PrivateApiError
 
@@ -113,18 +115,45 @@ class Private:
         return Probe(self.path, holds, self.needed_by)
 
 
-def probes_of(names: Mapping[str, Private], *more: Probe) -> tuple[Probe, ...]:
-    """Return the probes of a table of names, and those of the functions beside it."""
-    return (*(row.probe() for row in names.values()), *more)
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+_used: dict[str, list[Probe]] = {}
 
 
-def there(*paths: str, needed_by: tuple[str, ...]) -> tuple[Probe, ...]:
-    """Return probes of names that functions of a module use: each is there."""
+def uses(*paths: str, needed_by: tuple[str, ...]) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+    """Decorate a function of this room that uses private names: it raises PrivateApiError if one of them is gone.
 
-    def probe(path: str) -> Probe:
-        return Probe(path, lambda: at_path(path, needed_by) is not absent, needed_by)
+    The names are probed too.
+    """
 
-    return tuple(map(probe, paths))
+    def decorate(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        _used.setdefault(function.__module__, []).extend(is_there(path, needed_by) for path in paths)
+
+        @functools.wraps(function)
+        def call(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+            for path in paths:
+                at_path(path, needed_by)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def is_there(path: str, needed_by: tuple[str, ...]) -> Probe:
+    """Return a probe of a name's presence."""
+
+    def holds() -> bool:
+        at_path(path, needed_by)
+        return True
+
+    return Probe(path, holds, needed_by)
+
+
+def probes_of(module: str, names: Mapping[str, Private], *more: Probe) -> tuple[Probe, ...]:
+    """Return the probes of a module's table of names, of what its functions use, and its others."""
+    return (*(row.probe() for row in names.values()), *_used.get(module, ()), *more)
 
 
 def takes(function: Any, names: Iterable[str]) -> bool:
@@ -150,7 +179,7 @@ def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> A
 def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
     """Return the object at a dotted path, whose modules are imported as needed; raise PrivateApiError if it is gone."""
     parts = path.split(".")
-    value = imported(parts[0])
+    value: Any = sys.modules.get(parts[0]) or imported(parts[0])
     for count, part in enumerate(parts[1:], 2):
         try:
             value = getattr(value, part)

@@ -8,16 +8,18 @@ import torch
 from torch.distributions import Distribution
 from torch.nn.utils import parametrize
 
-from backprint._torch.private import CAPTURE, Probe
+from backprint._torch.private import CAPTURE, Probe, probes_of, uses
 
 _HOOKS = "_global_"
 
 
+@uses("torch.distributions.Distribution._validate_args", needed_by=(CAPTURE,))
 def distributions_validate() -> bool:
     """Whether `torch.distributions` validates arguments by default, as `set_default_validate_args` says."""
     return Distribution._validate_args
 
 
+@uses("torch.nn.utils.parametrize._cache_enabled", "torch.nn.utils.parametrize._cache", needed_by=(CAPTURE,))
 def parametrization_cache() -> tuple[int, dict[Any, Any]]:
     """Return how many `parametrize.cached()` blocks are open, and the tensors that they keep."""
     return parametrize._cache_enabled, dict(parametrize._cache)
@@ -47,6 +49,7 @@ def set_module_hooks(state: dict[str, Any]) -> None:
             registries[name] = hooks
 
 
+@uses("torch.hub._hub_dir", needed_by=(CAPTURE,))
 def hub_folder() -> str | None:
     """Return the folder that `torch.hub.set_dir` has set; None for the default."""
     return torch.hub._hub_dir
@@ -57,6 +60,7 @@ def set_hub_folder(folder: str | None) -> None:
     torch.hub._hub_dir = folder
 
 
+@uses("torch._GLOBAL_DEVICE_CONTEXT", needed_by=(CAPTURE,))
 def default_device_context() -> Any:
     """Return the mode that `torch.set_default_device` has set; None for the default. Its `device` is the device."""
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
@@ -107,7 +111,9 @@ def default_device_is_read() -> bool:
         torch.set_default_device(None if before is None else before.device)
 
 
-PROBES = (
+PROBES = probes_of(
+    __name__,
+    {},
     Probe("torch.distributions.Distribution._validate_args", validation_is_read, (CAPTURE,)),
     Probe("torch.nn.utils.parametrize._cache", parametrization_is_read, (CAPTURE,)),
     Probe("torch.nn.modules.module._global_*", module_hooks_are_read, (CAPTURE,)),

@@ -83,4 +83,4 @@ def __getattr__(name: str) -> Any:
     return look_up(name, NAMES, globals())
 
 
-PROBES = probes_of(NAMES)
+PROBES = probes_of(__name__, NAMES)

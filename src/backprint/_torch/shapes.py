@@ -61,6 +61,7 @@ NAMES = {
         "torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext",
         "Says how each size of a tensor is traced.",
         (private.AOT,),
+        passed=("constraint_sizes", "dynamic_sizes"),
     ),
     "SLoc": Private(
         "torch._guards.SLoc", "The place at which a guard was derived: torch's, and the user's.", (private.AOT,)
@@ -91,6 +92,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch.fx.experimental.symbolic_shapes.ShapeEnv._get_sloc", sizes_are_symbolic, (private.AOT,)),
 )

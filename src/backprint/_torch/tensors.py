@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
 
@@ -31,16 +31,19 @@ def post_accumulate_hooks(tensor: Tensor) -> dict[int, Any] | None:
     return getattr(tensor, "_post_accumulate_grad_hooks", None)
 
 
+@uses("torch._tensor_str.PRINT_OPTS", needed_by=(private.CAPTURE,))
 def print_options() -> dict[str, Any]:
     """Return the options of `torch.set_printoptions`."""
     return dict(vars(torch._tensor_str.PRINT_OPTS))
 
 
+@uses("torch._tensor_str.PRINT_OPTS", needed_by=(private.CAPTURE,))
 def set_print_options(options: Mapping[str, Any]) -> None:
     """Set what `print_options` returned."""
     vars(torch._tensor_str.PRINT_OPTS).update(options)
 
 
+@uses("torch._tensor_str", needed_by=(private.CAPTURE,))
 def printing_file() -> str:
     """Return the file of the functions that print tensors."""
     return str(torch._tensor_str.__file__)
@@ -50,6 +53,7 @@ PICKLING = "_reduce_ex_internal"
 """The name of Tensor's function that `pickle` and `torch.save` both call."""
 
 
+@uses("torch._C._overlaps", needed_by=(private.CAPTURE,))
 @contextlib.contextmanager
 def overlaps_noted(note: Callable[[tuple[Tensor, ...], Any], None]) -> Iterator[None]:
     """Call `note(tensors, function)` before a program asks whether tensors overlap in memory, which no mode sees."""
@@ -66,6 +70,7 @@ def overlaps_noted(note: Callable[[tuple[Tensor, ...], Any], None]) -> Iterator[
         torch._C._overlaps = before
 
 
+@uses("torch.nn.init._no_grad_trunc_normal_", needed_by=(private.FAKE,))
 @contextlib.contextmanager
 def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
     """Call `draw(plain, tensor, mean, std, *bounds, **options)` where `nn.init.trunc_normal_` fills a tensor.
@@ -242,6 +247,7 @@ def __getattr__(name: str) -> Any:
 
 
 PROBES = probes_of(
+    __name__,
     NAMES,
     Probe("torch.Tensor._post_accumulate_grad_hooks", hooks_after_accumulation_are_read, (private.CAPTURE,)),
     Probe("torch._tensor_str.PRINT_OPTS", print_options_are_read, (private.CAPTURE,)),
