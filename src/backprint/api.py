@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor, fx
-    from torch._ops import OpOverload, OpOverloadPacket
 
+    from backprint._torch.operators import OpOverload, OpOverloadPacket
     from backprint.graph.power import Power
     from backprint.graph.verdicts import Verdict
     from backprint.parts.nouns import Split

@@ -263,7 +263,7 @@ def is_tensor(value: Any) -> bool:
 
 def leaves_of(value: Any) -> Iterator[Any]:
     """Yield the leaves of a value by torch's pytree."""
-    from torch.utils._pytree import tree_leaves
+    from backprint._torch.pytree import tree_leaves
 
     yield from tree_leaves(value)
 

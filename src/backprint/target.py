@@ -237,7 +237,8 @@ def target_of_factory(text: str, fake: bool, device: str | None, mode: str | Non
 def strided_tensors(*values: Any) -> list[Any]:
     """The tensors among a model's state and its arguments, each once."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from backprint._torch.pytree import tree_leaves
 
     leaves = tree_leaves(values)
     found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -271,7 +272,8 @@ def check_torch_device(device: str | None) -> None:
 def move_to_device(device: str, *values: Any) -> Any:
     """Move models and tensors to a device."""
     import torch
-    from torch.utils._pytree import tree_map
+
+    from backprint._torch.pytree import tree_map
 
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)
 
@@ -378,7 +380,8 @@ def loss_of(text: str | None) -> Any:
 def first_tensor(output: Any) -> Any:
     """The first floating-point tensor of a result."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from backprint._torch.pytree import tree_leaves
 
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):

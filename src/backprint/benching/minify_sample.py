@@ -130,7 +130,9 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     if ":" not in options["compiler"]:
         torch.compiler.list_backends(exclude_tags=())
     if options["compiler"].partition(":")[0] == "inductor":
-        import torch._inductor.compile_fx
+        from backprint._torch.inductor import load_inductor
+
+        load_inductor()
     return versions(options)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from backprint._torch.operators import schema_if_any
 from backprint.benching.forms import attention, recurrent
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.grids import with_grids
@@ -130,7 +131,7 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
     if target.device == "cpu":
         return
     for node in prepared.module.graph.nodes:
-        name = str(getattr(getattr(node.target, "_schema", None), "name", ""))
+        name = str(getattr(schema_if_any(node.target), "name", ""))
         if any(part in name for part in CPU_ONLY):
             raise RefusedError(f"{node.target} runs on a CPU only, and has no form of common operators here: capture "
                                f"the program on a GPU, or extract for target cpu")  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,10 @@ def check_kernels(source: Path, options: Mapping[str, Any]) -> None:
 
 def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
     """Load PyTorch, Backprint and Inductor, so that no sample pays for the imports; return their versions."""
-    for name in ("compile_fx", "lowering", "codegen.cpp", "codegen.triton"):
-        importlib.import_module(f"torch._inductor.{name}")
+    from backprint._torch import inductor
     from backprint.corpus.verbs import warm
 
+    inductor.load_inductor("compile_fx", "lowering", "codegen.cpp", "codegen.triton")
     return warm(options)
 
 

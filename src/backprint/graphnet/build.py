@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.errors import SampleError, UsageError
 from backprint.graph.nouns import Graph
 from backprint.graphnet import training
@@ -196,12 +197,12 @@ def module_with_state(
         *path, last = named.name.split(".")
         owner = module
         for step in path:  # add_module refuses names of methods, such as `type`
-            owner = owner._modules.setdefault(step, nn.Module())
+            owner = own_modules(owner).setdefault(step, nn.Module())
         tensor = made[named.name]
         if named.role == "parameter":
-            owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
+            own_parameters(owner)[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
         else:
-            owner._buffers[last] = tensor
+            own_buffers(owner)[last] = tensor
     return module
 
 

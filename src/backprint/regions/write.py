@@ -21,6 +21,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint._torch.tensors import sparse_indices, sparse_values
 from backprint.regions.nouns import (
     RUN,
     Flowed,
@@ -208,9 +209,9 @@ def keep_gradient(
     if value.layout is not torch.strided:
         if value.layout is not torch.sparse_coo:
             return {"unkept": f"layout {value.layout}"}
-        tensors[f"{name} indices"] = value._indices()
+        tensors[f"{name} indices"] = sparse_indices(value)
         row |= {"sparse": list(value.shape), "coalesced": value.is_coalesced()}
-        value = value._values()
+        value = sparse_values(value)
     value = value.resolve_conj().resolve_neg()
     if value.is_complex():
         row["complex"] = True

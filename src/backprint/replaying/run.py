@@ -1,7 +1,6 @@
 """Run one Graph: an environment, and a loop over its steps. Values are dropped after their last use.
 
 The steps run as they are written: autocast around them has no effect, because the program's own casts are steps.
-Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from backprint._torch.modes import DisableAutocast
 from backprint.defects import for_program
 from backprint.errors import GuardError, ReplayError
 from backprint.fx.operators import check_call, checked_function, resolve
@@ -29,7 +29,7 @@ from backprint.replaying.movement import is_inexact
 from backprint.settings import default_dtype
 from backprint.tree import plain_leaves
 
-AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
+AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = DisableAutocast
 """While this is entered, autocast does not cast any operator's arguments."""
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
 from backprint.errors import CaptureError, UsageError
 from backprint.memory import has_memory
 from backprint.plain import printable

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backprint._torch.modules import COMPILED
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture
 from backprint.plain import printable
@@ -109,7 +110,7 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
         raise CaptureError(
             f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
         )
-    if hasattr(target, "_orig_mod"):
+    if hasattr(target, COMPILED):
         raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
     if isinstance(target, nn.parallel.DistributedDataParallel) or len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.tensors import backward_hooks
 from backprint.errors import ReplayError
 from backprint.result_tree import NOTHING, ResultTree
 from backprint.tracing.chance import Chance
@@ -232,7 +233,7 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 def hooks_of(tensor: Tensor) -> list[Any]:
     """Return the user's hooks on a leaf tensor's gradient."""
-    return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
+    return list((backward_hooks(tensor) or {}).values()) if tensor.is_leaf else []
 
 
 def objects_given(program: CalledProgram) -> list[Any]:

@@ -94,9 +94,9 @@ def torch_backends() -> list[str]:
 
 def inductor_in_mode(text: str, mode: str) -> Compiler:
     """Return Inductor in one of the modes of torch.compile."""
-    import torch._inductor
+    from backprint._torch.inductor import mode_options
 
-    modes = torch._inductor.list_mode_options()
+    modes = mode_options()
     if mode not in modes:
         raise UsageError(f"{text!r}: Inductor has no mode {mode!r}; it has {', '.join(modes)}")
     return Compiler(text, COMPILERS["inductor"].build, options=(mode,))

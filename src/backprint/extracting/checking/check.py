@@ -143,12 +143,11 @@ def refuse_what_cannot_run(target: KernelTarget) -> None:
                     f"running Triton kernels needs {package}, which is not installed: pip install {package}"
                 )
         return
-    import torch._inductor.cpu_vec_isa as instructions
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+    from backprint._torch.inductor import cpu_vec_isa as instructions
 
     try:
-        get_cpp_compiler()
+        cpp_compiler()
     except InvalidCxxCompiler as error:
         raise RefusedError(f"running C++ kernels needs a C++ compiler, and there is none: {error}") from error
     here = [type(each).__name__ for each in instructions.valid_vec_isa_list()]

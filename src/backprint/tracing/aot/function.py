@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
+from backprint._torch.tensors import version_of
 from backprint.errors import CaptureError
 from backprint.result_tree import NOTHING
 from backprint.tracing.aot import symbolic
@@ -78,7 +79,7 @@ class TracedFunction:
         if self.fake.reals is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, shielded(program, given, mark))
-        versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
+        versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(
             kept(program.target(), objects_given(program))
@@ -94,7 +95,7 @@ class TracedFunction:
         self.leaves = tuple(_still(leaf) for _, leaf in named)
         produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
         for name, version in versions.items():
-            if ready[name]._version != version:
+            if version_of(ready[name]) != version:
                 produced.append((name, "mutation", mark(ready[name].detach())))
         own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
         for name, tensor in tensors_of(program.target()):

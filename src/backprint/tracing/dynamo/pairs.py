@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.modes import enter_autocast
 from backprint.errors import CaptureError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Guard, Link, Pair
@@ -99,7 +100,7 @@ def refuse_shared_casts(book: TensorBook) -> None:
 
 def casts(ran: GraphRun) -> bool:
     """Whether a graph runs under autocast, or in part."""
-    entered = any(node.target is torch.amp.autocast_mode._enter_autocast for node in ran.module.graph.nodes)
+    entered = any(node.target is enter_autocast for node in ran.module.graph.nodes)
     return bool(ran.under.autocast) or entered
 
 
