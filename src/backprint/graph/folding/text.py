@@ -4,9 +4,9 @@
 values have short names. `params` and `saved` are the same table, by what is taken from it. `last_add` is what the
 iteration before computed. `body` writes the steps, `function_text` the functions, and `unroll` the flat text again.
 
-The text is never read to make a graph. Two things read it: `fold.text_for_people` unrolls it before it is shown, and
-`sample/convert` compares it with what samples of format 3 have on disk. So the letters of this text are the proof of that
-command: whoever changes them keeps the old writer there, or ends the command.
+The text is never read to make a graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert` compares
+it with what samples of format 3 have on disk, to the letter: whoever changes what is written here keeps the old writer
+there, or ends that command.
 """
 
 from __future__ import annotations

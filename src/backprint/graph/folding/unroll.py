@@ -53,6 +53,9 @@ def unrolled(text: str) -> str:
         return Unroller(scanned.lines).flat(tree)
     except RecursionError as error:
         raise too_deep(error) from None
+    finally:
+        for cached in (rows_of, pieces_of_rule, rule_of_lines):
+            cached.cache_clear()  # they hold parts of a text that may be large
 
 
 def marked(text: str) -> str:
