@@ -456,7 +456,7 @@ def measure(architecture: Architecture, engine: str) -> Row:
     seed_all(0)
     start = time.perf_counter()
     try:
-        capture = bp.capture(model, args=(), kwargs=inputs, engine=engine, loss=loss_of, specialise=True)
+        capture = bp.capture(model, args=(), kwargs=inputs, engine=engine, loss=loss_of, specialize=True)
     except bp.BackprintError as error:
         return row("refused", seconds=time.perf_counter() - start, detail=f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - start

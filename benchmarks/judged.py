@@ -41,10 +41,11 @@ from judged_compilers import RIGHT, WRONG, Kind, floats
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell
 from backprint.benching.cells import RIGHT as RIGHT_OUTCOMES
+from backprint.benching.cells import STOPPED, BenchCell
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 from backprint.benching.work import CELLS, bench_sample, load_all, read_cells
+from backprint.choices import BENCH_DIRECTIONS
 from backprint.corpus.task import Task
 
 KINDS = {**WRONG, **RIGHT}
@@ -476,7 +477,7 @@ def benched(place: Path, kind: Kind, sample: Path, timed: bool) -> list[BenchCel
     return list(read_cells(place / CELLS))
 
 
-OPTIONS = {"directions": list(DIRECTIONS), "threads": 1, "device": None, "timeout": 120, "allow": []}
+OPTIONS = {"directions": list(BENCH_DIRECTIONS), "threads": 1, "device": None, "timeout": 120, "allow": []}
 
 MEMORY = 4 << 30
 

@@ -131,7 +131,7 @@ def checked_alone(model: str, kernels: list[Any]) -> AloneRow:
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
     """Write each kernel as a file of its own, and what the reference needs."""
-    from backprint.extracting.alone.alone_file import alone_text
+    from backprint.extracting.alone.alone_text import alone_text
 
     rows = []
     for number, kernel in enumerate(kernels):
@@ -303,7 +303,7 @@ def whole_arrays() -> None:
 
 def same_ptx(kernels: list[Any]) -> tuple[int, int]:
     """Return how many configurations there are, and of how many the file's PTX is the wrapper's."""
-    from backprint.extracting.alone.alone_file import alone_text
+    from backprint.extracting.alone.alone_text import alone_text
     from backprint.extracting.build_triton import built
     from backprint.extracting.targets import target_named
 

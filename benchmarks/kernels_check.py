@@ -10,14 +10,20 @@ Triton's kernels run in its interpreter, C++ is compiled; a GPU is not needed. T
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from kernel_models import MODELS
 
 import backprint as bp
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
-from backprint.extracting.checking.check_faults import FaultRow, planted_and_checked
+from backprint.extracting.capture_kernels import capture_kernels
+from backprint.extracting.nouns import CaptureKernels
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from extracting.check_faults import FaultRow, planted_and_checked  # of the tests
 
 OUTCOMES = ("seen", "nothing", "rounding", "missed")
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.dedup import dedup_kernels
+from backprint.extracting.programs.dedup import grouped_kernels
 from backprint.extracting.programs.normal import normal_form
 from backprint.extracting.programs.read import kernels_of_wrapper
 
@@ -40,11 +40,11 @@ def main() -> None:
     marks = [count // 4, count // 2, count]
     peaks: dict[int, float] = {}
     start, began = time.perf_counter(), time.process_time()
-    with dedup_kernels(watched(variants(kernels, count), marks, peaks, start)) as groups:
-        seconds, processor = time.perf_counter() - start, time.process_time() - began
-        totals = groups.totals()
-        shown = sum(1 for _ in groups.groups())
-        coarse = sum(1 for _ in groups.groups("structure"))
+    groups = grouped_kernels(watched(variants(kernels, count), marks, peaks, start))
+    seconds, processor = time.perf_counter() - start, time.process_time() - began
+    totals = groups.totals()
+    shown = sum(1 for _ in groups.groups())
+    coarse = sum(1 for _ in groups.groups("structure"))
     grouped = time.perf_counter() - start - seconds
     rate, more = count / processor, mebibytes() - peaks[marks[0]]
     print(f"{totals.uses} kernels, {totals.programs} programs, {totals.structures} structures")

@@ -57,7 +57,7 @@ class ResNet18(nn.Module):
         self.layer4 = stage(256, 512, stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512, classes)
-        self.apply(initialise)
+        self.apply(initialize)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
@@ -65,7 +65,7 @@ class ResNet18(nn.Module):
         return self.fc(self.avgpool(x).flatten(1))
 
 
-def initialise(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Conv2d):
         nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.target import DEFAULTS
 
 X = torch.randn(3, 4)
 MODEL = nn.Linear(4, 2)
@@ -103,3 +105,8 @@ def test_a_verb_that_is_given_something_else(call: Any, text: str, tmp_path: Pat
     path = bp.capture(MODEL, X).save(tmp_path / "sample", power="none")
     with pytest.raises(bp.UsageError, match=text):
         call(str(path))
+
+
+def test_the_options_of_a_capture_are_those_of_its_signature() -> None:
+    parameters = inspect.signature(bp.capture).parameters.values()
+    assert {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY} == DEFAULTS

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from backprint.api import (
     capture,
-    compare_regions,
     export,
     fake,
     forward_backward_graphs,
@@ -12,7 +11,6 @@ from backprint.api import (
     load,
     power,
     record,
-    region,
     replay,
     run,
     save,
@@ -21,7 +19,8 @@ from backprint.api import (
 )
 from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
-from backprint.corpora import CorpusRun, dedup, run_corpus
+from backprint.corpora import dedup
+from backprint.corpus.face import CorpusRun, run_corpus
 from backprint.differences import diff
 from backprint.drawings import draw, view
 from backprint.errors import (
@@ -42,6 +41,7 @@ from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signa
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.kernel_sets import kernels
+from backprint.region_face import compare_regions, region
 from backprint.version import __version__
 from backprint.web_page import WebPage
 
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from backprint.benching.minify_sample import MinifiedSample
     from backprint.benching.runs import BenchRun
     from backprint.differing.nouns import Diff
-    from backprint.extracting.capture_kernels import CaptureKernels
-    from backprint.extracting.nouns import Kernel
+    from backprint.extracting.nouns import CaptureKernels, Kernel
     from backprint.graph.folding.nouns import FoldedGraph
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
-    "CaptureKernels": "backprint.extracting.capture_kernels",
+    "CaptureKernels": "backprint.extracting.nouns",
     "Diff": "backprint.differing.nouns",
     "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor, fx
-    from torch._ops import OpOverload, OpOverloadPacket
 
+    from backprint._torch.operators import OpOverload, OpOverloadPacket
     from backprint.graph.power import Power
     from backprint.graph.verdicts import Verdict
     from backprint.parts.nouns import Split
-    from backprint.regions.compare import DumpComparison
-    from backprint.regions.region import Region
+    from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
-    from backprint.sample.inputs import Inputs
     from backprint.tracing.kernel_values import KernelGraph, KernelPair
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
@@ -41,7 +39,6 @@ def capture(
     mode: str | None = None,
     loss: Callable[[Any], Tensor] | str | None = None,
     requires_grad: RequiresGrad = None,
-    specialise: bool | None = None,
     specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
@@ -62,28 +59,25 @@ def capture(
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
-    then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
+    then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
+    given = dict(locals())
     from backprint import calls
     from backprint.errors import UsageError
-    from backprint.target import by_name, capture_place
+    from backprint.target import DEFAULTS, by_name, capture_made, capture_place
 
-    options = by_name(dict(
-        engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
-        specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
-        stamp=stamp, order=order, allow=allow, name=name,
-    ))  # fmt: skip
+    options = by_name({option: given[option] for option in DEFAULTS})
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_place(target, args, kwargs, options)
     warn_with_this_torch()
     calls.check_target_options(target, kwargs)
-    calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
+    calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:
@@ -92,21 +86,6 @@ def capture(
         if said := calls.meant(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
         raise
-
-
-def capture_made(
-    target: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    options: Mapping[str, Any],
-    made_by: Inputs | None = None,
-) -> Capture:
-    """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
-    from backprint.replaying.at_capture import held_against_program
-    from backprint.sample.inputs import with_recipes
-    from backprint.tracing.entry import capture_call
-
-    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
 
 
 def release(capture: Capture) -> None:
@@ -172,13 +151,6 @@ def record(
     return made
 
 
-DEFAULTS: dict[str, Any] = {
-    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
-    "specialise": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
-    "name": None,
-}  # fmt: skip
-
-
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
     """The forward of `fn(*inputs)` as a torch.fx.Graph that runs and prints as code, for kernel writers."""
     from backprint.tracing.kernel_graphs import inference_graph as make
@@ -193,30 +165,6 @@ def forward_backward_graphs(
     from backprint.tracing.kernel_graphs import forward_backward_graphs as make
 
     return make(fn, inputs, requires_grad, partition)
-
-
-def region(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    gradients: str = "none",
-    stacks: bool = True,
-    name: str | None = None,
-    every: int = 1,
-    limit: int | None = None,
-    only_bad: bool = False,
-) -> Region:
-    """Record the backward of exactly one block of an eager program, which runs as without it: `with` or `@`.
-
-    Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
-    boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` the gradients on
-    each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder when it ends, never
-    partially; without it passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf
-    or an error, and `limit=5` at most five.
-    """
-    from backprint.regions.region import make_region
-
-    warn_with_this_torch()
-    return make_region(path, gradients, stacks, name, every, limit, only_bad)
 
 
 def replay(
@@ -307,22 +255,6 @@ def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
 
     check_capture(capture, "split")
     return into_parts(capture, by, data)
-
-
-def compare_regions(
-    left: str | os.PathLike[str],
-    right: str | os.PathLike[str],
-    *,
-    run_a: str = "latest",
-    run_b: str = "latest",
-) -> DumpComparison:
-    """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
-
-    `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
-    """
-    from backprint.regions.compare import compare_dumps
-
-    return compare_dumps(left, right, run_a, run_b)
 
 
 def _twin(large: Capture, twin: Twin) -> Capture:
@@ -439,6 +371,16 @@ def inputs(capture: Capture) -> dict[str, Tensor]:
     return recipe_inputs(capture)
 
 
+def observed(capture: Capture) -> ValueStats:
+    """Run a Capture once on its own inputs, and return statistics of each floating-point value that its graphs compute.
+
+    The keys are (number of the Pair, 0 for its forward or 1 for its backward, name of the value).
+    """
+    from backprint.replaying.observed import observed_values
+
+    return observed_values(capture)
+
+
 def _to_fx(graph: Graph) -> fx.GraphModule:
     """Return a torch.fx.GraphModule that computes the same."""
     from backprint.fx.to_fx import to_fx
@@ -450,4 +392,5 @@ Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds
 Capture.save = save  # type: ignore[assignment,method-assign]  # as above
 Capture.release = release  # type: ignore[assignment,method-assign]  # as above
 Capture.inputs = inputs  # type: ignore[assignment,method-assign]  # as above
+Capture.observed = observed  # type: ignore[assignment,method-assign]  # as above
 Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backprint.benching.cells import DIRECTIONS
+from backprint.choices import BENCH_DIRECTIONS
 
 if TYPE_CHECKING:
     from backprint.benching.minify_sample import MinifiedSample
@@ -22,7 +22,7 @@ def bench(
     compilers: str | Sequence[str],
     out: str | os.PathLike[str],
     *,
-    directions: Sequence[str] = DIRECTIONS,
+    directions: Sequence[str] = BENCH_DIRECTIONS,
     timed: bool = True,
     threads: int = 1,
     device: str | None = None,
@@ -50,7 +50,7 @@ def bench(
     compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are captured anew there.
     """
     from backprint.benching.launch import BenchPlan, Workplace, launch
-    from backprint.corpora import ignore
+    from backprint.corpus.face import ignore
 
     names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
     places = (sources,) if isinstance(sources, (str, os.PathLike)) else tuple(sources)

@@ -1,4 +1,4 @@
-"""Recognise calls of the face that cannot be right, and say what to write instead."""
+"""Recognize calls of the face that cannot be right, and say what to write instead."""
 
 from __future__ import annotations
 
@@ -94,13 +94,6 @@ def check_name(name: Any) -> None:
         raise UsageError(f"name={name!r:.80} must be printable text of at most {LONGEST_NAME} characters")
 
 
-def one_spelling(specialise: bool | None, specialize: bool | None) -> bool | None:
-    """Return the option `specialise`, which may also be spelled `specialize`; raise if both differ."""
-    if None not in (specialise, specialize) and specialise != specialize:
-        raise UsageError(f"specialise={specialise} and specialize={specialize} are one option: pass one of them")
-    return specialise if specialize is None else specialize
-
-
 def check_target_options(target: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise for an option that only a TARGET has, if a callable without such a parameter is captured."""
     parameters = parameters_of(target) or {}
@@ -134,6 +127,8 @@ def check_class(target: type, args: Sequence[Any]) -> None:
 def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise for a keyword that is not a parameter of the target and is nearly an option of ours."""
     parameters = parameters_of(target)
+    if "specialise" in kwargs and "specialise" not in (parameters or {}):
+        raise UsageError("specialise= is spelled specialize=, as PyTorch spells it")
     if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return
     for key in kwargs:
@@ -268,7 +263,7 @@ def is_tensor(value: Any) -> bool:
 
 def leaves_of(value: Any) -> Iterator[Any]:
     """Yield the leaves of a value by torch's pytree."""
-    from torch.utils._pytree import tree_leaves
+    from backprint._torch.pytree import tree_leaves
 
     yield from tree_leaves(value)
 

@@ -18,6 +18,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "configurations": ("first", "all"),
 }
 
+BENCH_DIRECTIONS = ("forward", "backward", "step")
+"""What a bench runs compilers on. A step is the forward and then the backward of one Pair."""
+
 
 def check_choice(option: str, value: object, optional: bool = False) -> None:
     """Raise unless a value is one that an option accepts, or None if it is `optional`."""

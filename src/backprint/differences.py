@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from backprint.differing.nouns import Diff
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.differing.nouns import Diff
+    from backprint.web_page import WebPage
 
 Compared: TypeAlias = "Capture | str | os.PathLike[str]"
 """A Capture, or the folder of a sample."""
@@ -41,6 +42,32 @@ def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
     if isinstance(side, str | os.PathLike):
         return load(side, allow)
     raise UsageError(
-        f"bp.diff: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a sample. "
-        "bp.capture(model, x) makes a Capture."
+        f"bp.diff: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a "
+        "sample. bp.capture(model, x) makes a Capture."
     )
+
+
+def text_of_diff(diff: Diff) -> str:
+    """Return a Diff as text."""
+    from backprint.differing.words import diff_text
+
+    return diff_text(diff)
+
+
+def view_diff(diff: Diff, path: str | os.PathLike[str] | None = None) -> WebPage:
+    """Make the page of a Diff, with marks on the steps that changed; written and shown as that of a Capture."""
+    from backprint.differing.page import page_of_diff
+
+    return page_of_diff(diff).shown(path)
+
+
+def plain_diff(diff: Diff) -> dict[str, Any]:
+    """Return a Diff as plain data for `json.dumps`."""
+    from backprint.differing.words import diff_json
+
+    return diff_json(diff)
+
+
+Diff.__str__ = text_of_diff  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns
+Diff.view = view_diff  # type: ignore[assignment,method-assign]  # as above
+Diff.to_json = plain_diff  # type: ignore[assignment,method-assign]  # as above

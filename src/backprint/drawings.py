@@ -65,9 +65,8 @@ def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:
 def observed_rows(capture: Capture) -> StatsRows:
     """Run a Capture on its own inputs, and return statistics of every value."""
     from backprint.drawing.page_data import stats_row
-    from backprint.replaying.observed import observed_values
 
-    return {key: stats_row(stats) for key, stats in observed_values(capture).items()}
+    return {key: stats_row(stats) for key, stats in capture.observed().items()}
 
 
 # ------------------------------------------------------------------ notebooks

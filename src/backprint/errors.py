@@ -10,7 +10,8 @@
     ├── SampleError      a folder is not a whole, readable sample
     ├── ReplayError      a graph cannot run on these inputs
     │   └── GuardError           these inputs break a condition that the capture assumes
-    └── RegionError      a region's dump cannot be written or read
+    ├── RegionError      a region's dump cannot be written or read
+    └── PrivateApiError  this torch lacks a private name that Backprint needs
 
 A measured difference is not an error: it is a Verdict.
 """
@@ -79,3 +80,7 @@ class GuardError(ReplayError):
 
 class RegionError(BackprintError):
     """A region's dump cannot be written, or a folder is not a dump."""
+
+
+class PrivateApiError(BackprintError):
+    """This version of torch has no private name that Backprint uses: the message has the name and what needs it."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.corpus.task import Task
+from backprint.corpus.verbs import VERBS, Verb
 from backprint.errors import UsageError
+from backprint.extracting.nouns import CaptureKernels, Kernel, KernelTimes, NormalForm
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.extracting.capture_kernels import CaptureKernels
+    from backprint.extracting.nouns import BuiltKernel
+    from backprint.extracting.programs.dedup import KernelGroups
+    from backprint.graph.verdicts import Verdict
 
 
 def kernels(
@@ -36,3 +44,103 @@ def kernels(
     if made is program and (args or kwargs):
         raise UsageError("a Capture takes no further arguments: pass the module or function to capture another")
     return capture_kernels(made, target, direction, threads, compiler)
+
+
+def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups:
+    """Group kernels that are the same program, as `backprint kernels dedup` does.
+
+    `kernels` is what `bp.kernels.extract` returned, or several of these in a list. Iterating over the KernelGroups
+    yields a group for each program; with `ignore_sizes`, programs that differ in sizes and constants alone are one.
+    `.representative(group)` and `.members(group)` return its kernels, `.totals()` counts.
+    """
+    from backprint.extracting.programs.dedup import grouped_kernels
+
+    if isinstance(kernels, Kernel | str) or not isinstance(kernels, Iterable):
+        raise UsageError(f"dedup of {type(kernels).__name__}: pass a list of Kernels; bp.corpus.dedup is for samples")
+    return grouped_kernels(with_places(kernels_in(kernels)), "structure" if ignore_sizes else "program")
+
+
+def kernels_in(found: Iterable[object]) -> Iterator[Kernel]:
+    """Yield the kernels in iterables of them, one in another."""
+    for one in found:
+        if isinstance(one, Kernel):
+            yield one
+        elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
+            yield from kernels_in(one)
+        else:
+            raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+
+
+def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Give each kernel that is of no file its number for a place: two of them are two uses."""
+    return (each if each.place else replace(each, place=f"[{number}]") for number, each in enumerate(kernels))
+
+
+# ------------------------------------------------------------------ what the nouns do
+
+
+def form_of_kernel(kernel: Kernel) -> NormalForm:
+    """Return a kernel's program without its names, comments and layout."""
+    from backprint.extracting.programs.normal import normal_form
+
+    return normal_form(kernel)
+
+
+def times_of_kernel(kernel: Kernel) -> KernelTimes:
+    """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
+    from backprint.extracting.winners import times_of
+
+    return times_of(kernel)
+
+
+def built_kernel(kernel: Kernel, capability: int | None = None) -> BuiltKernel:
+    """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
+    from backprint.extracting.build_triton import built
+    from backprint.extracting.targets import target_named
+
+    return next(built(kernel, target_named(f"cuda:{capability}" if capability else kernel.target)))
+
+
+def check_of_kernels(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+    """Run the kernels of a Capture, and compare the results with those of its graphs in eager."""
+    from backprint.extracting.checking.check import checked
+
+    return checked(kernels, configurations, timeout)
+
+
+Kernel.form = property(form_of_kernel)  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns
+Kernel.times = times_of_kernel  # type: ignore[assignment,method-assign]  # as above
+Kernel.built = built_kernel  # type: ignore[assignment,method-assign]  # as above
+CaptureKernels.check = check_of_kernels  # type: ignore[assignment,method-assign]  # as above
+
+
+# ------------------------------------------------------------------ the verb of a corpus run
+
+
+def extract(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Write the kernels of a sample."""
+    from backprint.extracting.work import extract_sample
+
+    return extract_sample(task, options, staging)
+
+
+def load(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load what extracts kernels; return versions."""
+    from backprint.extracting.work import load_inductor
+
+    return load_inductor(options)
+
+
+def check(source: Path, options: Mapping[str, Any]) -> None:
+    """Raise for options that cannot be right, before a run begins."""
+    from backprint.extracting.work import check_kernels
+
+    check_kernels(source, options)
+
+
+KERNELS: Mapping[str, Any] = {
+    "targets": ["cpu"], "direction": "both", "threads": 1, "compiler": "inductor", "build": False, "check": False,
+    "allow": [], "trust": False,
+}  # fmt: skip
+
+VERBS["kernels"] = Verb(extract, load, KERNELS, keeps=True, check=check)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
+from backprint._torch.tensors import mkldnn_layout, storage_id
 from backprint.tree import strided_parts
 
 LOOK = 2**16
@@ -38,7 +39,7 @@ def has_memory(tensor: Tensor) -> bool:
 
     A storage that was resized to 0, as FSDP does, holds none: a read of the tensor then ends the process.
     """
-    if type(tensor) not in PLAIN or tensor.is_nested or tensor.layout is torch._mkldnn:
+    if type(tensor) not in PLAIN or tensor.is_nested or tensor.layout is mkldnn_layout:
         return True
     for part in strided_parts(tensor):
         shape, stride = part.shape, part.stride()
@@ -62,14 +63,14 @@ def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
 
 def memory_span(tensor: Tensor) -> MemorySpan | None:
     """The span of a tensor; None where it has no elements, or no storage of its own."""
-    if tensor.is_nested or tensor.layout in (torch.jagged, torch._mkldnn):
+    if tensor.is_nested or tensor.layout in (torch.jagged, mkldnn_layout):
         return None
     tensor = strided_parts(tensor)[-1]
     shape, stride, item = tensor.shape, tensor.stride(), tensor.element_size()
     if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
         return None
     if tensor.is_meta or isinstance(tensor, FakeTensor):
-        memory = ("meta", tensor.untyped_storage()._cdata)
+        memory = ("meta", storage_id(tensor.untyped_storage()))
         start = int(tensor.storage_offset()) * item
     else:
         memory, start = (str(tensor.device), 0), tensor.data_ptr()

@@ -23,8 +23,10 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.autograd import sequence_number
+from backprint._torch.modules import REGISTRIES
 from backprint.errors import CaptureError
 from backprint.likeness.describe import OURS
 from backprint.likeness.texts import EXACT, attributes_of, is_array
@@ -261,7 +263,7 @@ def place(item: Any) -> tuple[Any, ...]:
     if not isinstance(item, Tensor):
         return (type(item).__qualname__, item.index if isinstance(item, Hole) else 0)
     node = item.grad_fn
-    ran = (node._sequence_nr(), item.output_nr) if node is not None else (-1, 0)
+    ran = (sequence_number(node), item.output_nr) if node is not None else (-1, 0)
     return ("", str(item.dtype), tuple(item.shape), item.requires_grad, *ran)
 
 
@@ -396,7 +398,7 @@ ITERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 
-INVISIBLE = ("_parameters", "_buffers", "_modules")
+INVISIBLE = REGISTRIES
 """Attributes of modules that a name leaves out, as `named_parameters` does."""
 
 

@@ -4,10 +4,6 @@ And how many elements it would visit: a view of 2**40 elements takes no memory, 
 
 A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta tensors
 of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing is known.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensor`,
-`torch.utils._python_dispatch` (`_disable_current_modes`, `TorchDispatchMode`),
-`torch._C._functorch.is_functorch_wrapped_tensor`.
 """
 
 from __future__ import annotations
@@ -19,8 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from backprint._torch.functorch import is_functorch_tensor
+from backprint._torch.modes import TorchDispatchMode, without_modes
+from backprint._torch.operators import OpOverload, schema_of
 from backprint.room import SMALL, why_too_large
 from backprint.tree import plain_leaves
 
@@ -73,7 +71,7 @@ def has_own_values(leaf: Any) -> bool:
         and not leaf.is_meta
         and leaf.layout is torch.strided
         and not leaf.is_quantized
-        and not torch._C._functorch.is_functorch_wrapped_tensor(leaf)
+        and not is_functorch_tensor(leaf)
     )
 
 
@@ -120,12 +118,12 @@ def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tupl
     """The bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it visits."""
     visits = Visits()
     try:
-        with torch.no_grad(), _disable_current_modes(), visits, warnings.catch_warnings():
+        with torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             named = {key: call_from_key(item) for key, item in kwargs}
             given = call_from_key(args)
-            if isinstance(function, torch._ops.OpOverload):
-                later = function._schema.arguments[len(given) :]
+            if isinstance(function, OpOverload):
+                later = schema_of(function).arguments[len(given) :]
                 named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
             made = function(*given, **named)
     except Exception:  # no meta kernel, or an error: the real call reports it

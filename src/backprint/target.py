@@ -14,13 +14,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.choices import check_sequence
 from backprint.errors import SampleError, UsageError
 from backprint.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.graph.isolation import check_here, isolation_request
 from backprint.graph.nouns import Capture
+
+if TYPE_CHECKING:
+    from backprint.sample.inputs import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,6 @@ def read_capture(place: Path, mode: str | None = None, trust: bool = False, allo
 
 def capture_target(target: Target, **options: Any) -> Capture:
     """`bp.capture` of a Target: its recipes become the Capture's, and only inputs without one are fitted."""
-    from backprint.api import DEFAULTS, capture_made
-
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")
@@ -89,8 +90,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
         raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
     if target.kind != "factory":
         given["mode"] = None  # the code is in that mode already
-        if target.fake and given["specialise"] is None:
-            given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
+        if target.fake and given["specialize"] is None:
+            given["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
     made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
     return replace(made, notes=(*target.notes, *made.notes)) if target.notes else made
 
@@ -110,12 +111,12 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
 
 def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
     """Build a GraphNet sample. One that needs a process of its own is refused here, unless it is trusted or fake."""
-    from backprint.api import fake as world
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
     from backprint.graphnet.isolation import calls_to_isolate
     from backprint.replaying.again import function_of
     from backprint.tracing import frames
+    from backprint.tracing.fake import fake as world
 
     sample = read_graphnet(place, trust)
     if not trust and not fake:
@@ -236,7 +237,8 @@ def target_of_factory(text: str, fake: bool, device: str | None, mode: str | Non
 def strided_tensors(*values: Any) -> list[Any]:
     """The tensors among a model's state and its arguments, each once."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from backprint._torch.pytree import tree_leaves
 
     leaves = tree_leaves(values)
     found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -250,7 +252,7 @@ def unallocated_if(fake: bool) -> Any:
     """The mode under which nothing is allocated, if `fake`."""
     if not fake:
         return contextlib.nullcontext()
-    from backprint.api import fake as world
+    from backprint.tracing.fake import fake as world
 
     return world()
 
@@ -270,7 +272,8 @@ def check_torch_device(device: str | None) -> None:
 def move_to_device(device: str, *values: Any) -> Any:
     """Move models and tensors to a device."""
     import torch
-    from torch.utils._pytree import tree_map
+
+    from backprint._torch.pytree import tree_map
 
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)
 
@@ -321,7 +324,30 @@ def import_by_name(name: str) -> Any:
         raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
 
 
-# ------------------------------------------------------------------ options by name
+# ------------------------------------------------------------------ captures, and their options
+
+
+def capture_made(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    made_by: Inputs | None = None,
+) -> Capture:
+    """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
+    from backprint.replaying.at_capture import held_against_program
+    from backprint.sample.inputs import with_recipes
+    from backprint.tracing.entry import capture_call
+
+    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
+
+
+DEFAULTS: dict[str, Any] = {
+    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
+    "specialize": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
+    "name": None,
+}  # fmt: skip
+"""The options of a capture with their defaults, as the signature of `bp.capture` has them; a test compares the two."""
 
 LOSSES = ("sum", "mean")
 """Losses of the first floating-point output."""
@@ -354,7 +380,8 @@ def loss_of(text: str | None) -> Any:
 def first_tensor(output: Any) -> Any:
     """The first floating-point tensor of a result."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from backprint._torch.pytree import tree_leaves
 
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DIRECTORY = "BACKPRINT_DIR"
 """The environment variable that says where samples go."""
 
-OPTIONS = ("dir", "data", "allow", "specialise", "partition", "dynamic")
+OPTIONS = ("dir", "data", "allow", "specialize", "partition", "dynamic")
 """What `torch.compile(..., options={...})` may say: the folder, and options of `save` and `capture`."""
 
 
@@ -74,7 +74,7 @@ def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, A
     from backprint.tracing.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)
-    asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}
+    asked = {key: settings[key] for key in ("specialize", "partition", "dynamic", "allow") if key in settings}
     made = capture_graph(module, inputs, name, **asked)
     # Processes share the folder: the number makes names unique, and a sample gets its name when it is complete.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"

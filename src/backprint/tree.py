@@ -1,9 +1,6 @@
 """Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay.
 
 A sparse tensor is its parts, strided tensors each: indices and values, or compressed indices, plain indices and values.
-
-Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tensor._values`,
-`aten._sparse_coo_tensor_unsafe`, `aten._sparse_compressed_tensor_unsafe`, `torch._neg_view`.
 """
 
 from __future__ import annotations
@@ -15,8 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.tensors import is_view, neg_view, sparse_indices, sparse_values, storage_id, version_of
 from backprint.errors import UsageError
 
 
@@ -132,12 +130,12 @@ def copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
     if tensor.layout is not torch.strided:
         return join_sparse(tensor, [copy_value(part, bases) for part in strided_parts(tensor)])
     storage = tensor.untyped_storage()
-    if storage._cdata not in bases:
-        bases[storage._cdata] = storage.clone()
+    if storage_id(storage) not in bases:
+        bases[storage_id(storage)] = storage.clone()
     empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-    copy = empty.set_(bases[storage._cdata], tensor.storage_offset(), tensor.shape, tensor.stride())
+    copy = empty.set_(bases[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
     copy = copy.conj() if tensor.is_conj() else copy
-    return torch._neg_view(copy) if tensor.is_neg() else copy
+    return neg_view(copy) if tensor.is_neg() else copy
 
 
 ROWS = (torch.sparse_csr, torch.sparse_bsr)
@@ -151,7 +149,7 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
     with torch.no_grad():
         tensor = tensor.detach()
         if tensor.layout is torch.sparse_coo:
-            return tensor._indices(), tensor._values()
+            return sparse_indices(tensor), sparse_values(tensor)
         if tensor.layout in ROWS:
             return tensor.crow_indices(), tensor.col_indices(), tensor.values()
         return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
@@ -195,7 +193,7 @@ def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
     for name, tensor in values.items():
         memory = strided_parts(tensor)[-1]
         if memory.numel():
-            groups.setdefault(memory.untyped_storage()._cdata, []).append(name)
+            groups.setdefault(storage_id(memory.untyped_storage()), []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
@@ -204,8 +202,8 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "is_leaf": lambda tensor: tensor.is_leaf,
     "has a gradient": lambda tensor: tensor.is_leaf and tensor.grad is not None,
     "has a grad_fn": lambda tensor: tensor.grad_fn is not None,
-    "version": lambda tensor: tensor._version,
-    "is a view": lambda tensor: tensor._is_view(),
+    "version": lambda tensor: version_of(tensor),
+    "is a view": lambda tensor: is_view(tensor),
     "is conjugated": lambda tensor: tensor.is_conj(),
     "is negated": lambda tensor: tensor.is_neg(),
     "storage offset": lambda tensor: tensor.storage_offset(),

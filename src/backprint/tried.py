@@ -2,7 +2,7 @@
 
 Differences between versions are handled where they matter: `Function.apply` (a builtin from 2.14 on) in
 `regions/watch`, threads of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in
-`tracing/derivatives`, Dynamo's caches in `tracing/dynamo/frontend`, marks on sums of gradients (2.11) in
+`tracing/derivatives`, Dynamo's caches in `_torch/dynamo`, marks on sums of gradients (2.11) in
 `tracing/aot/from_fx`.
 """
 

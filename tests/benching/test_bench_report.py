@@ -186,11 +186,11 @@ def test_a_report_of_logs_has_the_scores_and_pictures_of_the_run(tmp_path: Path)
 
 # ------------------------------------------------------------------ pictures
 
-COLOURS = re.compile(r"style=|<style|href|onload|url\(")
+COLORS = re.compile(r"style=|<style|href|onload|url\(")
 
 
 def drawn(made: Report) -> dict[str, ElementTree.Element]:
-    assert not any(COLOURS.search(each.svg) for each in made.figures)
+    assert not any(COLORS.search(each.svg) for each in made.figures)
     return {each.title: ElementTree.fromstring(each.svg) for each in made.figures}
 
 

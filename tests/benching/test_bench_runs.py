@@ -203,16 +203,6 @@ def test_a_graph_without_power_is_left_out_of_the_scores_of_all_compilers(tmp_pa
     ] * 2
 
 
-def test_samples_are_chosen_by_direction(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "run", [cell(), cell(graph="pair_0 step")]))
-    assert [len(scored_samples(run, "inductor", each)) for each in (None, "forward", "step", "backward")] == [
-        2,
-        1,
-        1,
-        0,
-    ]
-
-
 @pytest.mark.parametrize(
     ("steps", "name"), [(0, "unknown"), (9, "<10"), (10, "10-99"), (999, "100-999"), (1000, "1000+")]
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 
 import pytest
 
 from backprint.benching.graphnet_log import read_log, write_log
-from backprint.benching.scored import OUTCOMES, OutputForm, ScoredOutput, ScoredSample, compared_outcome
-from backprint.benching.scores import ScoreTerms, aggregated_scores, score_curve, score_groups
-from backprint.benching.tolerances import EXPONENTS, LEVELS, tolerance_at
+from backprint.benching.scored import OutputForm, ScoredOutput, ScoredSample, compared_outcome
+from backprint.benching.scores import ScoreTerms, score_curve
+from backprint.benching.tolerances import LEVELS, tolerance_at
 from backprint.errors import UsageError
 
 
@@ -87,37 +86,6 @@ def test_scores_are_those_of_graphnet(name: str, tmp_path: Path) -> None:
     assert [point.level for point in curve] == list(expected)
     for point in curve:
         assert (point.s, point.es) == pytest.approx(expected[point.level], rel=1e-12), point.level
-        assert aggregated_scores(samples, point.level, terms) == pytest.approx(expected[point.level], rel=1e-12)
-
-
-def test_the_parts_of_a_score_are_those_of_graphnet() -> None:
-    before, after = (score_curve(THREE, ScoreTerms(interpretation="extended"))[level + 10] for level in (0, 3))
-    parts = before.aggregate
-    assert (parts.speedup, parts.slowdown, parts.slower, before.error_value) == (pytest.approx(1.6), 1.0, 0.0, 0.1)
-    parts = after.aggregate
-    assert parts.speedup == pytest.approx(0.894427190999916, rel=1e-12)
-    assert (parts.slowdown, parts.right, parts.slower) == (0.5, pytest.approx(2 / 7), 0.5)
-    assert parts.errors == tuple((sample.outcome, 0.2) for sample in THREE[2:])
-
-
-def drawn(draw: random.Random, name: int) -> ScoredSample:
-    outcome = draw.choice(OUTCOMES[:-1])
-    if outcome not in ("correct", "accuracy"):
-        return ScoredSample(str(name), outcome)
-    outputs = [output(draw.randint(-11, 7), draw.choice([*EXPONENTS, "int64"])) for _ in range(draw.randint(1, 3))]
-    return compared(str(name), draw.lognormvariate(0, 1), *outputs)
-
-
-@pytest.mark.parametrize("interpretation", ["default", "extended"])
-def test_both_ways_to_a_score_agree(interpretation: str) -> None:
-    draw = random.Random(0)
-    for count in (1, 2, 5, 40):
-        for penalty, value in ((0.0, 0.1), (0.5, 1.0), (3.0, 0.01)):
-            terms = ScoreTerms(penalty, value, interpretation)
-            samples = [drawn(draw, name) for name in range(count)]
-            for point in score_curve(samples, terms):
-                both = aggregated_scores(samples, point.level, terms)
-                assert both == pytest.approx((point.s, point.es), rel=1e-12)
 
 
 def test_no_level_forgives_a_failure_of_eager_in_the_extended_interpretation() -> None:
@@ -142,26 +110,11 @@ def test_unmeasured_samples_are_left_out_and_counted() -> None:
         compared("untimed", None, output(-3)),
         compared("never right", None, ScoredOutput(OutputForm("float32"))),
     )
-    scores = score_groups([*ONE, *odd], lambda sample: "all")["all"]
-    assert (scores.count, scores.left_out) == (4, 3)
+    assert [sample.measured for sample in odd] == [False, False, False, True]
     assert not odd[1].right_at(4)
-    assert scores.curve == score_curve([*ONE, odd[3]])
-    assert score_groups(odd[:3], lambda sample: "all")["all"].curve == ()
+    assert score_curve([*ONE, *odd]) == score_curve([*ONE, odd[3]])
     with pytest.raises(UsageError, match="no score of 3 samples: none is measured"):
         score_curve(odd[:3])
-
-
-def test_a_group_has_the_scores_of_its_samples() -> None:
-    marked = [
-        ScoredSample(
-            sample.name, sample.outcome, sample.speedup, sample.outputs, config=(("direction", "ba"[number % 2]),)
-        )
-        for number, sample in enumerate((*ONE, *TWO))
-    ]
-    groups = score_groups(marked, lambda sample: sample.setting("direction"))
-    assert list(groups) == ["b", "a"]
-    assert groups["a"].curve == score_curve(marked[1::2])
-    assert marked[0].setting("family") == ""
 
 
 def test_a_speedup_of_zero_makes_the_score_zero() -> None:

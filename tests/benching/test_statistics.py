@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from backprint.benching.statistics import STAGES, TimingChange, compare_in_stages, compare_timings, drawn_order
+from backprint.benching.statistics import STAGES, TimingChange, compare_in_stages, compare_timings
 from backprint.errors import UsageError
 
 ROUNDS = 40
@@ -29,11 +29,11 @@ def noisy_rounds(
     changes, loads, interrupted = LOADS[load]
     first, second = [], []
     speed, busy = 1.0, 1.0
-    for order in drawn_order(rounds, draw.randrange(1 << 30)):
+    for _ in range(rounds):
         speed *= draw.lognormvariate(0, 0.003)
         busy = draw.choice(loads) if draw.random() < changes else busy
         times = {}
-        for program in order:
+        for program in draw.sample((0, 1), 2):
             spike = 1 + draw.expovariate(1 / 3) if draw.random() < interrupted else 1.0
             times[program] = speed * busy * spike * draw.lognormvariate(0, 0.01) * (1 + draw.expovariate(1 / 0.02))
         first.append(times[0])
@@ -111,25 +111,16 @@ def test_two_kinds_of_rounds_give_no_answer() -> None:
     assert compare_timings(first, second).answer == "unsure"
 
 
-def test_what_hides_from_the_decile_shows_in_the_mean() -> None:
+def test_one_slow_call_in_five_hides_from_the_decile() -> None:
     first = [1.0 + number / 1e4 for number in range(ROUNDS)]
     rare = [time * (2 if number % 5 == 0 else 1) for number, time in enumerate(first)]
-    change = compare_timings(first, rare)
-    assert change.answer == "same"
-    assert change.mean_ratio == pytest.approx(1.2, abs=0.01)
+    assert compare_timings(first, rare).answer == "same"
 
 
 def test_the_same_times_give_the_same_interval() -> None:
     times = noisy_rounds(random.Random(2), 1.1)
     assert compare_timings(*times) == compare_timings(*times)
     assert compare_timings(*times) != compare_timings(*times, seed=1)
-
-
-def test_the_order_is_drawn() -> None:
-    order = drawn_order(1000)
-    assert set(order) == {(0, 1), (1, 0)}
-    assert 400 < order.count((0, 1)) < 600
-    assert order != drawn_order(1000, seed=1)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
-"""What times are made of: instructions, the waiting that is taken off, inputs that vary, inputs that are redrawn."""
+"""What times are made of: the waiting that is taken off, inputs that vary, inputs that are redrawn."""
 
 from __future__ import annotations
 
-import os
 import random
-import threading
 import time
 from typing import Any
 
@@ -15,7 +13,6 @@ from torch import Tensor
 import backprint as bp
 from backprint.benching import clock
 from backprint.benching.findings import TimingWithheld
-from backprint.benching.instructions import instruction_counter, opened_counter
 from backprint.benching.moved import moved_graphs, movement
 from backprint.benching.subjects import bench_graphs
 from backprint.benching.timing import stages_within
@@ -36,45 +33,6 @@ from backprint.benching.varied import (
     varied_pieces,
 )
 from backprint.sample.rerun import copies
-
-
-def counter() -> Any:
-    found = instruction_counter()
-    if found is None:
-        pytest.skip("this machine does not let its instructions be counted")
-    return found
-
-
-def counted(work: Any) -> int:
-    before = counter().count()
-    work()
-    return counter().count() - before
-
-
-def test_instructions_of_equal_work_are_nearly_equal() -> None:
-    first, second = (counted(lambda: sum(range(200_000))) for _ in range(2))
-    assert abs(first / second - 1) < 0.05
-    assert 1.8 < counted(lambda: sum(range(400_000))) / first < 2.2
-
-
-def test_instructions_of_threads_that_start_later_count() -> None:
-    def threaded() -> None:
-        thread = threading.Thread(target=lambda: sum(range(200_000)))
-        thread.start()
-        thread.join()
-
-    assert counted(threaded) > 0.9 * counted(lambda: sum(range(200_000)))
-
-
-def test_a_machine_without_counters_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.benching.instructions.CALLS", {})
-    assert opened_counter() is None
-
-
-def test_a_counter_that_stands_still_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.benching.instructions.asked_of_kernel", lambda: os.open("/dev/null", os.O_RDONLY))
-    monkeypatch.setattr("backprint.benching.instructions.InstructionCounter.count", lambda self: 7)
-    assert opened_counter() is None
 
 
 def sleeps(seconds: float) -> float:

@@ -16,7 +16,7 @@ from backprint.benching import held, launch
 from backprint.benching.cells import BenchOutput
 from backprint.benching.judging import notes_of_outputs, outcome_of_outputs
 from backprint.benching.subjects import bench_graphs
-from backprint.corpus.verbs import on_cpu
+from backprint.corpus.task import on_cpu
 from backprint.sample.judged import Eager, apart, judged
 
 OWN = Path(__file__).with_name("own_compilers.py")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import backprint as bp
 from backprint.cli import VERBS, main
-from backprint.graph.summary import summarise
+from backprint.graph.summary import summarize
 from backprint.version import __version__
 
 HUGE = """
@@ -326,14 +326,14 @@ def test_the_mode(place: Path) -> None:
     assert "needs a module" in refused("capture", "program.py:inference", "-o", "out", "--mode", "eval")
 
 
-def test_what_reads_values_is_specialised_unless_refused(place: Path) -> None:
-    result = call("capture", "program.py:counted", "-o", "out", "--no-specialise")
+def test_what_reads_values_is_specialized_unless_refused(place: Path) -> None:
+    result = call("capture", "program.py:counted", "-o", "out", "--no-specialize")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "backprint: DataDependentError: " in result.stderr
     assert "Traceback" not in result.stderr
     assert not (place / "out").exists()
     assert "guard: " in good("capture", "program.py:counted", "-o", "out").stdout
-    assert "guard: " in good("capture", "program.py:counted", "-o", "asked", "--specialise").stdout
+    assert "guard: " in good("capture", "program.py:counted", "-o", "asked", "--specialize").stdout
 
 
 def test_data(place: Path) -> None:
@@ -484,7 +484,7 @@ def test_show_the_summary_alone(sample: Path) -> None:
     assert "class GraphModule" not in said
     assert "verdict bitwise" in said
     assert "parameters" in said
-    numbers = summarise(bp.load(sample).pairs[0])
+    numbers = summarize(bp.load(sample).pairs[0])
     for side, cost in (("forward", numbers.forward), ("backward", numbers.backward)):
         words = [f"{side} {cost.product_flops} FLOPs of products, {cost.other_flops} others,"]
         words += [f"{cost.read} B read, {cost.written} B written", f"{side}, by operator"]
@@ -498,7 +498,7 @@ def test_show_answers_in_json(sample: Path) -> None:
     assert pair.backward is not None
     assert (answer["name"], answer["verdict"]["verdict"], len(answer["pairs"])) == ("mlp", "bitwise", 1)
     assert answer["pairs"][0]["parameters"] == 3 * 4 + 4 + 4 + 1
-    row, numbers = answer["pairs"][0], summarise(pair)
+    row, numbers = answer["pairs"][0], summarize(pair)
     assert row["forward"] == asdict(numbers.forward)
     assert row["peak_bytes"] == numbers.peak_bytes > 0
     kinds = {kind["operator"]: kind["cost"] for kind in row["backward_kinds"]}

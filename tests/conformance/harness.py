@@ -383,7 +383,7 @@ def modules() -> list[Any]:
 
 
 def check_module(info: Any, training: bool, most: int | None = None) -> tuple[str, dict[str, str]]:
-    """`check_op` for a module; masks that it reads values of are specialised on."""
+    """`check_op` for a module; masks that it reads values of are specialized on."""
     letters, details = "", {}
     torch.manual_seed(0)
     inputs = info.module_inputs_func(info, device=device(), dtype=torch.float32, requires_grad=True, training=training)
@@ -392,7 +392,7 @@ def check_module(info: Any, training: bool, most: int | None = None) -> tuple[st
             continue
         torch.manual_seed(1)
         given = sample.forward_input
-        outcome, detail = check(made(info, sample, training), tuple(given.args), dict(given.kwargs), specialise=True)
+        outcome, detail = check(made(info, sample, training), tuple(given.args), dict(given.kwargs), specialize=True)
         letters += LETTERS[outcome]
         if outcome not in ("bitwise", "undifferentiable"):
             details.setdefault(outcome, detail[:300])
@@ -432,15 +432,15 @@ READING = frozenset(
         "sparse.sampled_addmm to_sparse"
     ).split()
 )
-"""Operators of which plain `aot` refuses some samples: the only ones for which `specialise` makes a difference."""
+"""Operators of which plain `aot` refuses some samples: the only ones for which `specialize` makes a difference."""
 
 SECTIONS: dict[str, Section] = {
     "ops float32": Section(
         lambda: differentiable_ops(torch.float32), lambda op, n: check_op(op, torch.float32, n, engine="aot")
     ),
-    "ops float32 specialise": Section(
+    "ops float32 specialize": Section(
         lambda: [op for op in differentiable_ops(torch.float32) if full_name(op) in READING],
-        lambda op, n: check_op(op, torch.float32, n, engine="aot", specialise=True),
+        lambda op, n: check_op(op, torch.float32, n, engine="aot", specialize=True),
     ),
     "ops float64": Section(
         lambda: differentiable_ops(torch.float64), lambda op, n: check_op(op, torch.float64, n), 1, 1

@@ -15,7 +15,7 @@ import torch
 
 PART = {
     "ops float32": 250,
-    "ops float32 specialise": 16,
+    "ops float32 specialize": 16,
     "ops float32 eager": 60,
     "ops float32 auto": 40,
     "autograd functions": 14,

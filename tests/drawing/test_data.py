@@ -17,7 +17,7 @@ import backprint as bp
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.page_data import page_data
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, TensorSpec
-from backprint.graph.summary import summarise
+from backprint.graph.summary import summarize
 
 
 def data_of(capture: Capture) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_saved_bytes_are_those_that_autograd_keeps() -> None:
 
 @pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
 def test_the_page_and_the_summary_say_the_same(capture: Any) -> None:
-    data, summary = data_of(capture()), summarise(capture().pairs[0])
+    data, summary = data_of(capture()), summarize(capture().pairs[0])
     nodes, count = data["nodes"], data["forward"]
     for column, name in (
         ("product", "product_flops"),

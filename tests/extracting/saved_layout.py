@@ -12,7 +12,7 @@ from typing import Any
 
 from extracting.inductor_sources import SOURCES, kernels_of_text
 
-from backprint.extracting.alone.alone_file import alone_text
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.nouns import Kernel, KernelArgument, KernelCall, KernelConfiguration
 from backprint.extracting.saved_graphs import FORMAT
 

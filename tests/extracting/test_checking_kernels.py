@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from extracting.check_faults import planted_and_checked
 from extracting.test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import UsageError
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
-from backprint.extracting.checking.check_faults import planted_and_checked
+from backprint.extracting.capture_kernels import capture_kernels
+from backprint.extracting.nouns import CaptureKernels
 from backprint.graph.verdicts import KERNELS_EAGER, Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import

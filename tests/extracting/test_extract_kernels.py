@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.extract import ExtractedGraph, extracted_pair
+from backprint.extracting.extract import RefusedGraph, extracted_graphs
 from backprint.extracting.lowering.canonical_order import in_canonical_order
+from backprint.extracting.nouns import ExtractedGraph
 from backprint.extracting.targets import known_targets, target_named
 from backprint.graph.nouns import Graph, refs
 
@@ -54,7 +55,13 @@ def captured(model: nn.Module, *inputs: Tensor) -> Any:
 
 
 def made(pair: Any, target: str) -> tuple[ExtractedGraph, ...]:
-    return extracted_pair(pair, target_named(target))
+    """Return the kernels of a Pair; raise if a graph is refused."""
+    graphs = []
+    for graph in extracted_graphs(pair, target_named(target)):
+        if isinstance(graph, RefusedGraph):
+            raise RefusedError(graph.reason)
+        graphs.append(graph)
+    return tuple(graphs)
 
 
 def test_a_processor_need_not_have_the_instructions_of_a_target() -> None:

@@ -18,7 +18,8 @@ from extracting.inductor_sources import inductor_kernels, unpack
 
 from backprint.errors import SampleError, UsageError
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.dedup import KernelGroups, dedup_kernels
+from backprint.extracting.programs.dedup import KernelGroups, grouped_kernels
+from backprint.extracting.programs.find import find_uses
 from backprint.extracting.programs.index import KernelIndex, write_ahead
 from backprint.extracting.programs.layout import write_layout
 from backprint.extracting.programs.normal import kernel_hash, structure_hash
@@ -57,20 +58,20 @@ def test_groups_have_representatives_members_and_counts() -> None:
         replace(TRITON[1], sample="b", direction="backward"),
         UnreadKernels("c/broken.py", "not Python"),
     ]
-    with dedup_kernels(stream) as groups:
-        first, second = groups.groups()
-        assert (first.uses, first.samples, first.programs, first.forward, first.backward) == (3, 2, 1, 2, 1)
-        assert first.hash == first.representative == kernel_hash(TRITON[0])
-        assert groups.representative(first).source == TRITON[0].source
-        assert [(use.sample, use.direction, use.name) for use in groups.members(first)] == [
-            ("a", "forward", TRITON[0].name),
-            ("b", "backward", "another"),
-            ("b", "forward", "another"),
-        ]
-        assert second.uses == 1
-        totals = groups.totals()
-        assert (totals.uses, totals.programs, totals.samples, totals.unread) == (4, 2, 2, 1)
-        assert (totals.forward, totals.backward, totals.both, totals.ratio) == (1, 2, 1, 2.0)
+    groups = grouped_kernels(stream)
+    first, second = groups.groups()
+    assert (first.uses, first.samples, first.programs, first.forward, first.backward) == (3, 2, 1, 2, 1)
+    assert first.hash == first.representative == kernel_hash(TRITON[0])
+    assert groups.representative(first).source == TRITON[0].source
+    assert [(use.sample, use.direction, use.name) for use in groups.members(first)] == [
+        ("a", "forward", TRITON[0].name),
+        ("b", "backward", "another"),
+        ("b", "forward", "another"),
+    ]
+    assert second.uses == 1
+    totals = groups.totals()
+    assert (totals.uses, totals.programs, totals.samples, totals.unread) == (4, 2, 2, 1)
+    assert (totals.forward, totals.backward, totals.both, totals.ratio) == (1, 2, 1, 2.0)
 
 
 def test_coarser_groups_join_programs_that_differ_in_sizes() -> None:
@@ -79,36 +80,36 @@ def test_coarser_groups_join_programs_that_differ_in_sizes() -> None:
         replace(TRITON[0], source=re.sub(r"xnumel = \d+", f"xnumel = {n}", source), sample=f"s{n}") for n in range(6)
     ]
     assert len({kernel_hash(one) for one in sizes}) == 6
-    with dedup_kernels([*sizes, replace(sizes[0], sample="again")]) as groups:
-        [group] = groups.groups("structure")
-        assert group.hash == structure_hash(TRITON[0])
-        assert (group.programs, group.uses) == (6, 7)
-        assert group.representative == kernel_hash(sizes[0]), "the program with most uses"
-        assert len(list(groups.members(group))) == 7
-        assert len(list(groups.groups(limit=1))) == 1
-        with pytest.raises(UsageError, match="'colour' is no way to group kernels: program, structure"):
-            list(groups.groups("colour"))
+    groups = grouped_kernels([*sizes, replace(sizes[0], sample="again")])
+    [group] = groups.groups("structure")
+    assert group.hash == structure_hash(TRITON[0])
+    assert (group.programs, group.uses) == (6, 7)
+    assert group.representative == kernel_hash(sizes[0]), "the program with most uses"
+    assert len(list(groups.members(group))) == 7
+    assert len(list(groups.groups(limit=1))) == 1
+    with pytest.raises(UsageError, match="'colour' is no way to group kernels: program, structure"):
+        list(groups.groups("colour"))
 
 
 def test_a_name_that_stands_for_several_programs_is_counted() -> None:
     stream = [replace(one, name="same", sample="s") for one in TRITON[:3]]
-    with dedup_kernels(stream) as groups:
-        assert groups.totals().ambiguous_names == 1
-        assert groups.totals().programs == 3
+    groups = grouped_kernels(stream)
+    assert groups.totals().ambiguous_names == 1
+    assert groups.totals().programs == 3
 
 
 def test_real_wrappers(tmp_path: Path) -> None:
-    with dedup_kernels(read_kernels(unpack(tmp_path))) as groups:
-        totals = groups.totals()
-        assert totals.uses == len(inductor_kernels()) - 1
-        assert totals.structures <= totals.programs <= totals.uses
-        assert totals.unread == 0
+    groups = grouped_kernels(read_kernels(unpack(tmp_path)))
+    totals = groups.totals()
+    assert totals.uses == len(inductor_kernels()) - 1
+    assert totals.structures <= totals.programs <= totals.uses
+    assert totals.unread == 0
 
 
 def test_no_kernels_are_no_groups() -> None:
-    with dedup_kernels([]) as groups:
-        assert list(groups.groups()) == []
-        assert groups.totals().ratio == 0.0
+    groups = grouped_kernels([])
+    assert list(groups.groups()) == []
+    assert groups.totals().ratio == 0.0
 
 
 # ------------------------------------------------------------------ the index
@@ -123,12 +124,13 @@ def test_queries(tmp_path: Path) -> None:
         fresh = [replace(TRITON[8], sample="fresh")]
         assert index.add_all(fresh) == 1
     with KernelIndex.reading(path) as index:
-        assert index.samples_with(kernel_hash(TRITON[0])) == [f"s{n:03}" for n in range(10)]
-        assert [use.name for use in index.kernels_for("fresh")] == [TRITON[8].name]
-        assert len(index.kernels_for("s003")) == 3
-        assert list(index.new_since(1)) == [kernel_hash(TRITON[8])]
-        assert len(list(index.new_since(0))) == 1 + 4 + 3 + 1
-        assert len(list(index.uses_of(kernel_hash(TRITON[0]), limit=4))) == 4
+        [first] = {each.use.hash for each in find_uses(index, kernel=kernel_hash(TRITON[0]))}
+        assert [each.use.sample for each in find_uses(index, kernel=first)] == [f"s{n:03}" for n in range(10)]
+        assert [each.use.name for each in find_uses(index, sample="fresh")] == [TRITON[8].name]
+        assert len(list(find_uses(index, sample="s003"))) == 3
+        assert {each.use.hash for each in find_uses(index) if each.program_run > 1} == {kernel_hash(TRITON[8])}
+        assert len({each.use.hash for each in find_uses(index)}) == 1 + 4 + 3 + 1
+        assert len(list(find_uses(index, kernel=first, limit=4))) == 4
         assert index.kernel("nothing") is None
         assert index.kernel(kernel_hash(TRITON[8])) == replace(TRITON[8], sample="fresh")
 
@@ -142,7 +144,7 @@ def test_a_sample_can_be_added_anew(tmp_path: Path) -> None:
         assert index.kernel(kernel_hash(TRITON[9])) is None
         assert index.kernel(kernel_hash(TRITON[0])) is not None
         assert index.add_all([replace(TRITON[10], sample="old")]) == 1
-        assert [use.name for use in index.kernels_for("old")] == [TRITON[10].name]
+        assert [each.use.name for each in find_uses(index, sample="old")] == [TRITON[10].name]
 
 
 def test_what_cannot_be_read_is_noted_once_and_the_rest_is_added(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_what_is_no_index_is_named(tmp_path: Path) -> None:
         KernelIndex.reading(tmp_path / "other.sqlite")
     with KernelIndex.writing(tmp_path / "newer.sqlite") as index:
         index.connection.execute("update facts set value = 99")
-    with pytest.raises(SampleError, match="an index of format 99; this version reads 2"):
+    with pytest.raises(SampleError, match="an index of format 99; this version reads 3"):
         KernelIndex.writing(tmp_path / "newer.sqlite")
 
 
@@ -239,9 +241,9 @@ def test_representatives_in_the_layout_of_graphnet(tmp_path: Path) -> None:
         ):
             (source / sample / folder).mkdir(parents=True)
             (source / sample / folder / name).write_text(text)
-    with dedup_kernels(read_kernels(source)) as groups:
-        assert write_layout(groups, out) == 1
-        assert write_layout(groups, out) == 0, "what is there is not written again"
+    groups = grouped_kernels(read_kernels(source))
+    assert write_layout(groups, out) == 1
+    assert write_layout(groups, out) == 0, "what is there is not written again"
     written = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     name = TRITON[0].name
     assert written == ["one/original_graph/model.py", f"one/ptx/{name}.ptx", f"one/triton_kernel/{name}.py"]
@@ -254,8 +256,8 @@ def test_a_layout_keeps_programs_of_one_name_apart_and_stays_in_its_folder(tmp_p
     stream = [replace(one, name="same", sample="s") for one in TRITON[:2]]
     stream += [replace(one, sample="s", name="same") for one in inductor_kernels("cpp")[:2]]
     stream += [replace(TRITON[3], sample="../../evil", name="../../../evil"), replace(TRITON[4], sample="/etc/x")]
-    with dedup_kernels(stream) as groups:
-        assert write_layout(groups, out) == 6
+    groups = grouped_kernels(stream)
+    assert write_layout(groups, out) == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep"]
     assert len(list((out / "s" / "triton_kernel").iterdir())) == len(list((out / "s" / "cpp_kernel").iterdir())) == 2
     hashes = {kernel_hash(one) for one in read_kernels(out) if isinstance(one, Kernel)}

@@ -13,12 +13,11 @@ from extracting.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, ker
 from extracting.saved_layout import save_layout, save_text
 
 from backprint.cli import main
-from backprint.extracting.call_bytes import argument_bytes
 from backprint.extracting.nouns import KernelArgument
 from backprint.extracting.programs.dedup import vanishing_groups
 from backprint.extracting.programs.normal import kernel_hash
-from backprint.extracting.reporting.byte_table import byte_table
 from backprint.extracting.reporting.kernel_reports import chosen_ranks, report_of_folders
+from backprint.extracting.traffic import argument_bytes
 from backprint.report.nouns import Report
 
 EVIL = "</pre><script>alert('x')</script>"
@@ -112,39 +111,12 @@ def with_real_calls(folder: Path) -> str:
     return kernel.name
 
 
-def test_bytes_that_are_asked_for_against_the_least(tmp_path: Path) -> None:
+def test_bytes_are_those_of_the_tensors_of_all_calls(tmp_path: Path) -> None:
     folder = save_text(tmp_path / "s", SOURCES / "cuda_emb_backward.txt", "cuda:90", "backward")
     name = with_real_calls(folder)
     [row] = table(made(tmp_path), "Bytes")
     size = 3 * 100 * 8 * 4
     assert (row["kernel"], row["calls"], row["tensors of all calls"], row["share"]) == (name, 3, size, 1.0)
-    assert (row["least of one use"], row["asked for"], row["times"], row["not known"]) == (size, size, 1.0, "")
-    wrapper = folder / "wrapper.py"
-    twice = "tl.store(out_ptr0 + (x0), tmp0, xmask)\n"
-    wrapper.write_text(wrapper.read_text().replace(twice, twice + "    " + twice))
-    [row] = table(made(tmp_path), "Bytes")
-    assert (row["least of one use"], row["asked for"], row["times"]) == (size, 2 * size, 2.0)
-
-
-def test_bytes_that_cannot_be_counted_say_why(tmp_path: Path) -> None:
-    folder = save_text(tmp_path / "s", SOURCES / "cuda_emb_backward.txt", "cuda:90", "backward")
-    with_real_calls(folder)
-    groups = vanishing_groups()
-    groups.index.add_folder(tmp_path)
-    [row] = byte_table(groups.index).rows
-    text = (folder / "wrapper.py").read_text()
-    (folder / "wrapper.py").write_text(text.replace("xnumel = 800", "xnumel = 801"))
-    [changed] = byte_table(groups.index).rows
-    assert (changed[-2], changed[5], changed[6]) == ("its file has changed since", None, None)
-    assert changed[:5] == row[:5]
-    (folder / "wrapper.py").write_text(text)
-    facts = (folder / "graph.json").read_text().replace('"XBLOCK", 128', f'"XBLOCK", {2**40}')
-    (folder / "graph.json").write_text(facts)
-    [large] = byte_table(groups.index).rows
-    assert "not followed" in str(large[-2])
-    assert large[6] is None
-    of_cpu = save_text(tmp_path / "c", SOURCES / "cpu_block_forward.txt", "cpu:avx2", "forward")
-    assert {row["not known"] for row in table(made(of_cpu), "Bytes")} == {"the loops of a C++ kernel are not counted"}
 
 
 @pytest.mark.parametrize(

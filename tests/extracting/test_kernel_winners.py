@@ -17,9 +17,8 @@ from torch import nn
 import backprint as bp
 from backprint.errors import RefusedError
 from backprint.extracting import save, winners
-from backprint.extracting.alone.alone_file import alone_text
-from backprint.extracting.capture_kernels import CaptureKernels
-from backprint.extracting.nouns import Kernel, KernelConfiguration
+from backprint.extracting.alone.alone_text import alone_text
+from backprint.extracting.nouns import CaptureKernels, Kernel, KernelConfiguration
 from backprint.extracting.programs.read import UnreadKernels, read_kernels
 from backprint.extracting.targets import target_named
 

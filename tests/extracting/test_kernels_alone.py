@@ -22,11 +22,12 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import RefusedError
 from backprint.extracting.alone.alone_cpp import FLAGS, ISA_FLAGS
-from backprint.extracting.alone.alone_file import alone_text, body
+from backprint.extracting.alone.alone_file import body
 from backprint.extracting.alone.alone_helpers import helper_definitions
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.nouns import FusedOperator, Kernel, KernelArgument, KernelCall
-from backprint.extracting.programs.dedup import dedup_kernels
+from backprint.extracting.programs.dedup import grouped_kernels
 from backprint.extracting.programs.read import UnreadKernels, read_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
@@ -266,15 +267,15 @@ def test_dedup_counts_a_kernel_beside_its_wrapper_once(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for kernel in forward.kernels:
         (folder / f"{kernel.name}.py").write_text(alone_text(kernel))
-    with dedup_kernels(read_kernels(tmp_path)) as groups:
-        assert (groups.totals().uses, groups.totals().unread) == (len(forward.kernels), 0)
+    groups = grouped_kernels(read_kernels(tmp_path))
+    assert (groups.totals().uses, groups.totals().unread) == (len(forward.kernels), 0)
     (tmp_path / "forward" / "wrapper.py").write_text(forward.wrapper)
-    with dedup_kernels(read_kernels(tmp_path)) as groups:
-        assert (groups.totals().uses, groups.totals().unread) == (len(forward.kernels), 0)
+    groups = grouped_kernels(read_kernels(tmp_path))
+    assert (groups.totals().uses, groups.totals().unread) == (len(forward.kernels), 0)
     edited = folder / f"{forward.kernels[0].name}.py"
     edited.write_text(edited.read_text().replace("tmp2, xmask)", "tmp2 * 2, xmask)"))
-    with dedup_kernels(read_kernels(tmp_path)) as groups:
-        assert groups.totals().programs == len(forward.kernels) + 1
+    groups = grouped_kernels(read_kernels(tmp_path))
+    assert groups.totals().programs == len(forward.kernels) + 1
 
 
 @needs_triton

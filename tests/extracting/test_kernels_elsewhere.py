@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from extracting.test_checking_kernels import needs_compiler, told
+from extracting.test_extract_kernels import made as extracted
 from extracting.test_extract_kernels import needs_triton
 from extracting.test_kernels_alone import run_file
 from torch import Tensor, nn
@@ -16,10 +17,9 @@ from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from backprint.errors import RefusedError
-from backprint.extracting.alone.alone_file import alone_text
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
-from backprint.extracting.extract import extracted_pair
-from backprint.extracting.targets import target_named
+from backprint.extracting.alone.alone_text import alone_text
+from backprint.extracting.capture_kernels import capture_kernels
+from backprint.extracting.nouns import CaptureKernels
 from backprint.graph.nouns import Pair
 from backprint.graph.text import HEADER, parse
 
@@ -243,7 +243,7 @@ class GraphModule(torch.nn.Module):
 
 @pytest.mark.parametrize("target", ["cpu:avx2", pytest.param("cuda:90", marks=needs_triton)])
 def test_a_draw_with_a_kept_state_does_not_share_the_memory_of_what_is_saved(target: str) -> None:
-    (found,) = extracted_pair(Pair("pair_0", parse(KEPT)), target_named(target))
+    (found,) = extracted(Pair("pair_0", parse(KEPT)), target)
     assert "run_with_rng_state(arg1_1, torch.ops.aten.bernoulli.p," in found.wrapper
     assert "bernoulli_" not in found.wrapper
 
@@ -264,4 +264,4 @@ def test_a_draw_with_a_kept_state_into_a_tensor_of_others_is_refused(name: str) 
         assert before in text
         text = text.replace(before, after)
     with pytest.raises(RefusedError, match="draws into a tensor that was there before, with a random state"):
-        extracted_pair(Pair("pair_0", parse(text)), target_named("cpu:avx2"))
+        extracted(Pair("pair_0", parse(text)), "cpu:avx2")

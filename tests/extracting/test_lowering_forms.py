@@ -12,10 +12,11 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.benching.forms.recurrent import lstm_layer, lstm_layer_backward
 from backprint.errors import RefusedError
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.lowering.inductor import lower_with_inductor, lowering_for
 from backprint.extracting.lowering.known_sizes import with_known_sizes
 from backprint.extracting.lowering.prepare import PortLayout, prepared_graph
+from backprint.extracting.nouns import CaptureKernels
 from backprint.extracting.targets import target_named
 from backprint.fx.to_fx import to_fx
 

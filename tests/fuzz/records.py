@@ -39,9 +39,8 @@ from backprint.benching.reports import bench_report, cell_rows
 from backprint.benching.runs import read_run
 from backprint.corpus import status
 from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.parts import PartRow, all_parts, unify
+from backprint.corpus.parts import PARTS, PartRow, all_parts, unify
 from backprint.corpus.shared import NOTES, SharedPart, all_shared_parts
-from backprint.corpus.verbs import PARTS
 from backprint.errors import BackprintError
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.dedup import KernelGroups

@@ -28,7 +28,7 @@ from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.steps import FREE, StepCost, step_costs, total_cost
 from backprint.graph.costing.storages import is_view, storage_bytes, storages_of, uses_first
 from backprint.graph.nouns import DTYPES, Graph, List, Pair, Ref, Step, TensorSpec, Value
-from backprint.graph.summary import summarise
+from backprint.graph.summary import summarize
 from backprint.graph.table import operators
 from backprint.graph.text import HEADER, parse
 
@@ -75,7 +75,7 @@ def test_products_and_saved_bytes_are_those_of_an_eager_run(name: str) -> None:
     with backward:
         torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
     kept = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved}
-    numbers = summarise(pair)
+    numbers = summarize(pair)
     assert numbers.forward.product_flops == forward.get_total_flops()
     assert numbers.backward.product_flops == backward.get_total_flops()
     assert numbers.saved_bytes == sum(kept[key] for key in kept.keys() - held)
@@ -83,10 +83,10 @@ def test_products_and_saved_bytes_are_those_of_an_eager_run(name: str) -> None:
 
 def test_an_input_that_is_kept_as_a_view_counts_as_kept() -> None:
     x, w = torch.randn(2, 3, 3), torch.randn(3, 4, requires_grad=True)
-    numbers = summarise(bp.capture(lambda x, w: x.view(6, 3) @ w, x, w, engine="eager").pairs[0])
+    numbers = summarize(bp.capture(lambda x, w: x.view(6, 3) @ w, x, w, engine="eager").pairs[0])
     assert (numbers.saved_bytes, numbers.kept_bytes) == (0, x.nbytes)
     norm, image = nn.BatchNorm2d(8), torch.randn(2, 8, 3, 3)
-    numbers = summarise(bp.capture(norm, image, engine="eager", mode="train").pairs[0])
+    numbers = summarize(bp.capture(norm, image, engine="eager", mode="train").pairs[0])
     own = (norm.weight, norm.running_mean, norm.running_var)
     assert numbers.saved_bytes == 2 * 8 * 4
     assert numbers.kept_bytes == image.nbytes + sum(each.nbytes for each in own if each is not None)
@@ -98,7 +98,7 @@ def test_what_torch_counts_twice_is_told_apart_from_the_least_work() -> None:
 
     pair = bp.capture(nn.Conv1d(4, 4, 1, groups=4), torch.randn(1, 4, 10)).pairs[0]
     assert pair.backward is not None
-    assert summarise(pair).backward.product_flops == 2 * 10 * 4 * 4
+    assert summarize(pair).backward.product_flops == 2 * 10 * 4 * 4
     products = [cost for cost in step_costs(pair.backward) if cost.product_flops]
     assert len(products) == 1
     assert least_work(pair.backward).flops < products[0].product_flops
@@ -159,7 +159,7 @@ def test_a_branch_counts_as_torch_counts_it() -> None:
 
     args = torch.ones(4, 4), torch.ones(4, 4)
     pair = bp.capture(program, *args, engine="dynamo", requires_grad=False).pairs[0]
-    assert summarise(pair).forward.product_flops == 2 * (2 * 4 * 4 * 4)
+    assert summarize(pair).forward.product_flops == 2 * (2 * 4 * 4 * 4)
 
 
 def test_numbers_that_no_table_holds_are_cut() -> None:
@@ -331,9 +331,9 @@ def test_a_saved_view_of_a_part_saves_the_whole() -> None:
             return a.exp().sum() + b.sum()
 
     pair = bp.capture(lambda x: (x * 2)[:1].square().sum(), torch.randn(8, 4).requires_grad_(), engine="eager").pairs[0]
-    assert summarise(pair).saved_bytes == 8 * 4 * 4
+    assert summarize(pair).saved_bytes == 8 * 4 * 4
     both = bp.capture(Parts(), torch.randn(8, 4).requires_grad_(), engine="eager").pairs[0]
-    assert summarise(both).saved_bytes == 4 * 4 * 4  # the result of exp; the parts are not needed
+    assert summarize(both).saved_bytes == 4 * 4 * 4  # the result of exp; the parts are not needed
 
 
 def test_views_know_their_base() -> None:
@@ -367,7 +367,7 @@ def test_any_graph_that_a_stranger_writes_has_numbers(graph: Graph) -> None:
     assert all(cost.flops >= -(2**63) for cost in step_costs(graph))
     line = memory_line(pair)
     assert len(line.during) == len(graph.steps)
-    assert repr(summarise(pair))
+    assert repr(summarize(pair))
 
 
 def test_the_golden_samples_have_numbers() -> None:
@@ -375,4 +375,4 @@ def test_the_golden_samples_have_numbers() -> None:
     assert places
     for place in places:
         for pair in bp.load(place).pairs:
-            assert summarise(pair).forward.moved > 0
+            assert summarize(pair).forward.moved > 0

@@ -31,7 +31,7 @@ from backprint.graph.folding.stretches import StretchGraphs, stretches_of
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Dict, Echo, Graph, List, Port, Ref, Source, Step, TensorSpec
-from backprint.graph.summary import summarise
+from backprint.graph.summary import summarize
 from backprint.graph.text import parse
 
 
@@ -258,7 +258,7 @@ def test_the_cost_of_a_layer_is_that_of_all_by_their_number() -> None:
     assert (forward.direction, forward.name, forward.count) == ("forward", "layers.{i}", 12)
     assert forward.flops == 12 * 2 * (2 * 2 * 8 * 16)  # two products of 2 x 8 x 16
     assert backward.flops == 2 * backward.count * 2 * (2 * 2 * 8 * 16)
-    saved = sum(line.bytes for line in summarise(pair).saved)
+    saved = sum(line.bytes for line in summarize(pair).saved)
     assert forward.saved_bytes == saved
     assert backward.saved_bytes == 0
 

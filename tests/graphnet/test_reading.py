@@ -488,15 +488,6 @@ def test_nothing_asks_where_nothing_can(tmp_path: Path) -> None:
     assert [name for name, _ in target.without_grad] == ["ids", "attention_mask"]
 
 
-def test_requires_grad_by_name(tmp_path: Path) -> None:
-    place = write("convnet", tmp_path / "c")
-    built = build_sample(read_graphnet(place), requires_grad=["x"])
-    assert built.with_grad == (("x", "asked for by name"),)
-    assert not any(parameter.requires_grad for parameter in built.module.parameters())
-    with pytest.raises(UsageError, match="not a floating-point input"):
-        build_sample(read_graphnet(place), requires_grad=["s1"])
-
-
 # ------------------------------------------------------------------ training mode
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import GraphError, RefusedError, UsageError
-from backprint.fx.uninitialised import uninitialised_values
+from backprint.fx.uninitialised import uninitialized_values
 from backprint.graph.fixed import at_capture, tensors_alone
 from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
 from backprint.graph.steps import live
@@ -210,7 +210,7 @@ def allocated() -> Graph:
 
 
 def test_values_that_no_step_has_written_are_found(allocated: Graph) -> None:
-    assert uninitialised_values(allocated).left == {"mask", "rows", "first", "wide"}
+    assert uninitialized_values(allocated).left == {"mask", "rows", "first", "wide"}
 
 
 @pytest.mark.parametrize("cut", range(1, 14))

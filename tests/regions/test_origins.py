@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from subjects.region_shown import shown
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -219,7 +220,7 @@ def test_where_bad_numbers_come_from(
     origin = found.origin
     assert (origin.what, origin.where, origin.op, origin.line.code) == (what, where, op, code), str(origin)
     assert found.bad
-    assert str(origin) in (tmp_path / "pass_0000/summary.md").read_text()
+    assert str(origin) in shown(tmp_path / "pass_0000")
     assert read_passes(tmp_path)[0].origin == origin
 
 
@@ -255,7 +256,7 @@ def test_the_forward_is_told_of_without_a_backward(tmp_path: Path) -> None:
         y = x.log()
     assert (region.origin.what, region.origin.op) == ("NaN", "aten.log.default")
     del y
-    assert "NaN born in the forward: aten.log.default" in (tmp_path / "pass_unreached_0000/summary.md").read_text()
+    assert "NaN born in the forward: aten.log.default" in shown(tmp_path / "pass_unreached_0000")
 
 
 def test_masks_uninitialised_memory_and_what_is_good_again_are_no_news() -> None:
@@ -303,7 +304,7 @@ def test_what_nobody_looked_at_says_so(tmp_path: Path) -> None:
             assert answer
             assert str(answer) == 'not watched: bp.region(gradients="stats") looks for NaN and Inf'
         assert found.where(found.first_bad) is None
-    assert "NaN and Inf: not watched" in (tmp_path / "pass_0000/summary.md").read_text()
+    assert "NaN and Inf: not watched" in shown(tmp_path / "pass_0000")
 
 
 def test_no_mode_of_the_users_sees_what_is_looked_at() -> None:

@@ -23,7 +23,7 @@ def guarded(x: Tensor, n: Tensor) -> Tensor:
 
 
 def module() -> fx.GraphModule:
-    return bp.capture(guarded, X, N, specialise=True, engine="aot").pairs[0].forward.to_fx()
+    return bp.capture(guarded, X, N, specialize=True, engine="aot").pairs[0].forward.to_fx()
 
 
 def examples(graph: fx.GraphModule) -> list[Any]:
@@ -42,7 +42,7 @@ def test_a_guard_on_what_is_no_number() -> None:
     def f(x: Tensor, n: Tensor) -> Tensor:
         return x * (1 if n.item() != n.item() else 2)
 
-    capture = bp.capture(f, X, torch.tensor(float("nan")), specialise=True, engine="aot")
+    capture = bp.capture(f, X, torch.tensor(float("nan")), specialize=True, engine="aot")
     made = capture.pairs[0].forward.to_fx()
     assert torch.equal(made(X, torch.tensor(float("nan")))[0], X)
     with pytest.raises(bp.GuardError, match="took nan"):

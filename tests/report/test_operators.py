@@ -9,7 +9,6 @@ import sqlite3
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -23,7 +22,7 @@ from backprint.errors import UsageError
 from backprint.graph.usage import operator_calls
 from backprint.report.nouns import Report
 from backprint.report.rows import RunView
-from backprint.report.tables import ReportPlan, report
+from backprint.report.tables import report
 
 MM = {"forward aten.mm.default float32": 3, "backward aten.mm.default float32": 6, "forward aten.relu.default bool": 1}
 HALF = {"forward aten.mm.default float16": 2, "forward aten._to_copy.default float32 -> float16": 1}
@@ -122,51 +121,12 @@ def test_dtypes_are_those_that_a_call_takes_and_returns() -> None:
 # ------------------------------------------------------------------ ledgers without counts
 
 
-def old_run(tmp_path: Path, *names: str, **columns: Any) -> Path:
-    """A run of an earlier version, and its first sample in its folder."""
-    out = without_column(ledger(tmp_path / "out", [{"id": name, "operators": None, **columns} for name in names]))
-    captured(out / names[0])
-    return out
-
-
-def test_an_older_ledger_is_read_and_its_samples_are_counted_from_their_folders(tmp_path: Path) -> None:
-    out = old_run(tmp_path, "old/a")
+def test_samples_without_counts_are_said(tmp_path: Path) -> None:
+    out = without_column(ledger(tmp_path / "out", [{"id": "a", "operators": None}]))
     before = (out / NAME).read_bytes()
-    said: list[str] = []
-    made = report(RunView(out), ReportPlan(told=said.append))
-    assert {row["operator"]: row["forward"] for row in table(made, "Operators")}["aten.addmm"] == 1
-    assert said == ["counting the operators of 1 of 1 samples without counts"]
-    [row] = made.rows()
-    assert row["operators"]["forward aten.addmm.default float32"] == 1
-    assert (out / NAME).read_bytes() == before
-
-
-def test_equal_graphs_are_read_once(tmp_path: Path) -> None:
-    out = old_run(tmp_path, "old/a", "old/b", forward_hash="same", backward_hash="same")
-    made = report(RunView(out))
-    [row] = [row for row in table(made, "Operators") if row["operator"] == "aten.addmm"]
-    assert (row["forward"], row["which"]) == (2, ("old/a", "old/b"))
-
-
-def test_samples_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    out = old_run(tmp_path, "old/a", "old/b", "old/c")
-    captured(out / "old/c")
-    model = out / "old/c/pair_0/forward/model.py"
-    model.write_text(model.read_text().replace("import torch", "import torch, os", 1))
     said = dict(report(RunView(out)).facts)["operators not counted"]
-    assert said.startswith("1 of 3 samples with graphs are counted; 2 could not be read, the first is old/b: FileNot")
-
-
-def test_reading_ends_in_time_and_says_so(tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from backprint.cli.corpus_report import command
-
-    out = old_run(tmp_path, "old/a")
-    done = CliRunner().invoke(command, [str(out), "--read-for", "0", "--format", "csv"], catch_exceptions=False)
-    said = "0 of 1 samples with graphs are counted; 1 were not read in the time: --read-for gives it more."
-    assert f"operators: {said}" in done.stderr
-    assert done.exit_code == 0
+    assert said.startswith("0 of 1 samples with graphs are counted; the others have no counts in this ledger")
+    assert (out / NAME).read_bytes() == before
 
 
 def test_an_older_ledger_goes_on_with_counts(tmp_path: Path) -> None:

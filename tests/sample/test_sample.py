@@ -494,7 +494,7 @@ def test_an_ending_of_an_earlier_version_is_read_once_it_is_known(
 def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Counted()
-    capture = bp.capture(model, torch.randn(2, 3), torch.tensor(4), specialise=True)
+    capture = bp.capture(model, torch.randn(2, 3), torch.tensor(4), specialize=True)
     path = capture.save(tmp_path / "sample")
     loaded = bp.load(path)
     kinds = {name: recipe.kind for name, recipe in loaded.recipes.recipes.items()}

@@ -253,12 +253,13 @@ def reap() -> None:
 
 def load_verbs() -> None:
     """Load and try what workers load and try, for all verbs."""
-    import backprint.benching.cases
-    import backprint.benching.trial
-    import backprint.corpus.worker
-    import backprint.extracting.work  # noqa: F401 - these are loaded for the processes that are forked
+    from backprint.benching.cases import case_of
+    from backprint.benching.trial import titles
     from backprint.corpus import verbs
+    from backprint.corpus.worker import main
+    from backprint.extracting.work import extract_sample
 
+    _ = case_of, titles, main, extract_sample  # loaded for the processes that are forked
     verbs.warm({})
 
 

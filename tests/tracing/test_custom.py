@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint._torch import operators
 from backprint.tracing import custom
 
 ENGINES = ("auto", "aot", "dynamo", "eager")
@@ -297,7 +298,7 @@ def test_the_backend_of_torch_compile_saves_the_body(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_values_that_a_body_reads_are_guards(engine: str, tmp_path: Path) -> None:
     x, ends = torch.randn(5, 3, requires_grad=True), torch.tensor([2, 2, 5])
-    capture = bp.capture(lambda x, ends: scaled_parts(x * 2, ends).sum(), x, ends, engine=engine, specialise=True)
+    capture = bp.capture(lambda x, ends: scaled_parts(x * 2, ends).sum(), x, ends, engine=engine, specialize=True)
     assert capture.requires == ()
     assert bp.verify(capture)[-1].verdict == "bitwise"
     capture.save(tmp_path / "sample")
@@ -308,7 +309,7 @@ def test_values_that_a_body_reads_are_guards(engine: str, tmp_path: Path) -> Non
 
 def test_a_body_that_reads_is_refused_where_no_value_may_be_taken_for_granted() -> None:
     with pytest.raises(bp.DataDependentError, match=r"test_custom\.py.*allow=\('bpcustom::scaled_parts',\)"):
-        bp.capture(scaled_parts, torch.randn(5, 3), torch.tensor([2, 5]), engine="aot", specialise=False)
+        bp.capture(scaled_parts, torch.randn(5, 3), torch.tensor([2, 5]), engine="aot", specialize=False)
 
 
 def test_a_body_that_needs_values_stays_whole_where_there_are_none(tmp_path: Path) -> None:
@@ -490,7 +491,7 @@ def test_a_value_that_the_backward_alone_reads_is_not_taken_for_one_that_the_for
     assert bp.verify(capture)[-1].verdict == "bitwise"
     with pytest.raises(bp.GuardError):
         bp.replay(capture, x, torch.tensor([2, 4]))
-    traced = bp.capture(lambda x, n: picked(x * 2, n).sum(), x, n, engine="aot", specialise=True)
+    traced = bp.capture(lambda x, n: picked(x * 2, n).sum(), x, n, engine="aot", specialize=True)
     assert any(guard.kind == "pinned" for guard in traced.guards)
     with pytest.raises(bp.GuardError):
         bp.replay(traced, x, torch.tensor([2, 4]))
@@ -533,7 +534,7 @@ def test_a_thread_of_autograds_has_the_mark_of_the_thread_that_called_it() -> No
     seen: list[tuple[bool, bool]] = []
 
     def hook(gradient: Tensor) -> None:
-        seen.append((torch._C._is_key_in_tls(custom.CONTEXT), contextvars.Context().run(custom.is_marked)))
+        seen.append((operators.callers_context() is not None, contextvars.Context().run(custom.is_marked)))
 
     y = torch.ones(2, requires_grad=True) * 2
     y.register_hook(hook)

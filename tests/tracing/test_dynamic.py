@@ -284,13 +284,13 @@ def test_a_size_among_the_outputs_becomes_a_guard() -> None:
         bp.replay(capture, randn(5, 3))
 
 
-def test_values_are_refused_or_specialised_as_without_symbols() -> None:
+def test_values_are_refused_or_specialized_as_without_symbols() -> None:
     def f(x: Tensor) -> Tensor:
         return x[x > 0].sum()
 
     with pytest.raises(bp.DataDependentError, match=r"x\[x > 0\]"):
         bp.capture(f, randn(4, 3), dynamic=True, engine="aot")
-    capture = bp.capture(f, randn(4, 3), dynamic=True, specialise=True)
+    capture = bp.capture(f, randn(4, 3), dynamic=True, specialize=True)
     assert capture.verify()[0].verdict in ("bitwise", "close")
 
 

@@ -107,8 +107,8 @@ def test_auto_takes_eager_where_it_can_and_says_why_it_could_not() -> None:
     assert bp.capture(lambda x: x.sin(), leaf(3)).why == ()
     target, args = BROKEN["an_item"]()
     assert bp.capture(target, args=args).engine == "eager"  # what it reads is a guard
-    with pytest.raises(bp.DataDependentError, match="specialise=False"):
-        bp.capture(target, args=args, engine="dynamo", specialise=False)
+    with pytest.raises(bp.DataDependentError, match="specialize=False"):
+        bp.capture(target, args=args, engine="dynamo", specialize=False)
     capture = bp.capture(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)).sum(), leaf(3))
     assert capture.engine == "dynamo"
     assert [reason.partition(" ")[0] for reason in capture.why] == ["eager:", "aot:"]

@@ -272,7 +272,7 @@ def test_a_size_hangs_on_the_mask_that_decides_it_alone(engine: str, tmp_path: P
         return (x[mask] * 2).sum() + x.masked_select(mask).square().sum()
 
     x, mask = torch.randn(6, requires_grad=True), torch.tensor([True, False, True, True, False, False])
-    capture = bp.capture(f, x, mask, engine=engine, specialise=True)
+    capture = bp.capture(f, x, mask, engine=engine, specialize=True)
     assert {guard.inputs for guard in capture.guards if guard.kind == "shape"} == {("mask",)}
     other = torch.randn(6)
     assert torch.equal(bp.replay(capture, other, mask).outputs, f(other, mask))

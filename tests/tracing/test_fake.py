@@ -169,11 +169,11 @@ def test_constants_may_be_read_while_it_runs() -> None:
     assert ", 14.0)" in fake.pairs[0].forward.code
 
 
-def test_a_small_real_input_is_specialised_on_as_in_a_real_capture() -> None:
+def test_a_small_real_input_is_specialized_on_as_in_a_real_capture() -> None:
     def f(x: Tensor, lengths: Tensor) -> Tensor:
         return torch.stack([part.sum() for part in x.split([length.item() for length in lengths])])
 
-    real, fake = both(f, leaf(5), torch.tensor([2, 3]), specialise=True)
+    real, fake = both(f, leaf(5), torch.tensor([2, 3]), specialize=True)
     assert facts(fake) == facts(real)
     assert len(fake.guards) == 2
 
@@ -482,7 +482,7 @@ def test_a_mixture_of_experts_is_one_pair_that_any_routing_fits() -> None:
             return torch._grouped_mm(x[order], self.up, ends).square().sum()
 
     model, x = Experts(), torch.randn(12, 8)
-    capture = bp.capture(model, x, engine="aot", specialise=True)
+    capture = bp.capture(model, x, engine="aot", specialize=True)
     assert bp.verify(capture)[-1].verdict == "bitwise"
     other = torch.randn(12, 8)
     assert torch.equal(bp.replay(capture, other).outputs, model(other))

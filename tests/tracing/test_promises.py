@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import backprint as bp
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}, {"specialise": True}])
+@pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}, {"specialize": True}])
 def test_everything_is_as_it_was(options: dict[str, Any]) -> None:
     model, x, scratch = Busy(), torch.randn(4, 3), torch.zeros(2)
     before = picture(model, x, scratch)
@@ -354,10 +354,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "values that are read": (
         lambda: bp.capture(lambda x: x * x.sum().item(), torch.ones(2), engine="aot"),
         bp.DataDependentError,
-        "specialise=True",
+        "specialize=True",
     ),
     "a size that hangs on values": (
-        lambda: bp.capture(lambda x: x[x > 0], torch.ones(2), specialise=False),
+        lambda: bp.capture(lambda x: x[x > 0], torch.ones(2), specialize=False),
         bp.DataDependentError,
         "nonzero|index",
     ),
@@ -407,16 +407,16 @@ def test_args_and_kwargs_are_always_unambiguous() -> None:
     assert capture.signature.leaves == (("name", "'a'"),)
 
 
-# ------------------------------------------------------------------ what is specialised on
+# ------------------------------------------------------------------ what is specialized on
 
 
-def test_specialise_keeps_values_as_guards() -> None:
+def test_specialize_keeps_values_as_guards() -> None:
     def f(x: Tensor, n: Tensor) -> Tensor:
         count = int(n.item())
         return x[:count].sum() * x[x > 0].sum()
 
     x = torch.tensor([1.0, -2.0, 3.0])
-    capture = bp.capture(f, x, torch.tensor(2), specialise=True)
+    capture = bp.capture(f, x, torch.tensor(2), specialize=True)
     assert [guard.kind for guard in capture.guards] == ["value", "shape"]
     assert capture.guards[0].inputs == ("n",)
     assert "int(n.item())" in capture.guards[0].source.code
@@ -571,7 +571,7 @@ def test_values_told_to_tracing_reach_the_operators_after_them() -> None:
         return F.ctc_loss(scores, labels.masked_select(real), lengths, real.sum(-1))
 
     labels = torch.tensor([[1, 2, 3, 0], [3, 2, 0, 0]])
-    capture = bp.capture(f, torch.randn(2, 12, 9), labels, torch.tensor([12, 9]), specialise=True)
+    capture = bp.capture(f, torch.randn(2, 12, 9), labels, torch.tensor([12, 9]), specialize=True)
     assert capture.verify()[0].verdict == "bitwise"
 
 

@@ -1,4 +1,6 @@
-"""The seam to PyTorch: private APIs, each behind a function with a name, and a probe that says whether it holds.
+"""The seam to PyTorch: each private API that Backprint uses, under a public name, with a probe that says if it holds.
 
-New uses of private APIs go here; those in other rooms are named in the docstrings of their modules.
+A module for each domain: `modes`, `autograd`, `tensors`, `operators`, `functorch`, `pytree`, `modules`, `fake`,
+`shapes`, `graphs`, `aot`, `dynamo`, `inductor`, `process_state`, `script`. `private` says how their tables work, and
+`probes` collects their probes. No other room says `torch._…`.
 """

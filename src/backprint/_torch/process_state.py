@@ -1,34 +1,35 @@
-"""What PyTorch keeps for the whole process and has no public getter for.
-
-Tried on torch 2.13.0 and 2.15.0.
-"""
+"""What PyTorch keeps for the whole process and has no public getter for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-import torch.nn.utils.parametrize
 from torch.distributions import Distribution
+from torch.nn.utils import parametrize
+
+from backprint._torch.private import CAPTURE, Probe, probes_of, uses
 
 _HOOKS = "_global_"
 
 
+@uses("torch.distributions.Distribution._validate_args", needed_by=(CAPTURE,))
 def distributions_validate() -> bool:
     """Whether `torch.distributions` validates arguments by default, as `set_default_validate_args` says."""
     return Distribution._validate_args
 
 
+@uses("torch.nn.utils.parametrize._cache_enabled", "torch.nn.utils.parametrize._cache", needed_by=(CAPTURE,))
 def parametrization_cache() -> tuple[int, dict[Any, Any]]:
     """Return how many `parametrize.cached()` blocks are open, and the tensors that they keep."""
-    return torch.nn.utils.parametrize._cache_enabled, dict(torch.nn.utils.parametrize._cache)
+    return parametrize._cache_enabled, dict(parametrize._cache)
 
 
 def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
     """Set what `parametrization_cache` returned."""
-    torch.nn.utils.parametrize._cache_enabled = state[0]
-    torch.nn.utils.parametrize._cache.clear()
-    torch.nn.utils.parametrize._cache.update(state[1])
+    parametrize._cache_enabled = state[0]
+    parametrize._cache.clear()
+    parametrize._cache.update(state[1])
 
 
 def module_hooks() -> dict[str, Any]:
@@ -48,6 +49,7 @@ def set_module_hooks(state: dict[str, Any]) -> None:
             registries[name] = hooks
 
 
+@uses("torch.hub._hub_dir", needed_by=(CAPTURE,))
 def hub_folder() -> str | None:
     """Return the folder that `torch.hub.set_dir` has set; None for the default."""
     return torch.hub._hub_dir
@@ -56,3 +58,65 @@ def hub_folder() -> str | None:
 def set_hub_folder(folder: str | None) -> None:
     """Set what `hub_folder` returned."""
     torch.hub._hub_dir = folder
+
+
+@uses("torch._GLOBAL_DEVICE_CONTEXT", needed_by=(CAPTURE,))
+def default_device_context() -> Any:
+    """Return the mode that `torch.set_default_device` has set; None for the default. Its `device` is the device."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
+# ------------------------------------------------------------------ probes
+
+
+def validation_is_read() -> bool:
+    before = distributions_validate()
+    try:
+        Distribution.set_default_validate_args(not before)
+        return distributions_validate() is not before
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def parametrization_is_read() -> bool:
+    open_before, _ = parametrization_cache()
+    with parametrize.cached():
+        return parametrization_cache()[0] == open_before + 1
+
+
+def module_hooks_are_read() -> bool:
+    before = module_hooks()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, args, output: None)
+    try:
+        return module_hooks() != before
+    finally:
+        handle.remove()
+
+
+def hub_folder_is_read() -> bool:
+    before = hub_folder()
+    try:
+        torch.hub.set_dir("/nowhere")
+        return hub_folder() == "/nowhere"
+    finally:
+        set_hub_folder(before)
+
+
+def default_device_is_read() -> bool:
+    before = default_device_context()
+    try:
+        torch.set_default_device("meta")
+        return default_device_context().device.type == "meta"
+    finally:
+        torch.set_default_device(None if before is None else before.device)
+
+
+PROBES = probes_of(
+    __name__,
+    {},
+    Probe("torch.distributions.Distribution._validate_args", validation_is_read, (CAPTURE,)),
+    Probe("torch.nn.utils.parametrize._cache", parametrization_is_read, (CAPTURE,)),
+    Probe("torch.nn.modules.module._global_*", module_hooks_are_read, (CAPTURE,)),
+    Probe("torch.hub._hub_dir", hub_folder_is_read, (CAPTURE,)),
+    Probe("torch._GLOBAL_DEVICE_CONTEXT", default_device_is_read, (CAPTURE,)),
+)

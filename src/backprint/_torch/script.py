@@ -1,12 +1,15 @@
-"""TorchScript functions, whose interpreter reads values below all modes. Tried on torch 2.13.0."""
+"""TorchScript functions, whose interpreter reads values below all modes."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from backprint._torch.private import CAPTURE, Probe
 
 SCRIPTS = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 """The classes of scripted functions and of methods of scripted modules."""
@@ -41,3 +44,23 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
     finally:
         for kind, plain in zip(SCRIPTS, before, strict=True):
             kind.__call__ = plain
+
+
+# ------------------------------------------------------------------ probes
+
+
+def scripts_are_seen() -> bool:
+    def doubled(x: torch.Tensor) -> list[float]:
+        values: list[float] = x.tolist()
+        return values
+
+    seen: list[object] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        scripted = torch.jit.script(doubled)
+    with scripts_seen(lambda function, args, kwargs: seen.append(function)):
+        scripted(torch.zeros(1))
+    return seen == [scripted]
+
+
+PROBES = (Probe("torch._C.ScriptFunction", scripts_are_seen, (CAPTURE,)),)

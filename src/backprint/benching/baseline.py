@@ -18,7 +18,6 @@ import torch
 
 from backprint.benching.clock import CLOCK, SHORT, timed
 from backprint.benching.findings import CheatFound, TimingWithheld
-from backprint.benching.instructions import instruction_counter
 from backprint.benching.statistics import FEWEST_ROUNDS, compare_timings
 from backprint.sample.rerun import copies
 from backprint.settings import SETTINGS
@@ -163,11 +162,7 @@ class EagerBaseline:
 
 
 def eager_baseline(eager: Callable[..., Any], values: Sequence[Any]) -> EagerBaseline:
-    """Measure eager.
-
-    Call it before the compiler is imported: instructions are counted of threads that start later.
-    """
-    instruction_counter()
+    """Measure eager, before the compiler is imported."""
     return EagerBaseline(eager, *measured(eager, values))
 
 

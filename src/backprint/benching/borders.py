@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
 from backprint.benching.calling import arguments_of, tuple_text, written
 from backprint.sample.rerun import copies
 

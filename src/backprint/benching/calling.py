@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from backprint.sample.rerun import laid
 
 
@@ -32,18 +30,6 @@ def arguments_of(count: int) -> list[str]:
 def tuple_text(items: Sequence[str]) -> str:
     """Return the text of a tuple of these expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def with_laid(
-    call: Callable[..., Any], places: Sequence[int], laying: Mapping[int, Callable[[Tensor], Tensor]], count: int
-) -> Callable[..., Any]:
-    """Return a function of `count` values that calls another with those at `places`; some are laid out first."""
-    if not laying and list(places) == list(range(count)):
-        return call
-    names = arguments_of(count)
-    given = [f"lay{place}(v{place})" if place in laying else f"v{place}" for place in places]
-    space = {"function": call, **{f"lay{place}": lay for place, lay in laying.items()}}
-    return written(names, [f"return function({', '.join(given)})"], space)
 
 
 class JoinedStep:

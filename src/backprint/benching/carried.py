@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import neg_view
 from backprint.errors import RefusedError
 from backprint.tree import strided_parts
 
@@ -194,6 +195,6 @@ def taken_inputs(memory: CarriedMemory, headers: Sequence[Header]) -> list[Any]:
         shape, stride, start = header["place"]
         value.set_(storages[offset].untyped_storage(), start, shape, stride)
         conj, neg, grad = header["flags"]
-        value = torch._neg_view(value.conj() if conj else value) if neg else value.conj() if conj else value
+        value = neg_view(value.conj() if conj else value) if neg else value.conj() if conj else value
         found.append(value.requires_grad_() if grad else value)
     return found

@@ -29,9 +29,6 @@ OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
 LARGEST = 1e100
 """More than any measured number."""
 
-DIRECTIONS = ("forward", "backward", "step")
-"""A step is the forward and then the backward of one Pair."""
-
 
 @dataclass(frozen=True, slots=True)
 class BenchOutput:
@@ -69,8 +66,6 @@ class BenchTiming:
     noise: float | None = None
     noise_low: float | None = None
     noise_high: float | None = None
-    instructions: float | None = None
-    """The compiler's instructions over eager's, of all threads in user mode; None where they cannot be counted."""
     device: float | None = None
     """The compiler's time on the GPU over eager's, by events; None on a CPU."""
     varied: bool = True
@@ -127,6 +122,9 @@ class BenchCell:
 
 def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     """Return the cell of plain values; raise ValueError for values that no cell has."""
+    timing = row.get("timing") if isinstance(row, Mapping) else None
+    if isinstance(timing, Mapping):  # runs of earlier versions have a ratio of instructions, where they were counted
+        row = {**row, "timing": {name: value for name, value in timing.items() if name != "instructions"}}
     cell = from_plain(BenchCell, row, "the cell")
     if cell.outcome not in OUTCOMES:
         raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")

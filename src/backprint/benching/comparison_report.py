@@ -8,9 +8,7 @@ from typing import Any
 
 from backprint.benching.compare import GONE, KINDS, MENDED, REGRESSIONS, BenchChange, BenchComparison
 from backprint.benching.outcome_tables import title_of, wrong_outputs
-from backprint.report.nouns import Cell, Report, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Report, Table, columns, filled, one_line
 
 MOST_DIFFERENCES = 20
 

@@ -2,7 +2,7 @@
 whole graph had there.
 
 A unit is what no cut takes apart: a step whose value no input can hold (a tuple) with the steps that read it, the steps
-that share a tensor with an update in place, and memory that is not initialised with the steps that fill it. A number
+that share a tensor with an update in place, and memory that is not initialized with the steps that fill it. A number
 from a step that is left out is written into the graph.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.fx.convert import spec_of
-from backprint.fx.uninitialised import uninitialised_values
+from backprint.fx.uninitialised import uninitialized_values
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
 from backprint.graph.steps import live, mapped, used
 from backprint.graph.table import operators
@@ -175,7 +175,7 @@ def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
     for step in graph.steps:
         if "m" in operators().get(step.target, ""):
             yield [place for name in used(step) for place in users[name]]
-    for name in uninitialised_values(graph).made:
+    for name in uninitialized_values(graph).made:
         yield users[name]
 
 

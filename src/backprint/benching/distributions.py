@@ -1,7 +1,7 @@
 """Whether a compiler's random numbers have the distribution of eager's, from many draws of each.
 
 A number is looked at by its *marks*: which of eager's few values it is, or between which of eager's deciles it lies.
-Four things are compared: how often each mark is there in a draw, how often neighbours have the same one, whether each
+Four things are compared: how often each mark is there in a draw, how often neighbors have the same one, whether each
 element's marks change from draw to draw as eager's do, and whether a draw comes twice. The first two are compared with
 eager's own spread from draw to draw, so elements that depend on each other are no reason to accuse. Every limit is at
 six and a half standard deviations or more: chance passes one less than once in 10^10 comparisons.
@@ -58,7 +58,7 @@ def other_distribution(eager: Sequence[Tensor], found: Sequence[Tensor]) -> str:
         if len(shape) > (0 if dim else 1) and shape[dim] > 1:
             pair = (alike(each, shape, dim) for each in (own, its))
             if reason := compared_shares(next(pair), next(pair), slack):
-                return f"a neighbour with the same value is {reason}"
+                return f"a neighbor with the same value is {reason}"
     return repeated(own, its, drawn) or ""
 
 
@@ -99,7 +99,7 @@ def compared_shares(own: Tensor, its: Tensor, slack: float) -> str:
 
 
 def alike(marked: Tensor, shape: Sequence[int], dim: int) -> Tensor:
-    """Return, of each draw, which elements have the mark of their neighbour."""
+    """Return, of each draw, which elements have the mark of their neighbor."""
     folded = marked.view(marked.shape[0], *shape)
     at = dim if dim < 0 else dim + 1
     size = folded.shape[at]

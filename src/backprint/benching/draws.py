@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import fx
 
+from backprint._torch.operators import schema_if_any
 from backprint.benching.outside_draws import draws, is_draw, nodes_of_draws, nodes_without_values
 from backprint.fx.operators import resolve
 from backprint.fx.to_fx import to_fx
@@ -46,7 +47,7 @@ def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
 
 def may_draw(target: Any) -> bool:
     """Whether a step's function draws, or calls others that are not looked into here."""
-    return is_draw(target) or not (hasattr(target, "_schema") or isinstance(target, types.BuiltinFunctionType))
+    return is_draw(target) or not (schema_if_any(target) is not None or isinstance(target, types.BuiltinFunctionType))
 
 
 def lifted_draws(graph: Graph) -> LiftedDraws | None:

@@ -346,14 +346,14 @@ class Examination:
         pairs = zip(self.slots[place], self.judge.kinds, strict=True)
         return [value.to(like.device) if isinstance(like, Tensor) else value for value, like in pairs]
 
-    def blocks(self, wanted: Sequence[tuple[str, int]], count: bool = False) -> list[tuple[float, float]]:
-        """Run blocks of calls, one after the other; return of each the nanoseconds, or the instructions, of a call, and
-        the GPU's milliseconds. The results of every call of what was compiled are told, and compared."""
+    def blocks(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[float, float]]:
+        """Run blocks of calls, one after the other; return of each the nanoseconds of a call, and the GPU's
+        milliseconds. The results of every call of what was compiled are told, and compared."""
         blocks, start = [], 0
         for which, calls in wanted:
             blocks.append((which, [self.number() for _ in range(calls)], self.chance.getrandbits(62), start))
             start += calls if which == "compiled" else 0
-        answers = self.asked.ask("blocks", blocks=blocks, count=count)["blocks"]
+        answers = self.asked.ask("blocks", blocks=blocks)["blocks"]
         for (which, numbers, seed, first), answer in zip(blocks, answers, strict=True):
             if which == "compiled":
                 self.compare_block(numbers, seed, first, answer)
@@ -403,9 +403,9 @@ class Examination:
             if place not in eager
         )
 
-    def finish(self, timed_calls: bool) -> bool:
-        """Raise if inputs, settings or what is relied on were changed; return whether instructions can be counted."""
-        return bool(self.asked.ask("finish", timed_calls=timed_calls)["counts"])
+    def finish(self, timed_calls: bool) -> None:
+        """Raise if inputs, settings or what is relied on were changed."""
+        self.asked.ask("finish", timed_calls=timed_calls)
 
 
 # ------------------------------------------------------------------ the inputs of a graph

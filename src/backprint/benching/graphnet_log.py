@@ -95,14 +95,14 @@ def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
     return (*unmeasured, *map(sample_of, blocks))
 
 
-def write_log(samples: Iterable[ScoredSample], path: Path | str, prompt: str = PROMPT) -> None:
-    Path(path).write_text(log_text(samples, prompt), encoding="utf-8", errors="surrogateescape")
+def write_log(samples: Iterable[ScoredSample], path: Path | str) -> None:
+    Path(path).write_text(log_text(samples), encoding="utf-8", errors="surrogateescape")
 
 
-def log_text(samples: Iterable[ScoredSample], prompt: str = PROMPT) -> str:
-    """The text of a log; each line begins with the prompt."""
+def log_text(samples: Iterable[ScoredSample]) -> str:
+    """The text of a log; each line begins with GraphNet's prompt."""
     ordered = sorted(samples, key=lambda sample: sample.outcome != UNMEASURED)
-    return "".join(f"{prompt} {line}\n" for sample in ordered for line in lines_of(sample))
+    return "".join(f"{PROMPT} {line}\n" for sample in ordered for line in lines_of(sample))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

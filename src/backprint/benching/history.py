@@ -28,26 +28,23 @@ from backprint.benching.compare import (
 from backprint.benching.means import geometric_mean
 from backprint.benching.names import short_names
 from backprint.benching.outcome_tables import judged_cells, right_share
-from backprint.benching.pictures import BOTTOM, EDGE, LEFT, TOP, height_for, value_axis
 from backprint.benching.runs import BenchRun
 from backprint.benching.scored_cells import finite_speedup, powerless_graphs
 from backprint.benching.standings import standing_of
 from backprint.benching.svg import (
+    BOTTOM,
+    EDGE,
+    LEFT,
+    TOP,
     LogScale,
-    drawing,
-    label,
-    legend,
-    legend_width,
-    marker,
+    chart,
+    height_for,
     middle_out,
-    polyline,
     range_around,
-    rule,
+    value_axis,
 )
 from backprint.errors import UsageError
-from backprint.report.nouns import Cell, Column, Figure, Report, Table
-from backprint.report.rows import date_text, one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Column, Figure, Report, Table, columns, date_text, filled, one_line
 
 CERTAIN = (*REGRESSIONS, *MENDED, "not judged now", "judged now", "other failure")
 """Changes that a history lists a cell for."""
@@ -246,16 +243,11 @@ def mean_picture(history: BenchHistory, means: Means) -> tuple[Figure, ...]:
     every = [value for values in series.values() for value in values if value < math.inf]
     scale = LogScale(*range_around(every), height - BOTTOM, TOP)
     across = [LEFT + 30 + place / last * (EDGE - LEFT - 60) for place in range(last + 1)]
-    parts = [*value_axis(scale, scale.ticks(), EDGE, "speedup")]
     letters = max(4, int((EDGE - LEFT) / (last + 1) / 7))
-    for x, name in zip(across, history.names, strict=True):
-        parts.append(rule(x, height - BOTTOM, x, height - BOTTOM + 4, "axis"))
-        parts.append(label(x, height - BOTTOM + 17, middle_out(name, letters)))
-    parts.append(label((LEFT + EDGE) / 2, height - 8, "run"))
-    for index, values in enumerate(series.values()):
-        places = [(x, scale.place(value)) for x, value in zip(across, values, strict=True)]
-        parts.append(polyline(places, index))
-        parts += [marker(x, y, index) for x, y in places]
-    parts += legend(EDGE + 14, TOP + 8, tuple(series))
-    note = "Geometric means over the cells that are right and timed in every run."
-    return (Figure("Speedup by run", note, drawing(EDGE + legend_width(series), height, "Speedup by run", parts)),)
+    ticks = [(x, middle_out(name, letters)) for x, name in zip(across, history.names, strict=True)]
+    places = {
+        name: [(x, scale.place(value)) for x, value in zip(across, values, strict=True)]
+        for name, values in series.items()
+    }
+    note, title = "Geometric means over the cells that are right and timed in every run.", "Speedup by run"
+    return (Figure(title, note, chart(title, places, value_axis(scale, scale.ticks(), EDGE, "speedup"), ticks, "run")),)

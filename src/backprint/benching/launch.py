@@ -20,11 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.benching.cells import DIRECTIONS
 from backprint.benching.compilers.table import Compiler, absolute_compiler, check_installed, compiler_named, versions_of
 from backprint.benching.runs import FORMAT, META, BenchRun, read_meta, read_run
-from backprint.choices import check_choice, check_sequence
-from backprint.corpora import workplace
+from backprint.choices import BENCH_DIRECTIONS, check_choice, check_sequence
+from backprint.corpus.face import workplace
 from backprint.corpus.folder import writable
 from backprint.corpus.limits import cores
 from backprint.corpus.pool import Stage
@@ -78,9 +77,13 @@ class BenchPlan:
     def options(self) -> dict[str, Any]:
         """The options that a resumed run must share."""
         return {
-            "directions": [direction for direction in DIRECTIONS if direction in self.directions], "timed": self.timed,
-            "threads": self.threads, "device": self.device, "timeout": self.timeout, "allow": list(self.allow),
-        }  # fmt: skip
+            "directions": [direction for direction in BENCH_DIRECTIONS if direction in self.directions],
+            "timed": self.timed,
+            "threads": self.threads,
+            "device": self.device,
+            "timeout": self.timeout,
+            "allow": list(self.allow),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,8 @@ def check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[
     sequences = {"only": plan.only, "retry": retry, "allow": plan.allow, "directions": plan.directions}
     for name, value in sequences.items():
         check_sequence(name, value)
-    if unknown := [direction for direction in plan.directions if direction not in DIRECTIONS]:
-        raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, DIRECTIONS))}")
+    if unknown := [direction for direction in plan.directions if direction not in BENCH_DIRECTIONS]:
+        raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, BENCH_DIRECTIONS))}")
     if not compilers or not plan.directions:
         raise UsageError("bench needs a compiler and a direction: write compilers=['inductor']")
     if plan.threads < 1:

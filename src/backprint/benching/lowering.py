@@ -3,8 +3,6 @@
 Formats for inference lack the backward operators, and get some others wrong: batch norm in training, attention that
 saves its logarithm. `lower` traces the graph with its inputs, with a form of each such operator: torch's own
 decomposition, or one of `benching/forms`. A graph that draws random numbers is refused: `outside_draws` takes out most.
-
-Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._decomp`.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._decomp import core_aten_decompositions, decomposition_table
-from torch.fx.experimental.proxy_tensor import make_fx
 
+from backprint._torch.graphs import make_fx
+from backprint._torch.operators import OpOverload, core_decompositions, decomposition_table, schema_if_any, schema_of
 from backprint.benching.forms import attention, convolutions, indexing, pools
 from backprint.errors import RefusedError
 from backprint.sample.rerun import copies
@@ -51,15 +49,15 @@ def forms(thorough: bool) -> dict[Any, Callable[..., Any]]:
     torchs = {
         operator: form
         for operator, form in decomposition_table.items()
-        if isinstance(operator, torch._ops.OpOverload)
+        if isinstance(operator, OpOverload)
         and (name_of(operator) in TORCHS or name_of(operator).endswith(("_backward", "_backward_data")))
     }
-    return {**(core_aten_decompositions() if thorough else {}), **torchs, **OWN}
+    return {**(core_decompositions() if thorough else {}), **torchs, **OWN}
 
 
 def name_of(operator: Any) -> str:
     """Return an operator's name without its namespace and overload."""
-    return str(operator._schema.name).partition("::")[2]
+    return str(schema_of(operator).name).partition("::")[2]
 
 
 def lower(
@@ -92,7 +90,7 @@ def lower(
 def write_dtypes(module: fx.GraphModule) -> None:
     """Write the dtype of each tensor that is made of numbers: a format may have another default than torch."""
     for node in module.graph.nodes:
-        options = [argument.name for argument in getattr(schema_of(node), "arguments", ()) if argument.kwarg_only]
+        options = [argument.name for argument in getattr(node_schema(node), "arguments", ()) if argument.kwarg_only]
         if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
             node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
@@ -102,9 +100,9 @@ def writes(module: fx.GraphModule) -> list[Any]:
     return [node.target for node in module.graph.nodes if writes_into(node)]
 
 
-def schema_of(node: fx.Node) -> Any:
+def node_schema(node: fx.Node) -> Any:
     """Return the schema of a node's operator, or None."""
-    return getattr(node.target, "_schema", None)
+    return schema_if_any(node.target)
 
 
 def replace_views(module: fx.GraphModule) -> None:
@@ -119,14 +117,14 @@ def replace_views(module: fx.GraphModule) -> None:
 
 def owner_of(node: fx.Node) -> fx.Node:
     """Return the node whose memory a view shows; of another node, itself."""
-    while any(value.alias_info for value in getattr(schema_of(node), "returns", ())) and node.all_input_nodes:
+    while any(value.alias_info for value in getattr(node_schema(node), "returns", ())) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
 def writes_into(node: fx.Node) -> bool:
     """Whether a node's operator writes into an argument."""
-    return bool(getattr(schema_of(node), "is_mutable", False))
+    return bool(getattr(node_schema(node), "is_mutable", False))
 
 
 def refuse_draws(module: fx.GraphModule) -> None:

@@ -119,17 +119,20 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
     import torch
 
-    from backprint.benching import cases
-    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
+    from backprint.benching.cases import case_of
+    from backprint.corpus.task import on_cpu
+    from backprint.corpus.verbs import versions, without_device_threads
 
-    _ = cases
+    _ = case_of  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
     if ":" not in options["compiler"]:
         torch.compiler.list_backends(exclude_tags=())
     if options["compiler"].partition(":")[0] == "inductor":
-        import torch._inductor.compile_fx
+        from backprint._torch.inductor import load_inductor
+
+        load_inductor()
     return versions(options)
 
 

@@ -11,17 +11,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from backprint.benching.cells import DIRECTIONS, NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
-from backprint.benching.means import mean_speedup
+from backprint.benching.cells import NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
+from backprint.benching.means import MeanSpeedup, mean_speedup
 from backprint.benching.roofline import Peaks, Work, share_reached
 from backprint.benching.scored_cells import LARGEST_SIZE, SIZES, finite_speedup, powerless_graphs, size_class
-from backprint.report.nouns import Cell, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns, note_kind
+from backprint.choices import BENCH_DIRECTIONS
+from backprint.report.nouns import Cell, Table, columns, note_kind, one_line
 
 ByCompiler = Mapping[str, Sequence[BenchCell]]
-
-NO_MEAN = (None, None, None)
 
 
 def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
@@ -33,7 +30,7 @@ def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> 
     sizes = (*(name for _, name in SIZES), LARGEST_SIZE, "unknown")
     return (
         outcomes(cells, without),
-        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, DIRECTIONS),
+        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, BENCH_DIRECTIONS),
         grouped_outcomes("By family", cells, without, lambda cell: cell.family, ()),
         grouped_outcomes("By size", cells, without, size_class, sizes, "Operators of the graph."),
     )
@@ -101,13 +98,9 @@ def slower_share(cells: Sequence[BenchCell]) -> float | None:
     return sum(cell.outcome == "slower" for cell in cells) / len(cells) if cells else None
 
 
-def speedup_mean(cells: Iterable[BenchCell]) -> tuple[float | None, float | None, float | None]:
+def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
     """Return the geometric mean of the speedups of right cells, and its interval."""
-    speeds = [speed for cell in cells if cell.right and (speed := finite_speedup(cell))]
-    if not speeds:
-        return NO_MEAN
-    found = mean_speedup(speeds)
-    return found.mean, found.low, found.high
+    return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
 
 
 # --- costs ------------------------------------------------------------------------------------------------------------
@@ -166,7 +159,7 @@ def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
     """Return the share of the roofline that a cell reached; None where it cannot be known."""
     if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
         return None
-    work = Work(cell.flops or 0, cell.moved_bytes or 0, (), cell.flops_by_dtype)
+    work = Work(cell.flops or 0, cell.moved_bytes or 0, cell.flops_by_dtype)
     return share_reached(work, cell.timing.compiled, peaks) or None
 
 

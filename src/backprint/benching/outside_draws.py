@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from backprint._torch.operators import schema_if_any
 from backprint.benching.lowering import OWN
 from backprint.errors import RefusedError
 
@@ -84,7 +85,7 @@ def values_read(node: fx.Node) -> list[fx.Node]:
 
 def reads_a_form(node: fx.Node) -> bool:
     """Whether a node reads only the form of its first argument."""
-    schema = getattr(node.target, "_schema", None)
+    schema = schema_if_any(node.target)
     if schema is None:
         return False
     name = str(schema.name).partition("::")[2]
@@ -97,7 +98,7 @@ def nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     for node in nodes:
         if draws(node) or any(each in found for each in values_read(node)):
             found.add(node)
-            if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+            if getattr(schema_if_any(node.target), "is_mutable", False):
                 found |= {each for each in node.args[:1] if isinstance(each, fx.Node)}
     return found
 

@@ -43,9 +43,9 @@ from backprint.benching.draws import opened_graph
 from backprint.benching.findings import CheatFound, TimingWithheld
 from backprint.benching.gpu import on_gpu, with_device_bytes
 from backprint.benching.held import HeldBudget, Kind, kind_of, slot_offsets
-from backprint.benching.instructions import instruction_counter
+from backprint.benching.roofline import unguarded_graph
 from backprint.benching.seeds import seed_generators
-from backprint.benching.subjects import inputs_of_results, memory_of, unguarded_graph
+from backprint.benching.subjects import inputs_of_results, memory_of
 from backprint.benching.varied import Piece, VariedInputs
 from backprint.corpus.task import one_line
 from backprint.fx.to_fx import to_fx
@@ -299,25 +299,22 @@ class Performer:
         hand.slots, hand.eager_slots = slots[:most], slots[most:]
         return {}
 
-    def do_blocks(self, blocks: Sequence[Any], count: bool) -> Mapping[str, Any]:
+    def do_blocks(self, blocks: Sequence[Any]) -> Mapping[str, Any]:
         """Run blocks of calls, one after the other."""
         self.in_hand().inputs.be_mirrored(False)  # so that between two calls as little is written as can be
         size, answers = 0, []
         for which, numbers, seed, first in blocks:
             told = ToldResults(size=size, first=first)
-            answers.append(self.block(which, numbers, seed, count, told))
+            answers.append(self.block(which, numbers, seed, told))
             size = told.size
         return {"blocks": answers}
 
-    def block(
-        self, which: str, numbers: Sequence[int | None], seed: int, count: bool, told: ToldResults
-    ) -> Mapping[str, Any]:
-        """Time calls of a program, or count its instructions; the results of what was compiled are told."""
+    def block(self, which: str, numbers: Sequence[int | None], seed: int, told: ToldResults) -> Mapping[str, Any]:
+        """Time calls of a program; the results of what was compiled are told."""
         hand = self.in_hand()
         program = self.program(hand, which)
         tell = which == "compiled"
         total, device = 0, 0.0
-        counter = instruction_counter() if count else None
         seed_generators(seed)
         if hand.expected is not None:
             self.put(hand, None, None)
@@ -326,19 +323,13 @@ class Performer:
                 hand.inputs.put(hand.inputs.original)
             if number is not None:
                 hand.inputs.put_seed(number)
-            if counter is not None:
-                before = counter.count()
-                results = called(program.function, hand.inputs.values, tell)
-                after = counter.count()
-                total = -1 if before is None or after is None or total < 0 else total + after - before
-            else:
-                try:
-                    spent, busy, results = program.timed_call(hand.inputs.values)
-                except BaseException as error:
-                    if tell:
-                        raise CompilerRaised(reason_of(error)) from None
-                    raise
-                total, device = total + spent, device + busy
+            try:
+                spent, busy, results = program.timed_call(hand.inputs.values)
+            except BaseException as error:
+                if tell:
+                    raise CompilerRaised(reason_of(error)) from None
+                raise
+            total, device = total + spent, device + busy
             self.deliver(hand, place, results, told, which)
         if which == "eager":
             hand.eager_times.append(total / len(numbers) * 1e-9)
@@ -376,7 +367,7 @@ class Performer:
         check_own(self.own)
         if timed_calls:
             self.baselines[hand.title].check(hand.eager_times, hand.inputs.original)
-        return {"counts": instruction_counter() is not None}
+        return {}
 
     def do_end(self) -> Mapping[str, Any]:
         """Put the graph in hand away, with nothing left of it but what was compiled."""

@@ -9,23 +9,27 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from backprint.benching.means import quantile
+from backprint.benching.means import right_and_timed, right_speedups
 from backprint.benching.names import short_names
 from backprint.benching.scored import ScoredSample
 from backprint.benching.scores import ScorePoint, ScoreTerms, score_curve
 from backprint.benching.svg import (
-    LEGEND_LINE,
+    BOTTOM,
+    EDGE,
+    HEIGHT,
+    LEFT,
+    TOP,
     LogScale,
+    chart,
     drawing,
+    height_for,
     label,
-    legend,
-    legend_width,
     marker,
-    polyline,
     powers_of_two,
     range_around,
     rule,
     series_class,
+    value_axis,
     wrapped,
 )
 from backprint.report.nouns import Figure
@@ -33,12 +37,7 @@ from backprint.report.nouns import Figure
 Scored = Mapping[str, Sequence[ScoredSample]]
 """By name of a compiler, or of a log: its samples."""
 
-WIDTH, HEIGHT = 620.0, 340.0
-
-LEFT, TOP, BOTTOM = 68.0, 16.0, 46.0
-"""Room around the axes; on the right is as much as the legend takes."""
-
-EDGE = 434.0
+WIDTH = 620.0
 
 
 def pictures(scored: Scored) -> tuple[Figure, ...]:
@@ -55,16 +54,6 @@ def pictures(scored: Scored) -> tuple[Figure, ...]:
     if any(operators_of(sample) for samples in known.values() for sample in samples if right_and_timed(sample)):
         found.append(size_picture(known))
     return tuple(found)
-
-
-def right_and_timed(sample: ScoredSample) -> bool:
-    """Whether a sample's speedup is one of a right result: within level 0, and above 0."""
-    return sample.measured and sample.right_at(0) and bool(sample.speedup)
-
-
-def right_speedups(samples: Sequence[ScoredSample]) -> tuple[float, ...]:
-    """Return the speedups of what is right at level 0, in order."""
-    return tuple(sorted(sample.speedup for sample in samples if right_and_timed(sample) and sample.speedup))
 
 
 def operators_of(sample: ScoredSample) -> int:
@@ -108,38 +97,9 @@ def curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) ->
     def across(level: int) -> float:
         return LEFT + 14 + (level - levels[0]) / (levels[-1] - levels[0]) * (EDGE - LEFT - 28)
 
-    parts = [*value_axis(scale, scale.ticks(), EDGE, "score")]
-    for level in levels:
-        parts += [rule(across(level), height - BOTTOM, across(level), height - BOTTOM + 4, "axis")]
-        parts += [label(across(level), height - BOTTOM + 17, str(level))]
-    parts.append(label((LEFT + EDGE) / 2, height - 8, "tolerance level t"))
-    for index, points in enumerate(series.values()):
-        places = [(across(level), scale.place(value)) for level, value in points]
-        parts.append(polyline(places, index))
-        parts += [marker(x, y, index) for x, y in places]
-    parts += legend(EDGE + 14, TOP + 8, tuple(series))
-    return drawing(EDGE + legend_width(series), height, title, parts)
-
-
-def height_for(count: int) -> float:
-    """Return the height of a picture whose legend has so many lines."""
-    return max(HEIGHT, TOP + BOTTOM + count * LEGEND_LINE)
-
-
-def value_axis(scale: LogScale, ticks: Sequence[float], right: float, name: str) -> Iterator[str]:
-    """Yield the vertical axis with its grid; the line of 1 stands out."""
-    for tick in ticks:
-        y = scale.place(tick)
-        yield rule(LEFT, y, right, y)
-        yield label(LEFT - 6, y + 4, ratio_text(tick), anchor="end")
-    yield rule(LEFT, scale.place(1.0), right, scale.place(1.0), "one")
-    yield rule(LEFT, scale.start, right, scale.start, "axis")
-    yield label(14, (scale.start + scale.end) / 2, name, turn=-90)
-
-
-def ratio_text(value: float) -> str:
-    """Return a tick of a ratio, such as 0.25×."""
-    return f"{value:.3g}×" if 1e-3 <= value < 1e5 else f"{value:.0e}×"
+    places = {name: [(across(level), scale.place(value)) for level, value in points] for name, points in series.items()}
+    ticks = [(across(level), str(level)) for level in levels]
+    return chart(title, places, value_axis(scale, scale.ticks(), EDGE, "score"), ticks, "tolerance level t")
 
 
 # --- violins ----------------------------------------------------------------------------------------------------------
@@ -202,7 +162,8 @@ def violin(
     outline = [(middle + wide, y) for wide, y in sides] + [(middle - wide, y) for wide, y in reversed(sides)]
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
     yield f'<polygon class="violin {series_class(index)}" points="{places}"/>'
-    first, third = (scale.place(quantile(values, share)) for share in (0.25, 0.75))
+    quarter, _, three_quarters = statistics.quantiles(values, method="inclusive")
+    first, third = scale.place(quarter), scale.place(three_quarters)
     tall = max(first - third, 1.0)
     yield f'<rect class="box" x="{middle - 3:.1f}" y="{third:.1f}" width="6" height="{tall:.1f}"/>'
     median = scale.place(statistics.median(values))
@@ -218,7 +179,8 @@ def speedup_ticks(scale: LogScale) -> Sequence[float]:
 def density(values: Sequence[float]) -> Shape:
     """Return a Gaussian kernel density of speedups' logarithms, by Silverman's width."""
     ordered = sorted(map(math.log2, values))
-    spread = min(statistics.stdev(ordered), (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.34)
+    quarter, _, three_quarters = statistics.quantiles(ordered, method="inclusive")
+    spread = min(statistics.stdev(ordered), (three_quarters - quarter) / 1.34)
     width = max(0.9 * (spread or statistics.stdev(ordered)) * len(ordered) ** -0.2, 0.02)
     low, high = ordered[0] - 2 * width, ordered[-1] + 2 * width
     levels = [low + (high - low) * place / LEVELS_OF_SHAPE for place in range(LEVELS_OF_SHAPE + 1)]
@@ -236,16 +198,13 @@ def size_picture(scored: Scored) -> Figure:
     largest = max(size for size, _ in every)
     across = LogScale(min(size for size, _ in every) / 1.3, largest * 1.3, LEFT + 4, EDGE - 4)
     up = LogScale(*range_around((speedup for _, speedup in every), 2.0), height - BOTTOM, TOP)
-    parts = [*value_axis(up, speedup_ticks(up), EDGE, "speedup")]
-    for tick in across.ticks():
-        parts.append(rule(across.place(tick), height - BOTTOM, across.place(tick), height - BOTTOM + 4, "axis"))
-        parts.append(label(across.place(tick), height - BOTTOM + 17, f"{tick:,.0f}"))
-    parts.append(label((LEFT + EDGE) / 2, height - 8, "operators of the graph"))
-    for index, points in enumerate(series.values()):
-        parts += [marker(across.place(size), up.place(speed), index, "mark dot") for size, speed in points]
-    parts += legend(EDGE + 14, TOP + 8, tuple(series))
-    note = "Speedups of what is right at level 0."
-    return Figure("Speedup by size", note, drawing(EDGE + legend_width(series), height, "Speedup by size", parts))
+    places = {
+        name: [(across.place(size), up.place(speed)) for size, speed in points] for name, points in series.items()
+    }
+    ticks = [(across.place(tick), f"{tick:,.0f}") for tick in across.ticks()]
+    axis, title = value_axis(up, speedup_ticks(up), EDGE, "speedup"), "Speedup by size"
+    svg = chart(title, places, axis, ticks, "operators of the graph", joined=False, mark="mark dot")
+    return Figure(title, "Speedups of what is right at level 0.", svg)
 
 
 def size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:

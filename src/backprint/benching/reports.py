@@ -23,9 +23,7 @@ from backprint.benching.scored_cells import (
     size_class,
 )
 from backprint.benching.standings import fast_table, matrix, outcome_picture, unjudged_outputs, unjudged_text
-from backprint.report.nouns import Cell, Report, Table, share
-from backprint.report.rows import date_text, one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Report, Table, columns, date_text, filled, one_line, share
 
 CHANGED = 0.05
 """From so much on eager against eager counts as called a change, as a compiler's time does."""
@@ -159,7 +157,7 @@ def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
     heads = (
         "sample:name graph:name compiler:name outcome:verdict eager:seconds compiled:seconds speedup:times from:times "
         "to:times roofline:share cold:seconds warm:seconds peak_memory:size operators:count right_from_level:change "
-        "instructions:times family said"
+        "family said"
     )
     return Table("All cells", "", columns(heads), tuple(rows))
 
@@ -168,11 +166,11 @@ def cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ..
     timing = cell.timing
     times = (None,) * 5 if timing is None else interval_cells(cell, timing)
     costs = (reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
-    level, instructions = strictest_level(scored_cell(cell)), timing.instructions if timing else None
+    level = strictest_level(scored_cell(cell))
     said = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
     standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
     words = (cell.sample, cell.graph, cell.compiler, standing)
-    return (*words, *times, *costs, level, instructions, cell.family, said)
+    return (*words, *times, *costs, level, cell.family, said)
 
 
 def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
@@ -193,7 +191,7 @@ FIELDS = (
     ("without_power", "texts"),
     *((name, "number") for name in ("speedup", "ratio", "low", "high", "eager", "compiled")),
     *((name, "number") for name in ("eager_mean", "compiled_mean", "noise", "noise_low", "noise_high")),
-    *((name, "number") for name in ("instructions", "device")),
+    ("device", "number"),
     ("rounds", "count"),
     *((name, "number") for name in ("cold", "warm", "roofline", "seconds", "load")),
     *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
@@ -203,7 +201,7 @@ FIELDS = (
 
 TIMED = (
     *("ratio", "low", "high", "eager", "compiled", "eager_mean", "compiled_mean"),
-    *("noise", "noise_low", "noise_high", "instructions", "device", "rounds", "varied"),
+    *("noise", "noise_low", "noise_high", "device", "rounds", "varied"),
 )
 
 KEPT = (

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from backprint.errors import UsageError
-from backprint.graph.costing.flops import Arithmetic, graph_arithmetic, sum_of
+from backprint.graph.costing.flops import FlopsByDtype, graph_flops, sum_by_dtype
 from backprint.graph.costing.products import MOST_FLOPS, argument, specs_of
 from backprint.graph.costing.storages import is_view
-from backprint.graph.costing.traffic import measurable, memory_of, places, read_at
+from backprint.graph.costing.traffic import memory_of, places, read_at
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import free, live, mapped, with_names
@@ -28,31 +28,28 @@ from backprint.graph.steps import free, live, mapped, with_names
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The least floating-point operations and bytes. `unknown` names operators that no formula is known for, and inputs
-    and outputs whose memory is not known, such as sparse ones."""
+    """The least floating-point operations and bytes. A sparse tensor counts no bytes."""
 
     flops: int
     bytes: int
-    unknown: tuple[str, ...] = ()
-    flops_by_dtype: tuple[tuple[str, int], ...] = ()
+    flops_by_dtype: FlopsByDtype = ()
 
 
 def least_work(graph: Graph) -> Work:
     """Return the least work of one graph, at its captured sizes."""
-    graph = needed_alone(graph)
-    return work_of(graph_arithmetic(graph), flow_of(graph))
+    graph = unguarded_graph(graph)
+    return work_of(graph_flops(graph), flow_of(graph))
 
 
 def least_step_work(forward: Graph, backward: Graph) -> Work:
     """Return the least work of a forward and its backward as one: the saved values need not leave, and an input that
     both read is read once."""
-    forward, backward = needed_alone(forward), needed_alone(backward)
-    arithmetic = sum_of((graph_arithmetic(forward), graph_arithmetic(backward)))
-    return work_of(arithmetic, joined_flow(forward, backward))
+    forward, backward = unguarded_graph(forward), unguarded_graph(backward)
+    return work_of(sum_by_dtype((graph_flops(forward), graph_flops(backward))), joined_flow(forward, backward))
 
 
-def needed_alone(graph: Graph) -> Graph:
-    """Return the graph at its captured sizes, without guards and dead code."""
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
     fixed = at_hints(graph)
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
@@ -136,13 +133,11 @@ def leaf_name(value: Value) -> str:
 # ------------------------------------------------------------------ bytes
 
 
-def work_of(arithmetic: Arithmetic, values: GraphFlow) -> Work:
-    """Return the work of a flow with this arithmetic."""
-    flops = min(sum(count for _, count in arithmetic.by_dtype), MOST_FLOPS)
+def work_of(by_dtype: FlopsByDtype, values: GraphFlow) -> Work:
+    """Return the work of a flow that takes these FLOPs."""
+    flops = min(sum(count for _, count in by_dtype), MOST_FLOPS)
     moved = min(read_bytes(values) + written_bytes(values), MOST_FLOPS)
-    odd = (name for name in (*values.inputs, *values.results) if not measurable(values.specs.get(name)))
-    unknown = (*arithmetic.unknown, *dict.fromkeys(f"memory of {name}" for name in odd))
-    return Work(flops, moved, unknown, arithmetic.by_dtype)
+    return Work(flops, moved, by_dtype)
 
 
 def read_bytes(values: GraphFlow) -> int:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint import strangers_file
-from backprint.benching.cells import DIRECTIONS, STOPPED, BenchCell, cell_from_json
+from backprint.benching.cells import STOPPED, BenchCell, cell_from_json
 from backprint.benching.roofline import Peaks
+from backprint.choices import BENCH_DIRECTIONS
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
@@ -221,7 +222,7 @@ def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) ->
     return BenchCell(
         sample=row["id"],
         graph=title,
-        direction=direction if direction in DIRECTIONS else "",
+        direction=direction if direction in BENCH_DIRECTIONS else "",
         compiler=compiler,
         outcome=outcome_of_row(row["cause"]),
         reason=said if title or stage else f"no graph had begun: {said}",

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from backprint.benching.means import mean_speedups
+from backprint.benching.means import mean_speedup, right_speedups
 from backprint.benching.pictures import Scored, pictures
 from backprint.benching.scored import UNMEASURED, ScoredSample
 from backprint.benching.scores import ScorePoint, ScoreTerms, score_curve
-from backprint.report.nouns import Cell, Column, Report, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns, filled
+from backprint.report.nouns import Cell, Column, Report, Table, columns, filled, one_line
 
 
 def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
@@ -36,9 +34,8 @@ def counted_in_scores(scored: Scored, left_out: Mapping[str, int]) -> Table:
     for name, samples in scored.items():
         measured = sum(sample.measured for sample in samples)
         right = sum(sample.measured and sample.right_at(0) for sample in samples)
-        mean = mean_speedups((sample for sample in samples if sample.measured), lambda sample: "").get("")
-        interval = (mean.mean, mean.low, mean.high) if mean else (None, None, None)
-        rows.append((name, measured, right, len(samples) - measured, left_out.get(name, 0), *interval))
+        mean = mean_speedup(right_speedups(samples))
+        rows.append((name, measured, right, len(samples) - measured, left_out.get(name, 0), *mean))
     heads = "compiler:name scored:count right_at_level_0:count unmeasured:count powerless:count "
     note = "Scores leave out what is unmeasured (not timed, nondeterministic, skipped) and what has no power."
     return Table("Counted in scores", note, columns(f"{heads} speedup:times from:times to:times"), tuple(rows))

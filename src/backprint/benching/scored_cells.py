@@ -63,11 +63,10 @@ SIZES = ((10, "<10"), (100, "10-99"), (1000, "100-999"))
 LARGEST_SIZE = "1000+"
 
 
-def scored_samples(run: BenchRun, compiler: str, direction: str | None = None) -> tuple[ScoredSample, ...]:
-    """Return the samples that scores count for a compiler, of one direction or of all."""
+def scored_samples(run: BenchRun, compiler: str) -> tuple[ScoredSample, ...]:
+    """Return the samples that scores count for a compiler."""
     without = powerless_graphs(run.cells)
-    cells = (cell for cell in run.of(compiler) if direction in (None, cell.direction))
-    return scored_cells(cell for cell in cells if (cell.sample, cell.graph) not in without)
+    return scored_cells(cell for cell in run.of(compiler) if (cell.sample, cell.graph) not in without)
 
 
 def scored_cells(cells: Iterable[BenchCell]) -> tuple[ScoredSample, ...]:

@@ -1,13 +1,11 @@
-"""GraphNet's scores S(t) and ES(t), sample by sample and aggregated, for all samples or group by group.
+"""GraphNet's scores S(t) and ES(t).
 
 S(t) is the geometric mean over all samples of: the speedup where every output is within level t, raised to 1 + p where
 it is below 1 (p punishes slowdowns); else b. ES(t) is S(t) up to t = 0. From t = 1 on it keeps the samples that are
 right at level 1, and forgives the others by kind of error, as an interpretation says: a forgiven one counts 1, not b.
 
-The aggregated formulas have the same values, in GraphNet's letters:
-S = α^λ · β^(ληp) · b^(1-λ) and ES = α^λ · β^(ληp) · γ^(1-λ), with γ = b^(the share of errors that are not forgiven).
-
-The numbers equal those of GraphNet's own code, except:
+The numbers equal those of GraphNet's own code, whose aggregated formulas have the same values
+(S = α^λ · β^(ληp) · b^(1-λ), ES = α^λ · β^(ληp) · γ^(1-λ)), except:
 - Its aggregated S(t) keeps the samples of level 1 at all higher levels. Here it takes those of level t, as the S(t) of
   its samples does.
 - In the extended interpretation no level forgives a failure of eager, but GraphNet's aggregated ES(t) forgives it at
@@ -20,8 +18,7 @@ The numbers equal those of GraphNet's own code, except:
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprint.benching.means import geometric_mean
@@ -84,67 +81,18 @@ DEFAULT = ScoreTerms()
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """The samples at one level, summed up; in GraphNet's letters α, β, λ, η, and π by outcome."""
-
-    speedup: float
-    slowdown: float
-    right: float
-    slower: float
-    errors: tuple[tuple[str, float], ...]
-
-    def unforgiven(self, level: int, terms: ScoreTerms) -> float:
-        """The share of the errors that still count as such; all of them below level 1."""
-        if level < FROZEN:
-            return 1.0
-        return math.fsum(share for outcome, share in self.errors if not terms.forgives(outcome, level))
-
-    def score(self, error_value: float, terms: ScoreTerms) -> float:
-        """The score in which each error counts the same value: b for S(t), γ for ES(t)."""
-        penalty = self.slowdown ** (self.right * self.slower * terms.slowdown_penalty)
-        return self.speedup**self.right * penalty * error_value ** (1 - self.right)
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePoint:
-    """Both scores at a level, and the aggregate that ES(t) is made of."""
+    """Both scores at a level."""
 
     level: int
     s: float
     es: float
-    aggregate: Aggregate
-    error_value: float
-    """γ: the value of an error on average."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupScores:
-    """A group's curve; no point where no sample is measured."""
-
-    count: int
-    left_out: int
-    curve: tuple[ScorePoint, ...]
 
 
 def score_curve(samples: Iterable[ScoredSample], terms: ScoreTerms = DEFAULT) -> tuple[ScorePoint, ...]:
     """S(t) and ES(t) at every level, of the samples that are measured."""
     scored = measured_samples(samples)
     return tuple(score_point(scored, level, terms) for level in terms.levels)
-
-
-def score_groups(
-    samples: Iterable[ScoredSample], key: Callable[[ScoredSample], Hashable], terms: ScoreTerms = DEFAULT
-) -> dict[Hashable, GroupScores]:
-    """The scores of each group of samples with one key, in the order in which the groups first come."""
-    groups: dict[Hashable, list[ScoredSample]] = defaultdict(list)
-    for sample in samples:
-        groups[key(sample)].append(sample)
-    return {name: group_scores(group, terms) for name, group in groups.items()}
-
-
-def group_scores(group: Sequence[ScoredSample], terms: ScoreTerms) -> GroupScores:
-    count = sum(sample.measured for sample in group)
-    return GroupScores(count, len(group) - count, score_curve(group, terms) if count else ())
 
 
 def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
@@ -156,13 +104,10 @@ def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...
 
 
 def score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms) -> ScorePoint:
-    aggregate = aggregate_at(samples, min(level, FROZEN))
     return ScorePoint(
         level=level,
         s=geometric_mean([strict_value(sample, level, terms) for sample in samples]),
         es=geometric_mean([forgiving_value(sample, level, terms) for sample in samples]),
-        aggregate=aggregate,
-        error_value=terms.failure_value ** aggregate.unforgiven(level, terms),
     )
 
 
@@ -189,31 +134,7 @@ def error_at(sample: ScoredSample, level: int) -> str:
     return "correct" if sample.right_at(level) else "accuracy"
 
 
-def aggregate_at(samples: Sequence[ScoredSample], level: int) -> Aggregate:
-    """α, β, λ, η and π of the samples at a level; means of nothing are 1."""
-    right = [sample for sample in samples if sample.right_at(level)]
-    speedups = [speedup_of(sample) for sample in right]
-    slowdowns = [speedup for speedup in speedups if speedup < 1]
-    outcomes = Counter(error_at(sample, level) for sample in samples)
-    wrong = len(samples) - len(right)
-    return Aggregate(
-        speedup=geometric_mean(speedups) if speedups else 1.0,
-        slowdown=geometric_mean(slowdowns) if slowdowns else 1.0,
-        right=len(right) / len(samples),
-        slower=len(slowdowns) / len(right) if right else 0.0,
-        errors=tuple((outcome, count / wrong) for outcome, count in outcomes.items() if outcome != "correct"),
-    )
-
-
 def speedup_of(sample: ScoredSample) -> float:
     if sample.speedup is None:
         raise UsageError(f"sample {sample.name!r} is right and has no speedup; score `measured` samples only")
     return sample.speedup
-
-
-def aggregated_scores(samples: Iterable[ScoredSample], level: int, terms: ScoreTerms = DEFAULT) -> tuple[float, float]:
-    """S(t) and ES(t) by the aggregated formulas: a second way to the numbers of `score_curve`."""
-    scored = measured_samples(samples)
-    frozen = aggregate_at(scored, min(level, FROZEN))
-    error_value = terms.failure_value ** frozen.unforgiven(level, terms)
-    return aggregate_at(scored, level).score(terms.failure_value, terms), frozen.score(error_value, terms)

@@ -13,9 +13,7 @@ from backprint.benching.names import short_names
 from backprint.benching.outcome_tables import by_compiler, judged_cells
 from backprint.benching.scored_cells import finite_speedup, powerless_graphs
 from backprint.benching.svg import LETTER, drawing, label, middle_out
-from backprint.report.nouns import Cell, Column, Figure, Table
-from backprint.report.rows import one_line
-from backprint.report.tables import columns
+from backprint.report.nouns import Cell, Column, Figure, Table, columns, one_line
 
 FAST = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 4.0)
 """The factors p of fast_p."""

@@ -9,7 +9,6 @@ The answer is certain only where the whole interval says it; where it is `unsure
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,23 +28,13 @@ STAGES = (40, 80, 160, 320)
 
 @dataclass(frozen=True, slots=True)
 class TimingChange:
-    """How long the second program takes, as a multiple of the first.
-
-    `ratio` is the ratio of the lower deciles, between `low` and `high`. `mean_ratio` is the ratio of the mean times:
-    where one call in five is slow, the mean says so and the deciles do not.
-    """
+    """How long the second program takes, as a multiple of the first: the ratio of the lower deciles, between `low` and
+    `high`."""
 
     answer: str
     ratio: float
     low: float
     high: float
-    mean_ratio: float
-
-
-def drawn_order(rounds: int, seed: int = 0) -> tuple[tuple[int, int], ...]:
-    """For each round, which of the two programs (0 and 1) runs first."""
-    draw = random.Random(seed)
-    return tuple((0, 1) if draw.random() < 0.5 else (1, 0) for _ in range(rounds))
 
 
 def compare_timings(
@@ -72,7 +61,6 @@ def compare_timings(
         ratio=math.exp(log_ratios(logs)),
         low=math.exp(low),
         high=math.exp(high),
-        mean_ratio=math.fsum(second) / len(second) / (math.fsum(first) / len(first)),
     )
 
 

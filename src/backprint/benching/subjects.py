@@ -10,7 +10,7 @@ import itertools
 import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -18,12 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.benching.cells import DIRECTIONS
+from backprint.benching.roofline import unguarded_graph
+from backprint.choices import BENCH_DIRECTIONS
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph
-from backprint.graph.sizes import at_hints
-from backprint.graph.steps import live
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
@@ -69,7 +68,7 @@ class BenchStep:
     @property
     def direction(self) -> str:
         """`step`."""
-        return DIRECTIONS[2]
+        return BENCH_DIRECTIONS[2]
 
     @property
     def steps(self) -> int:
@@ -131,16 +130,10 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
     by_title = {graph.title: graph for graph in graphs}
     pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
     return [
-        BenchStep(f"{pair} {DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        BenchStep(f"{pair} {BENCH_DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
         for pair, forward in pairs
         if f"{pair} backward" in by_title
     ]
-
-
-def unguarded_graph(graph: Graph) -> Graph:
-    """Return the graph that compilers are given: sizes as they were captured, and no guards."""
-    fixed = at_hints(graph)
-    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
 def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """The parts of a picture in SVG: text, lines, shapes, scales and legends.
 
-Colours come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
+Colors come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
 a style, which the page's policy forbids. Every text is escaped.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprint.report.rows import one_line
+from backprint.report.nouns import one_line
 
 SERIES = 8
-"""So many colours are told apart; the next series have them again with dashed lines."""
+"""So many colors are told apart; the next series have them again with dashed lines."""
 
 MARKS = (
     "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0z",
@@ -27,7 +27,7 @@ MARKS = (
     "M-4 0l2 -3.5h4l2 3.5l-2 3.5h-4z",
     "M-3.4 -3.4h6.8l-6.8 6.8h6.8z",
 )
-"""A shape for each colour, around the origin."""
+"""A shape for each color, around the origin."""
 
 
 def shorter(text: str, letters: int) -> str:
@@ -73,7 +73,7 @@ def rule(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
 
 
 def series_class(index: int) -> str:
-    """Return the classes of a series: its colour, and dashes from the second round of colours on."""
+    """Return the classes of a series: its color, and dashes from the second round of colors on."""
     return f"s{index % SERIES}" + (" dashed" if index >= SERIES else "")
 
 
@@ -158,3 +158,62 @@ def powers_of_two(scale: LogScale, most: int = 9) -> tuple[float, ...]:
     space = next((each for each in (1, 2, 4, 8) if (last - first) / each <= most), 16)
     count = range(math.ceil(first / space), math.floor(last / space) + 1)
     return tuple(2.0 ** (place * space) for place in count)
+
+
+# ------------------------------------------------------------------ charts
+
+HEIGHT = 340.0
+
+LEFT, TOP, BOTTOM = 68.0, 16.0, 46.0
+"""Room around the axes; on the right is as much as the legend takes."""
+
+EDGE = 434.0
+"""Where the axes end on the right."""
+
+Point = tuple[float, float]
+
+
+def chart(
+    title: str,
+    series: Mapping[str, Sequence[Point]],
+    values: Iterable[str],
+    ticks: Iterable[tuple[float, str]],
+    across: str,
+    *,
+    joined: bool = True,
+    mark: str = "mark",
+) -> str:
+    """Draw series of places with a legend, beside the axis of their `values` and above the `ticks` of the other one."""
+    height = height_for(len(series))
+    parts = [*values]
+    for x, text in ticks:
+        parts += [rule(x, height - BOTTOM, x, height - BOTTOM + 4, "axis"), label(x, height - BOTTOM + 17, text)]
+    parts.append(label((LEFT + EDGE) / 2, height - 8, across))
+    for index, places in enumerate(series.values()):
+        parts += [polyline(places, index)] if joined else []
+        parts += [marker(x, y, index, mark) for x, y in places] if mark else []
+    parts += legend(EDGE + 14, TOP + 8, tuple(series))
+    return drawing(EDGE + legend_width(series), height, title, parts)
+
+
+def height_for(count: int) -> float:
+    """Return the height of a picture whose legend has so many lines."""
+    return max(HEIGHT, TOP + BOTTOM + count * LEGEND_LINE)
+
+
+def value_axis(
+    scale: LogScale, ticks: Sequence[float], right: float, name: str, text: Callable[[float], str] | None = None
+) -> Iterator[str]:
+    """Yield the vertical axis with its grid; the line of 1 stands out."""
+    for tick in ticks:
+        y = scale.place(tick)
+        yield rule(LEFT, y, right, y)
+        yield label(LEFT - 6, y + 4, (text or ratio_text)(tick), anchor="end")
+    yield rule(LEFT, scale.place(1.0), right, scale.place(1.0), "one")
+    yield rule(LEFT, scale.start, right, scale.start, "axis")
+    yield label(14, (scale.start + scale.end) / 2, name, turn=-90)
+
+
+def ratio_text(value: float) -> str:
+    """Return a tick of a ratio, such as 0.25×."""
+    return f"{value:.3g}×" if 1e-3 <= value < 1e5 else f"{value:.0e}×"

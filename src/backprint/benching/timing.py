@@ -54,9 +54,6 @@ WARM_BLOCK = 16
 TOGETHER, MOST_TOLD = 0.03, 2**21
 """For how many seconds rounds go on before results are compared, if those of a round have no more bytes."""
 
-COUNTED = 7
-"""Blocks in which instructions are counted; the median counts."""
-
 
 @dataclass
 class ProgramTimes:
@@ -105,17 +102,6 @@ class Rounds:
             self.examination.asked.ask("short", which=which, nanoseconds=fastest)
         return self.programs[name].calls * fastest * 1e-9
 
-    def instruction_ratio(self) -> float | None:
-        """Return the compiled graph's instructions a call over eager's; None where they cannot be counted."""
-        counts = []
-        for name in PROGRAMS[:2]:
-            calls = self.programs[name].calls
-            found = [self.examination.blocks([(name, calls)], count=True)[0][0] for _ in range(COUNTED)]
-            if min(found) <= 0:
-                return None
-            counts.append(sorted(found)[COUNTED // 2])
-        return counts[1] / counts[0]
-
 
 def time_pair(examination: Examination, *, most_seconds: float = MOST_SECONDS) -> BenchTiming:
     """Time a compiled graph beside eager on varied inputs; raise CheatFound or TimingWithheld."""
@@ -129,15 +115,12 @@ def time_pair(examination: Examination, *, most_seconds: float = MOST_SECONDS) -
         rounds.together = max(1, int(TOGETHER / (2 * seconds[0] + seconds[1])))
     examination.learn_kinds(calls * rounds.together)
     change = compare_in_stages(rounds.more, stages)
-    counts = examination.finish(timed_calls=True)
-    instructions = rounds.instruction_ratio() if counts else None
+    examination.finish(timed_calls=True)
     gpu = on_gpu(examination.own)
-    return timing_of(change, rounds.programs, gpu, instructions, varied=bool(examination.plan.pieces))
+    return timing_of(change, rounds.programs, gpu, varied=bool(examination.plan.pieces))
 
 
-def timing_of(
-    change: TimingChange, programs: Mapping[str, ProgramTimes], gpu: bool, instructions: float | None, varied: bool
-) -> BenchTiming:
+def timing_of(change: TimingChange, programs: Mapping[str, ProgramTimes], gpu: bool, varied: bool) -> BenchTiming:
     """Return a pair's times, and the noise beside them."""
     eager, compiled, again = (programs[name].seconds() for name in PROGRAMS)
     noise = compare_timings(eager, again)
@@ -154,7 +137,6 @@ def timing_of(
         noise=noise.ratio,
         noise_low=noise.low,
         noise_high=noise.high,
-        instructions=instructions,
         device=device_ratio(programs) if gpu else None,
         varied=varied,
     )

@@ -36,10 +36,11 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
     import torch
 
     from backprint import target
-    from backprint.benching import trial
-    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
+    from backprint.benching.trial import titles
+    from backprint.corpus.task import on_cpu
+    from backprint.corpus.verbs import versions, without_device_threads
 
-    _ = target, trial  # loaded, for the processes that are forked from this one
+    _ = target.read_target, titles  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
@@ -79,25 +80,25 @@ bench_sample.warm = load_all  # type: ignore[attr-defined]  # what a worker call
 def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
     """Return the Capture of a sample. A GraphNet sample, or one for another device, is captured first, in another
     process."""
-    import backprint as bp
+    from backprint import api
 
     allow, device = tuple(options["allow"]), options["device"]
     if task.kind == "backprint" and device is None:
-        return bp.load(task.path, allow=allow)
+        return api.load(task.path, allow=allow)
     place = staging / "sample"
     with stage("capture"):
         end = in_child(partial(capture_sample, task.path, place, device), options["timeout"], task.memory)
     if not end.ended_well:
         raise SampleError(f"could not be captured: {end.cause}: {end.detail}")
-    return bp.load(place, allow=allow)
+    return api.load(place, allow=allow)
 
 
 def capture_sample(source: Path, place: Path, device: str | None) -> None:
     """Capture a sample on a device, and save it."""
-    import backprint as bp
+    from backprint import api
     from backprint.target import capture_target, read_target
 
-    bp.save(capture_target(read_target(source, device=device)), place)
+    api.save(capture_target(read_target(source, device=device)), place)
 
 
 def caches_of(task: Task, options: Mapping[str, Any]) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import check_compressed_parts, check_coo_parts
 from backprint.checks.looking import (
     MOST_ELEMENTS,
     Bound,
@@ -90,9 +91,7 @@ def spanned(given: Bound) -> str:
 def coo(given: Bound) -> str:
     """Check a sparse tensor: indices are within its sizes."""
     return refusal(
-        lambda: torch._validate_sparse_coo_tensor_args(
-            given["indices"], given["values"], given["size"], given.get("is_coalesced")
-        ),
+        lambda: check_coo_parts(given["indices"], given["values"], given["size"], given.get("is_coalesced")),
         given,
     )
 
@@ -105,7 +104,7 @@ def compressed(layout: torch.layout | None, outer: str, inner: str) -> Check:
         if kind is None:
             return "layout is not said"
         return refusal(
-            lambda: torch._validate_sparse_compressed_tensor_args(
+            lambda: check_compressed_parts(
                 given[outer], given[inner], given["values"], [int(n) for n in given["size"]], kind
             ),
             given,

@@ -1,9 +1,6 @@
 """What a check may read: the values of a tensor, its shape, its memory; and how it complains.
 
 A tensor without values (fake, meta) reaches no kernel, so its values are not read.
-
-Private torch APIs of this module, tried on torch 2.13: `torch.utils._python_dispatch._disable_current_modes`,
-`torch._C._functorch.is_functorch_wrapped_tensor`.
 """
 
 from __future__ import annotations
@@ -14,7 +11,9 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
+
+from backprint._torch.functorch import is_functorch_tensor
+from backprint._torch.modes import without_modes
 
 Bound: TypeAlias = Mapping[str, Any]
 """A call's arguments by the schema's names, defaults included."""
@@ -29,7 +28,7 @@ MOST_ROUNDS = 2**16
 @contextlib.contextmanager
 def reading_values() -> Iterator[None]:
     """Read values without any mode seeing it, and without autograd."""
-    with torch.no_grad(), _disable_current_modes():
+    with torch.no_grad(), without_modes():
         yield
 
 
@@ -45,7 +44,7 @@ def readable(value: Any) -> bool:
 
 def is_wrapped(value: Tensor) -> bool:
     """Whether a function transform, such as vmap, hides a tensor's values."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+    return bool(is_functorch_tensor(value))
 
 
 def beyond(name: str, value: Any, low: int, high: int, also: Iterable[int] = ()) -> str:

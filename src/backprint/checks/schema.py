@@ -1,7 +1,4 @@
-"""Check a call against its operator's schema: each argument fits its type.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._C.FunctionSchema`.
-"""
+"""Check a call against its operator's schema: each argument fits its type."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.operators import schema_of
 from backprint.checks.table import check_of
 
 
@@ -49,11 +47,11 @@ def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 def rows_of(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
     """Return, for each argument, its name, its type in words, the check of its type, its default."""
     rows = []
-    for each in function._schema.arguments:
+    for each in schema_of(function).arguments:
         kind = CONSTANTS.get(each.name, str(each.real_type)) if "int" in str(each.real_type) else str(each.real_type)
         default = each.default_value if each.has_default_value() else None
         fits, count = fitting(kind), each.N or 0
-        if kind == "Tensor" and each.name in UNDEFINED and "attention" in function._schema.name:
+        if kind == "Tensor" and each.name in UNDEFINED and "attention" in schema_of(function).name:
             fits, kind = fitting("Optional[Tensor]"), "a tensor or None"
         if count > 1:
             fits, kind = of_length(fits, lengths_of(each.name, count, default)), f"{kind} of {count}"

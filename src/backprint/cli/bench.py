@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.groups import RUN, ShortGroup
-from backprint.cli.options import ALLOW, choice
+from backprint.cli.options import ALLOW, choice, run_options, split_names
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
     from backprint.benching.cells import BenchCell
     from backprint.benching.runs import BenchRun
+
+
+JOBS = click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns."
+)
+TIMEOUT = click.option(
+    "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one graph may take."
+)
 
 
 @click.group("bench", cls=ShortGroup, others=("report", "compare"))
@@ -42,16 +50,7 @@ def command() -> None:
 @click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
 @click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one graph may take.")
-@click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free.")
-@click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16.")
-@choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool")
-@click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here.")
-@click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples.")
-@click.option("--restart", is_flag=True, help="Begin anew; old ledgers stay as ledger.1.sqlite.")
-@click.option("--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause.")
+@run_options(jobs=JOBS, timeout=TIMEOUT)
 @ALLOW
 @click.option("--allow-refused", is_flag=True, help="A graph that a compiler refuses is no reason to exit with 1.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a cell, at the end.")
@@ -72,13 +71,14 @@ def run_command(
     compared.
     """
     from backprint.benches import bench
-    from backprint.benching.cells import DIRECTIONS, STOPPED
+    from backprint.benching.cells import STOPPED
+    from backprint.choices import BENCH_DIRECTIONS
     from backprint.cli.bench_report import write_page
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
 
-    names = [name for text in compilers for name in split_names(text)]
-    directions = DIRECTIONS if direction == "both" else (direction,)
+    names = split_names(compilers)
+    directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
         with shown(False) as watcher:
             done = bench(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
@@ -117,11 +117,6 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
         if all(cell.outcome in (*NOT_JUDGED, "refused") for cell in those)
         and not any(cell.outcome in allowed for cell in those)
     ]
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names in `NAME[,NAME…]`."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def closing_lines(run: BenchRun) -> Iterator[str]:

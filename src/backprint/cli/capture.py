@@ -42,7 +42,6 @@ from backprint.sample.place import check_place, settle
     help="What is saved for the backward. Without it min-cut, and what autograd itself saved with engine eager.",
 )
 @click.option(
-    "--specialise/--no-specialise",
     "--specialize/--no-specialize",
     default=None,
     help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from backprint.cli.groups import Listing
-from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power_option
+from backprint.cli.options import (
+    ALLOW,
+    ALLOW_UNPROVEN,
+    DATA,
+    DEVICE,
+    ENGINE,
+    LAYOUT,
+    MODE,
+    TRUST,
+    F,
+    choice,
+    power_option,
+    run_options,
+)
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
 
 NAMED = 5
 """How many samples without power are named at the end."""
 
-OTHERS: tuple[str, ...] = ("report", "dedup", "split")
-"""Verbs with a file of their own, `corpus_NAME.py`."""
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Corpus(Listing):
-    """The group of the corpus verbs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.commands, *OTHERS]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in OTHERS:
-            found: click.Command = importlib.import_module(f"backprint.cli.corpus_{name}").command
-            return found
-        return super().get_command(ctx, name)
-
-
-@click.group("corpus", cls=Corpus)
+@click.group("corpus", cls=Listing, others=("report", "dedup", "split"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
@@ -53,26 +47,11 @@ def command() -> None:
 
 def options(function: F) -> F:
     """Add the options of every run."""
-    for option in reversed(
-        (
-            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows."),
-            click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take."),
-            click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
-            click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
-            choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool"),
-            click.option(
-                "--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."
-            ),
-            click.option("--list", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
-            click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),
-            click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
-            click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),
-            click.option(
-                "--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause."
-            ),
-            ALLOW_UNPROVEN,
-            click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
-        )
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
+        ALLOW_UNPROVEN,
+        click.option("--list", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
+        run_options(),
     ):
         function = option(function)
     return function
@@ -178,7 +157,7 @@ def carry_out(
     **given: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
-    from backprint.corpora import run_corpus
+    from backprint.corpus.face import run_corpus
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
     from backprint.graph.verdicts import GOOD
@@ -191,7 +170,7 @@ def carry_out(
         if given["executor"] == "ray":
             end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
-    (close or summarise_run)(done, as_json)
+    (close or summarize_run)(done, as_json)
     if set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
         raise SystemExit(1)
 
@@ -203,7 +182,7 @@ def end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def summarise_run(done: CorpusRun, as_json: bool) -> None:
+def summarize_run(done: CorpusRun, as_json: bool) -> None:
     """Print the result of a run."""
     for text in () if as_json else closing_lines(done):
         echo(text)

@@ -16,7 +16,7 @@ from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
     from backprint.corpus.shared import SharedPart
 
 ROWS = 30
@@ -104,7 +104,7 @@ def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, given
 
 def part_lines(source: Path, done: CorpusRun, ignore_sizes: bool, as_json: bool) -> Iterator[str]:
     """Yield what is printed of the parts, after their table."""
-    from backprint.corpus.shared import LIST, all_shared_parts
+    from backprint.corpus.shared import SHARED_LIST, all_shared_parts
 
     found = all_shared_parts(source, done.out, "shape" if ignore_sizes else "exact")
     if as_json:
@@ -113,7 +113,7 @@ def part_lines(source: Path, done: CorpusRun, ignore_sizes: bool, as_json: bool)
     print_shared(found.parts[:ROWS])
     if len(found.parts) > ROWS:
         yield f"and {len(found.parts) - ROWS:,} more"
-    yield f"{found.count:,} parts, {len(found.parts):,} distinct by {found.by} graphs: {done.out / LIST}"
+    yield f"{found.count:,} parts, {len(found.parts):,} distinct by {found.by} graphs: {done.out / SHARED_LIST}"
     yield f"{found.steps:,} steps, {found.distinct_steps:,} where each part counts once"
     if found.left_out:
         name, why = found.left_out[0]

@@ -28,12 +28,10 @@ if TYPE_CHECKING:
     help="What a row of CSV, Parquet and JSON is; an operator's row names all samples that call it.",
 )
 @click.option("--title", metavar="TEXT", help="The title of the report; else the name of OUT.")
-@click.option("--read-for", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
-              help="How long samples are read whose operators an older ledger has not counted.")  # fmt: skip
 @report_options("sample")
 def command(
     out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, rows: str,
-    title: str | None, read_for: float, as_json: bool,
+    title: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Report the results of a corpus run: verdicts by family and cause, operators and dtypes, sizes, power, duplicates,
     samples that are not good, times.
@@ -50,7 +48,6 @@ def command(
         "title": title or "",
         "base": base,
         "by_operator": rows == "operator",
-        "read_for": read_for,
     }
 
     def make() -> Report:
@@ -64,13 +61,13 @@ def command(
 
 
 def corpus_report(out: Path, against: Path | None, asked: dict[str, Any]) -> Report:
-    """Return the report of a run, beside an earlier one if it is given; the work is shown while it goes on."""
+    """Return the report of a run, beside an earlier one if it is given."""
     from backprint.report.against import against as compared
     from backprint.report.rows import RunView
     from backprint.report.tables import ReportPlan, report
 
-    with working("reading the ledger") as told:
-        made = report(RunView(out), ReportPlan(**asked, told=told))
+    with working("reading the ledger"):
+        made = report(RunView(out), ReportPlan(**asked))
         return made if against is None else compared(made, RunView(against), RunView(out))
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backprint.cli.corpus import carry_out, options, summarise_run
+from backprint.cli.corpus import carry_out, options, summarize_run
 from backprint.cli.options import ALLOW, DATA
 from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
     from backprint.corpus.progress import Show
 
 
@@ -56,7 +56,7 @@ def command(
                 echo(json.dumps(row))
         if not as_json:
             print_rows(rows)
-            summarise_run(done, as_json)
+            summarize_run(done, as_json)
 
     carry_out("split", source, out, chosen, as_json=as_json, show=show, close=close, **rest)
 

@@ -11,7 +11,7 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, echo_styled
 from backprint.collector import collector_paused
 
-COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
+COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 """By the first character of a line."""
 
 
@@ -57,8 +57,8 @@ def command(
     else:
         for line in diff_lines(found, everything, (str(before), str(after))):
             mark = line.lstrip()[:1]
-            if mark in COLOURS and line.startswith(" "):
-                echo_styled("", line, fg=COLOURS[mark])
+            if mark in COLORS and line.startswith(" "):
+                echo_styled("", line, fg=COLORS[mark])
             else:
                 echo(line)
     if not found.same:

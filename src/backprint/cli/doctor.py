@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import platform
@@ -19,6 +20,7 @@ from backprint.cli.say import echo
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(as_json: bool) -> None:
     """Check this machine: versions, extras, each engine, and a small capture through the whole flow."""
+    broken_internals.cache_clear()
     rows: dict[str, str] = {}
     good = True
     for name, check in CHECKS.items():
@@ -89,14 +91,35 @@ def torch_version() -> str:
     return f"{torch.__version__}{tried}, {torch.get_num_threads()} threads, {cpu}, {cuda}"
 
 
-def internals() -> str:
-    """Return which private APIs of torch Backprint reads; raise if one does not hold on this torch."""
-    from backprint._torch.probes import PROBES, broken_probes
+@functools.cache
+def broken_internals() -> dict[str, str]:
+    """Return the private parts of torch that do not hold here, with the reason; they are probed once."""
+    from backprint._torch.probes import broken_probes
 
-    broken = broken_probes()
+    return broken_probes()
+
+
+def internals() -> str:
+    """Return how many private APIs of torch hold; raise if one does not hold on this torch."""
+    from backprint._torch.probes import PROBES
+
+    broken = broken_internals()
     if broken:
         raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in broken.items()))
     return f"{len(PROBES)} of {len(PROBES)} that were probed hold"
+
+
+def features() -> str:
+    """Return what works with the private APIs that hold; raise if something does not, with what it lacks."""
+    from backprint._torch.private import FEATURES
+    from backprint._torch.probes import stopped_features
+
+    stopped = stopped_features(broken_internals())
+    works = ", ".join(feature for feature in FEATURES if feature not in stopped) or "nothing"
+    if stopped:
+        lacks = "; ".join(f"{feature} (for {', '.join(names)})" for feature, names in stopped.items())
+        raise RuntimeError(f"does not work: {lacks}; works: {works}")
+    return works
 
 
 def engines() -> str:
@@ -139,6 +162,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "backprint": own_version,
     "torch": torch_version,
     "internals": internals,
+    "features": features,
     "engines": engines,
     "flow": flow,
 }

@@ -13,7 +13,21 @@ LONGEST = 1000
 
 
 class Listing(click.Group):
-    """A group whose help wraps the first sentence of each verb, where click's would end in "..."."""
+    """A group whose help wraps the first sentence of each verb, where click's would end in "...". `others` are verbs
+    that have a file of their own, `GROUP_VERB.py`."""
+
+    def __init__(self, *args: Any, others: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.others = tuple(others)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands, *self.others]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in self.others:
+            command: click.Command = importlib.import_module(f"backprint.cli.{self.name}_{name}").command
+            return command
+        return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -26,20 +40,7 @@ RUN = "run"
 
 
 class ShortGroup(Listing):
-    """A group that runs its verb `run` where no verb is named. `others` have a file of their own, `GROUP_VERB.py`."""
-
-    def __init__(self, *args: Any, others: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.others = tuple(others)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [RUN, *self.others]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in self.others:
-            found: click.Command = importlib.import_module(f"backprint.cli.{self.name}_{name}").command
-            return found
-        return super().get_command(ctx, name)
+    """A group that runs its verb `run` where no verb is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args[:1] in [[name] for name in self.list_commands(ctx)]

@@ -9,11 +9,11 @@ import click
 
 from backprint.cli.corpus import carry_out
 from backprint.cli.groups import RUN, ShortGroup
-from backprint.cli.options import ALLOW, TRUST, choice
+from backprint.cli.options import ALLOW, TRUST, choice, run_options, split_names
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpora import CorpusRun
+    from backprint.corpus.face import CorpusRun
 
 
 @click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))
@@ -47,16 +47,7 @@ def command() -> None:
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="That C++ is written for.")
 @click.option("--build", is_flag=True, help="Compile Triton kernels, each configuration, to PTX and cubin.")
 @click.option("--check", is_flag=True, help="Run the kernels and compare their results with the graphs'.")
-@click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take.")
-@click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free.")
-@click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16.")
-@choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool")
-@click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here.")
-@click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples.")
-@click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite.")
-@click.option("--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause.")
+@run_options()
 @ALLOW
 @TRUST
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes.")
@@ -82,10 +73,10 @@ def extract_command(
     from backprint.benching.compilers.table import absolute_compiler
     from backprint.corpus.several import begin_several
 
-    names = [name.strip() for text in targets for name in text.split(",") if name.strip()]
     source, listed = begin_several(samples, out, "kernels", given["restart"])
     chosen = {
-        "targets": list(dict.fromkeys(names)), "direction": direction, "compiler": absolute_compiler(compiler),
+        "targets": list(dict.fromkeys(split_names(targets))),
+        "direction": direction, "compiler": absolute_compiler(compiler),
         "threads": threads, "build": build, "check": check, "allow": list(allow), "trust": trust,
     }  # fmt: skip
     carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=close_run, **given)

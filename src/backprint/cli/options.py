@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from backprint.choices import CHOICES
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def choice(name: str, help: str, default: str | None = None, hidden: bool = False) -> Any:
@@ -28,3 +31,43 @@ ALLOW_UNPROVEN = click.option("--allow-unproven", is_flag=True, help="An unprove
 def power_option(default: str) -> Any:
     """The option `--power` of a verb."""
     return choice("power", "What is redrawn to measure power.", default)
+
+
+JOBS = click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows.")
+TIMEOUT = click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take.")
+
+
+def run_options(jobs: Any = JOBS, timeout: Any = TIMEOUT) -> Callable[[F], F]:
+    """The options of every run over many samples: where and within which limits they are worked on, and which."""
+    options = (
+        jobs,
+        timeout,
+        click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
+        click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
+        choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool"),
+        click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."),
+        click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),
+        click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
+        click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),
+        click.option(
+            "--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause."
+        ),
+    )
+
+    return all_of(options)
+
+
+def all_of(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    """Return a decorator that adds these options, in their order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def split_names(texts: Iterable[str]) -> list[str]:
+    """Return the names in the texts `NAME[,NAME…]` of an option that may be given several times."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]

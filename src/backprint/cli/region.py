@@ -42,11 +42,13 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
     """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
     from backprint.regions.nouns import Unwatched
     from backprint.regions.read import check_dump
-    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes
+    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes, shown_unreached
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line, err=as_json)
+    for text in () if as_json or bad or index is not None else shown_unreached(dump, run):
+        echo(text)
     count = unwatched = shown = 0
     for each in shown_passes(dump, run, index):
         count, unwatched = count + 1, unwatched + (not each.watched)
@@ -71,7 +73,7 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
 @click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
               help="How many nodes and folded frames are seen at most; inner frames are folded.")  # fmt: skip
 def draw_passes(dump: Path, run: str, nodes: int) -> None:
-    """Draw each pass into its folder: a picture, graph.svg, and a page, page.html.
+    """Draw each pass into its folder: a picture, graph.svg and graph.dot, and a page, page.html.
 
     The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
     Inf are red. Shapes and statistics are in the tooltips.

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from backprint.cli.options import F, all_of
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
     from backprint.report.nouns import Report
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def report_options(row: str) -> Callable[[F], F]:
@@ -31,13 +30,7 @@ def report_options(row: str) -> Callable[[F], F]:
         ),
         click.option("--json", "as_json", is_flag=True, help=f"One JSON object a {row}, every column."),
     )
-
-    def add(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
+    return all_of(options)
 
 
 def write_or_print(

@@ -70,7 +70,7 @@ def command(
 
 
 def code(title: str, text: str) -> None:
-    """Print a graph's text, with colours on a terminal."""
+    """Print a graph's text, with colors on a terminal."""
     from rich.markup import escape
     from rich.syntax import Syntax
 
@@ -79,19 +79,17 @@ def code(title: str, text: str) -> None:
         echo(text, lines=True)
         return
     out.rule(escape(printable(title)))
-    coloured = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(
-        printable(text, lines=True)
-    )
-    out.print(coloured, soft_wrap=True)  # long lines continue in the next line of the window
+    colored = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(printable(text, lines=True))
+    out.print(colored, soft_wrap=True)  # long lines continue in the next line of the window
 
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
     from backprint.graph.folding.costs import part_costs
-    from backprint.graph.summary import summarise_all
+    from backprint.graph.summary import summarize_all
 
     pairs = []
-    for pair, summary in zip(capture.pairs, summarise_all(capture), strict=True):
+    for pair, summary in zip(capture.pairs, summarize_all(capture), strict=True):
         row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
         row["parts"] = [asdict(part) for part in part_costs(pair)]
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
@@ -122,9 +120,9 @@ def tell_breaks(capture: Any) -> None:
 
 def print_pair(capture: Any, index: int, pair: Any) -> None:
     """Print a Pair's numbers."""
-    from backprint.graph.summary import summarise
+    from backprint.graph.summary import summarize
 
-    summary = summarise(pair)
+    summary = summarize(pair)
     head = table_text(f"{capture.name} · {pair.name}", "bold")
     console().print(
         head.append(printable(f" · engine {capture.engine} · verdict {verdict_text(capture.verdict)}"), "not bold")

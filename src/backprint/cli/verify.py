@@ -204,7 +204,7 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
-        verdict = table_text(row["verdict"], WORDS[row["verdict"]].colour if row["verdict"] in WORDS else "")
+        verdict = table_text(row["verdict"], WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
         shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(row["detail"]))
     console().print(shown)
     counts: dict[str, int] = {}

@@ -13,7 +13,6 @@ from backprint.corpus.folder import locked, writable
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.places import RESULT
 from backprint.corpus.pool import remove
-from backprint.corpus.verbs import PARTS
 from backprint.errors import SampleError
 from backprint.strangers_file import read_json
 from backprint.typed import from_plain
@@ -113,3 +112,6 @@ def rewrite(out: Path, place: Path, parts: list[dict[str, Any]], first: dict[str
         part["part"] = "" if part["of"] else part["part"]
     written.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     os.replace(written, place / PARTS)
+
+
+PARTS = "parts.json"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from backprint.corpus.pool import remove
 from backprint.corpus.task import TREE_FILES, TREE_NAMES
-from backprint.corpus.verbs import tree_name
 
 WORK = ".work"
 RESULT = "result.json"
@@ -104,3 +103,10 @@ def log_of(out: Path, id: str) -> Path:
     """Return the path of a failed sample's log."""
     name = re.sub(r"[^\w.+=-]", "_", id)[-100:]
     return out / WORK / "logs" / f"{name}.{hashlib.sha256(id.encode()).hexdigest()[:8]}.txt"
+
+
+def tree_name(id: str) -> str:
+    """Return a sample's id as a path for GraphNet's tools: other characters are replaced, and a hash makes it
+    unique."""
+    plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
+    return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"

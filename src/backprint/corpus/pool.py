@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from backprint.corpus import processes
 from backprint.corpus.limits import Limits
-from backprint.corpus.task import Task, failure
-from backprint.corpus.verbs import on_cpu
+from backprint.corpus.task import Task, failure, on_cpu, write_line
 from backprint.errors import BackprintError
 
 SILENCE = 60.0
@@ -266,13 +265,6 @@ class Pool:
         worker.process.wait()
         os.close(worker.sink)
         os.close(worker.source)
-
-
-def write_line(sink: int, message: Mapping[str, Any]) -> None:
-    """Write one JSON line, which is short enough for a pipe."""
-    content = json.dumps(message).encode() + b"\n"
-    while content:
-        content = content[os.write(sink, content) :]
 
 
 def remove(folder: Path) -> None:

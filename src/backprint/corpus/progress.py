@@ -197,7 +197,7 @@ class Bars:
                 Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
             )
         bad = [
-            Text(printable(why_not_good(row)[:300]), WORDS[row["verdict"]].colour, no_wrap=True)
+            Text(printable(why_not_good(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True)
             for row in list(tally.bad)
         ]
         return Group(bar, working, *bad)

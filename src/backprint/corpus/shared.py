@@ -7,7 +7,6 @@ sample is executed.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +17,8 @@ from typing import Any
 from backprint.corpus.clock import stage
 from backprint.corpus.dedup import load_to_compare, write_whole
 from backprint.corpus.ledger import NAME, Ledger, place_of
-from backprint.corpus.task import Task, one_line
-from backprint.corpus.verbs import Options, Row, verdict_columns, versions
+from backprint.corpus.task import Options, Task, one_line
+from backprint.corpus.verbs import Row, verdict_columns, versions
 from backprint.errors import SampleError
 from backprint.graph.costing.products import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
@@ -31,7 +30,7 @@ from backprint.typed import from_plain
 NOTES = "stretches.json"
 """The parts of one sample, in its folder in OUT."""
 
-LIST = "parts.json"
+SHARED_LIST = "parts.json"
 """The parts of all samples, in OUT."""
 
 
@@ -100,7 +99,9 @@ class SharedParts:
 
 def without_torch(options: Options) -> dict[str, str]:
     """Load what reads and folds graphs, for which torch is not needed."""
-    importlib.import_module("backprint.sample.load")  # for the processes that are forked from this one
+    from backprint.sample.load import load
+
+    _ = load  # loaded, for the processes that are forked from this one
     return versions(options)
 
 
@@ -172,5 +173,5 @@ def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
                 why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
                 left_out.append((row["id"], one_line(why)))
     whole = SharedParts(str(source), by, merged(found), tuple(left_out))
-    write_whole(out / LIST, json.dumps(whole.as_json(), indent=1) + "\n")
+    write_whole(out / SHARED_LIST, json.dumps(whole.as_json(), indent=1) + "\n")
     return whole

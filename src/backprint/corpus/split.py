@@ -13,30 +13,16 @@ from backprint.parts.nouns import SplitPart
 from backprint.parts.split import DERIVED, split_capture
 
 
-def split_sample(
-    sample: Path,
-    out: Path,
-    by: str,
-    data: str = "seed",
-    allow: Sequence[str] = (),
-    unique: dict[str, str] | None = None,
-) -> Iterator[PartRow]:
-    """Cut one sample on disk: each requested part becomes a sample below `out`, complete or not at all.
-
-    `unique` maps hashes of graphs to the first part that has them: a part with the same graphs is not written again.
-    """
+def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Sequence[str] = ()) -> Iterator[PartRow]:
+    """Cut one sample on disk: each requested part becomes a sample below `out`, complete or not at all."""
     capture = api.load(sample, allow=allow)
     for part in split_capture(capture, by, data).parts:
         if not part.wanted:
             continue
         folder = out / (f"pair_{part.pair}" if len(capture.pairs) > 1 else "") / f"part_{part.index:03}"
         row = row_of(sample, folder, part)
-        if unique is not None and row.key in unique:
-            yield replace(row, part="", of=unique[row.key])
-        elif part.verdict.verdict in GOOD:
+        if part.verdict.verdict in GOOD:
             api.save(part.capture, folder, "none" if data == "none" else "seed", allow=allow, overwrite=True)
-            if unique is not None:
-                unique[row.key] = row.part
             yield row
         else:
             yield replace(row, part="")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -113,3 +115,18 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.append(error)
         yield error
         error = error.__cause__
+
+
+def on_cpu(options: Options) -> bool:
+    """Whether samples run on the CPU, so that workers see no GPU."""
+    return not options.get("gpus") and (options.get("device") or "cpu").startswith("cpu")
+
+
+Options = Mapping[str, Any]
+
+
+def write_line(sink: int, message: Mapping[str, Any]) -> None:
+    """Write one JSON line, which is short enough for a pipe."""
+    content = json.dumps(message).encode() + b"\n"
+    while content:
+        content = content[os.write(sink, content) :]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,13 +19,12 @@ from typing import Any
 
 from backprint.choices import CHOICES, check_choice, check_sequence
 from backprint.corpus.clock import current, stage
-from backprint.corpus.task import TREES, Task, failure, one_line
+from backprint.corpus.task import TREES, Options, Task, failure, on_cpu, one_line
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.formats import FORMATS
 from backprint.graph.verdicts import REFUTED, rank
 
 Row = dict[str, Any]
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +113,18 @@ def warm(options: Options) -> dict[str, str]:
     """Load PyTorch and Backprint, and run a small model, so that no sample pays for the first capture's imports."""
     import torch
 
-    import backprint as bp
-    import backprint.replaying.verify
-    import backprint.sample.save
-    import backprint.target  # loaded, for the processes that are forked from this one
+    from backprint import api, target
+    from backprint.replaying.verify import verify_capture
+    from backprint.sample.save import write_staged
+
+    _ = target.read_target, verify_capture, write_staged  # loaded, for the processes that are forked from this one
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in them
     torch.manual_seed(0)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
         layers = (torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
-        bp.verify(bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
+        api.verify(api.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
     return versions(options)
 
 
@@ -149,11 +148,6 @@ def without_device_threads() -> None:
     torch.ones(1, requires_grad=True).sum().backward()
 
 
-def on_cpu(options: Options) -> bool:
-    """Whether samples run on the CPU, so that workers see no GPU."""
-    return not options.get("gpus") and (options.get("device") or "cpu").startswith("cpu")
-
-
 def gpus_here() -> dict[str, bool]:
     """Return the option with which workers see the GPUs of this machine, for verbs whose samples may be on one. The
     devices are looked for without torch, which would take seconds to import."""
@@ -169,6 +163,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
     A capture that engine `auto` took and that its proof refutes is tried again with another engine.
     """
+    from backprint.corpus.places import tree_name
     from backprint.graphnet.metas import listed_bytes
     from backprint.saving import write_layout
     from backprint.target import read_target
@@ -201,16 +196,16 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
 def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
     """Capture a target with an engine, prove and save it; return the Capture, and its row."""
-    import backprint as bp
+    from backprint import api
     from backprint.target import capture_target
 
     asks = {"requires_grad": False} if options["forward"] else {}
     with stage("capture"):
         made = capture_target(target, engine=engine, fake=target.fake, **asks)
     with stage("save"):  # which proves it first
-        bp.save(made, staging, options["data"], power=options["power"], overwrite=True)
+        api.save(made, staging, options["data"], power=options["power"], overwrite=True)
     with stage("verify"):
-        stored = bp.load(staging)
+        stored = api.load(staging)
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
     return made, described(made) | verdict_columns(stored.verdict)
@@ -225,13 +220,6 @@ def proven_by_another(target: Any, options: Options, staging: Path, made: Any, r
         return made, row | {"notes": [one_line(f"not by {other}: {error}"), *row["notes"]]}
     why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
     return second, found | {"notes": [one_line(why), *found["notes"]]}
-
-
-def tree_name(id: str) -> str:
-    """Return a sample's id as a path for GraphNet's tools: other characters are replaced, and a hash makes it
-    unique."""
-    plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
-    return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
@@ -253,28 +241,28 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
     It runs on the recipe's inputs, for which digests of the program's results are kept; its power is that of its save,
     or is measured now if it was skipped then.
     """
-    import backprint as bp
+    from backprint import api
     from backprint.replaying.attest import verdict_json
 
     with stage("read"):
-        capture = bp.load(task.path, allow=tuple(options["allow"]))
+        capture = api.load(task.path, allow=tuple(options["allow"]))
         row, saved = described(capture), capture.verdict or {}
     draws = ("captured", "recipe", "resized", *(() if saved.get("power") is not None else ("fresh",)))
     with stage("verify"):
-        found = verdict_json(bp.verify(capture, draws)[-1])
+        found = verdict_json(api.verify(capture, draws)[-1])
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
     return row | verdict_columns(found | (known if found["power"] is None else {}))
 
 
 def power(task: Task, options: Options, staging: Path) -> Row:
     """Return how far a sample's results move when its inputs are redrawn; its verdict is the stored one."""
-    import backprint as bp
+    from backprint import api
 
     with stage("read"):
-        capture = bp.load(task.path, allow=tuple(options["allow"]))
+        capture = api.load(task.path, allow=tuple(options["allow"]))
         stored = capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"}
     with stage("power"):
-        found = bp.power(capture, options["power"], seconds=options["seconds"])
+        found = api.power(capture, options["power"], seconds=options["seconds"])
     silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
     return (
         described(capture)
@@ -285,6 +273,7 @@ def power(task: Task, options: Options, staging: Path) -> Row:
 
 def split(task: Task, options: Options, staging: Path) -> Row:
     """Cut a sample into parts, each a sample below its own folder; `parts.json` has a row for each."""
+    from backprint.corpus.parts import PARTS
     from backprint.corpus.split import split_sample
 
     found = []
@@ -324,19 +313,6 @@ def finish_split(out: Path, options: Options) -> bool:
     return unify(out) if options["unique"] else False
 
 
-def placed(name: str) -> Callable[..., Any]:
-    """Return a function of a room above this one, `room.module:function`; it is imported when it is called."""
-    place, _, function = name.partition(":")
-
-    def call(*args: Any) -> Any:
-        return getattr(importlib.import_module(f"backprint.{place}"), function)(*args)
-
-    return call
-
-
-PARTS = "parts.json"
-
-
 def below(folder: Path, place: str) -> str:
     """Return a path relative to a folder; '' for ''."""
     return Path(place).relative_to(folder).as_posix() if place else ""
@@ -349,36 +325,26 @@ CAPTURING: Options = {
 
 FAKE: Options = {"fake": True, "weigh": False}
 
-KERNELS: Options = {
-    "targets": ["cpu"], "direction": "both", "threads": 1, "compiler": "inductor", "build": False, "check": False,
-    "allow": [], "trust": False,
-}  # fmt: skip
-
 INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too large": {"weigh": False}}
 """A sample with too little memory or time on this machine is captured without values; if that is impossible, it is
 tried with values nevertheless."""
 
-VERBS: Mapping[str, Verb] = {
+VERBS: dict[str, Verb] = {
     "backward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
     "capture": Verb(backward, warm, CAPTURING, INSTEAD),
     "forward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "power": "own", "seconds": None}),
-    "kernels": Verb(
-        placed("extracting.work:extract_sample"), placed("extracting.work:load_inductor"), KERNELS, keeps=True,
-        check=placed("extracting.work:check_kernels"),
-    ),
-    "parts": Verb(
-        placed("corpus.shared:note_parts"), placed("corpus.shared:without_torch"), {"sizes": True},
-        kinds=("backprint",),
-    ),
     "split": Verb(
         split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True,
         check=check_split, finish=finish_split,
     ),
 }  # fmt: skip
-"""`capture` leaves the modes as the samples have them, `backward` is for training, `forward` for evaluation, without
-gradients."""
+"""The verbs by name; the faces of `corpus` and `kernels` add rows of their own.
+
+`capture` leaves the modes as the samples have them, `backward` is for training, `forward` for evaluation, without
+gradients.
+"""
 
 
 # ------------------------------------------------------------------ how large a sample is before it is read

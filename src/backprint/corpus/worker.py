@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from backprint import room
-from backprint.corpus import clock, processes
+from backprint.corpus import processes
+from backprint.corpus.clock import begin
 from backprint.corpus.limits import FREE, GIB, Limits
 from backprint.corpus.rows import row_to_keep
-from backprint.corpus.task import Task, failed, failure, one_line
+from backprint.corpus.task import Task, failed, failure, one_line, write_line
 from backprint.corpus.verbs import Verb, verb_of
 from backprint.graph import isolation
 
@@ -77,17 +78,10 @@ def next_line(file: Any) -> bytes:
     return b"".join(parts)
 
 
-def say(sink: int, message: Mapping[str, Any]) -> None:
-    """Write one JSON line."""
-    content = json.dumps(message).encode() + b"\n"
-    while content:
-        content = content[os.write(sink, content) :]
-
-
 def send(sink: int, message: Mapping[str, Any]) -> None:
     """Send one JSON line to the parent; end if the parent is gone."""
     try:
-        say(sink, message)
+        write_line(sink, message)
     except BrokenPipeError:
         processes.end_descendants()
         os._exit(1)
@@ -307,7 +301,7 @@ def run_enclosed(
         isolation.begin()
         room.limit_memory(limits.memory)
         row = worked(verb, task, options, staging / "sample", limits.threads, tell)
-        say(tell, {"row": row})
+        write_line(tell, {"row": row})
         code = 0
     except BaseException as error:
         with contextlib.suppress(BaseException):
@@ -346,7 +340,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
     faulthandler.enable(file=2)
     sys.stdout = os.fdopen(1, "w", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False, buffering=1)
-    watch = clock.begin(lambda name: say(tell, {"stage": name}))
+    watch = begin(lambda name: write_line(tell, {"stage": name}))
     processes.reset_peak()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)

@@ -24,7 +24,7 @@ from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
 from backprint.graph.costing.steps import step_costs, total_cost
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import Summary, summarise
+from backprint.graph.summary import Summary, summarize
 
 DIRECTIONS = ("forward", "backward")
 
@@ -70,7 +70,7 @@ def compare_pairs(left: int | None, right: int | None, before: Capture, after: C
             found.append(diff)
         elif one is not None or two is not None:
             found.append(one_side(name, one, two))
-    costs = [summarise(pair) if pair is not None else None for pair in pairs]
+    costs = [summarize(pair) if pair is not None else None for pair in pairs]
     saved, kept = (Costs(*(each(cost) if cost else 0 for cost in costs)) for each in (saved_of, kept_of))
     return PairDiff(left, right, tuple(found), saved, kept)
 

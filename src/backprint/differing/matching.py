@@ -1,7 +1,7 @@
 """Match the values of two graphs: which step of one is which step of the other.
 
-Names of values do not count. A step is matched if it is the only one of its kind with its neighbours, or the same call
-of matched values; then, layer by layer, in the order of steps, those first whose neighbours are alike. Each match is
+Names of values do not count. A step is matched if it is the only one of its kind with its neighbors, or the same call
+of matched values; then, layer by layer, in the order of steps, those first whose neighbors are alike. Each match is
 spread to what its step takes and to what takes it. Modules are kept apart, as long as both graphs have them; only then
 steps are matched across modules. At last, a step in the place of another is that step, changed.
 """
@@ -121,7 +121,7 @@ def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
     found.keep_echoes(echoes)
     for _ in range(ROUNDS):  # each match may tell more values apart
         count = len(found.to_b)
-        by_neighbours(found, strict)
+        by_neighbors(found, strict)
         spread_matches(found, strict, list(found.to_b))
         if len(found.to_b) == count:
             break
@@ -147,7 +147,7 @@ def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
 
 
 def wider(found: Matching, labels: Labels) -> Labels:
-    """Return what each value is together with its neighbours."""
+    """Return what each value is together with its neighbors."""
     return widened_labels(found.a, labels[0], found.numbers), widened_labels(found.b, labels[1], found.numbers)
 
 
@@ -176,20 +176,20 @@ def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, int, int]:
     return found.modules[0][a] != found.modules[1][b], -takes - users, b
 
 
-def by_neighbours(found: Matching, labels: Labels) -> None:
-    """Match steps that are the only ones of their kind with these neighbours, in their module: a neighbour is known by
+def by_neighbors(found: Matching, labels: Labels) -> None:
+    """Match steps that are the only ones of their kind with these neighbors, in their module: a neighbor is known by
     what it is matched with, else by what it is."""
-    keys = [neighbour_keys(found, side, labels[side], values) for side, values in enumerate(found.left())]
+    keys = [neighbor_keys(found, side, labels[side], values) for side, values in enumerate(found.left())]
     for key, lefts in keys[0].items():
         rights = keys[1].get(key, ())
         if len(lefts) == len(rights) == 1 and found.open_both(lefts[0], rights[0]):
             found.join(lefts[0], rights[0])
 
 
-def neighbour_keys(
+def neighbor_keys(
     found: Matching, side: int, labels: Sequence[int], values: Sequence[int]
 ) -> dict[tuple[object, ...], list[int]]:
-    """Return steps by what they are and by their neighbours."""
+    """Return steps by what they are and by their neighbors."""
     graph = (found.a, found.b)[side]
 
     def known(value: int) -> int:
@@ -255,7 +255,7 @@ def in_row(found: Matching, labels: Labels, lefts: Sequence[int], rights: Sequen
         found.join(lefts[left], rights[right])
 
 
-# ------------------------------------------------------------------ neighbours of what is matched
+# ------------------------------------------------------------------ neighbors of what is matched
 
 
 def spread_matches(found: Matching, labels: Labels, waiting: list[int]) -> None:
@@ -316,7 +316,7 @@ def agree(found: Matching, left: int, right: int, surely: bool) -> bool:
 
 
 def unsupported(found: Matching) -> None:
-    """Take back matches of steps that have matched neighbours, none of which is matched with one of the other's."""
+    """Take back matches of steps that have matched neighbors, none of which is matched with one of the other's."""
     alone = []
     for a, b in found.to_b.items():
         if a >= found.a.first:
@@ -328,7 +328,7 @@ def unsupported(found: Matching) -> None:
 
 
 def any_done(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
-    """Whether a neighbour of a step is matched."""
+    """Whether a neighbor of a step is matched."""
     return any(each in done for each in graph.takes[value]) or any(user in done for user, _ in graph.users[value])
 
 

@@ -149,22 +149,13 @@ class Diff:
         """Whether both Captures have the same graphs, joined in the same way: every hash is equal."""
         return self.links and all(pair.same for pair in self.pairs)
 
-    def __str__(self) -> str:
-        from backprint.differing.words import diff_text
-
-        return diff_text(self)
-
     def __repr__(self) -> str:
         return f"Diff({self.before.name!r}, {self.after.name!r}, same={self.same})"
 
-    def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
-        """Make the page of the Diff, with marks on the steps that changed; written and shown as that of a Capture."""
-        from backprint.differing.page import page_of_diff
+    if TYPE_CHECKING:  # bound in the face, which joins the nouns with their texts and pages
 
-        return page_of_diff(self).shown(path)
+        def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
+            """Make the page of the Diff, with marks on the steps that changed."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the Diff as plain data for `json.dumps`."""
-        from backprint.differing.words import diff_json
-
-        return diff_json(self)
+        def to_json(self) -> dict[str, Any]:
+            """Return the Diff as plain data for `json.dumps`."""

@@ -98,7 +98,7 @@ def number_of(what: Any, numbers: Numbers) -> int:
 
 
 def widened_labels(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
-    """Return what each value is, together with what its neighbours are."""
+    """Return what each value is, together with what its neighbors are."""
     found = []
     for value, label in enumerate(labels):
         below = sorted((labels[user] if user != OUT else OUT, place) for user, place in graph.users[value])

@@ -23,13 +23,13 @@ LONGEST = 200
 """A line of a change has at most so many characters."""
 
 
-def diff_text(diff: Diff, everything: bool = False) -> str:
-    """Return a Diff as text; `everything`: without leaving out lines of long lists."""
-    return "\n".join(printable(line) for line in diff_lines(diff, everything))
+def diff_text(diff: Diff) -> str:
+    """Return a Diff as text, in which long lists are cut."""
+    return "\n".join(map(printable, diff_lines(diff)))
 
 
 def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = ("", "")) -> Iterator[str]:
-    """Yield the lines of a Diff; `places` are the folders of its samples."""
+    """Yield the lines of a Diff; `places` are the folders of its samples; with `everything` long lists are not cut."""
     for word, place, capture in zip(("before:", "after: "), places, (diff.before, diff.after), strict=True):
         yield " ".join(filter(None, (word, place, capture.name, f"({capture.engine})")))
     for pair in diff.pairs:

@@ -17,7 +17,7 @@ Curve = tuple[Point, Point, Point, Point]
 
 def curves_of(line: DrawnLine) -> Iterator[Curve]:
     """Yield the pieces of a line: straight ones up, down and across, and between them smooth ones, which go on in the
-    direction of their neighbours. A bridge begins and ends across, a flow up or down."""
+    direction of their neighbors. A bridge begins and ends across, a flow up or down."""
     pieces = list(pairwise(line.points))
     for count, (start, end) in enumerate(pieces):
         if is_straight(start, end):

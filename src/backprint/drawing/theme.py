@@ -1,6 +1,6 @@
-"""The colours of pictures, in light and dark: those of Okabe and Ito, which colour-blind people tell apart.
+"""The colors of pictures, in light and dark: those of Okabe and Ito, which color-blind people tell apart.
 
-Sides, dashes and widths say the same as the colours. They are written out, because many programs that read SVG know no
+Sides, dashes and widths say the same as the colors. They are written out, because many programs that read SVG know no
 CSS variables.
 """
 
@@ -79,12 +79,12 @@ path { fill: none; }
 """
 
 
-def coloured(rules: str, colours: Mapping[str, str]) -> str:
-    """Return rules with their colours."""
-    return re.sub(r"\$([a-z-]+)", lambda found: colours[found[1]], rules)
+def colored(rules: str, colors: Mapping[str, str]) -> str:
+    """Return rules with their colors."""
+    return re.sub(r"\$([a-z-]+)", lambda found: colors[found[1]], rules)
 
 
-IN_DARK = f"@media screen and (prefers-color-scheme: dark) {{{coloured(RULES, DARK)}}}\n"
+IN_DARK = f"@media screen and (prefers-color-scheme: dark) {{{colored(RULES, DARK)}}}\n"
 
-STYLE = SHAPES + coloured(RULES, LIGHT) + IN_DARK
+STYLE = SHAPES + colored(RULES, LIGHT) + IN_DARK
 """The style of a picture."""

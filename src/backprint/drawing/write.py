@@ -60,7 +60,7 @@ def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> byte
 
 
 def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
-    """Return a picture as PNG: the SVG in light colours, drawn by resvg."""
+    """Return a picture as PNG: the SVG in light colors, drawn by resvg."""
     try:
         import resvg_py
     except ImportError:

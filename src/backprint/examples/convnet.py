@@ -28,7 +28,7 @@ class ConvNet(nn.Module):
 
 
 def factory() -> tuple[ConvNet, tuple[Tensor, Tensor]]:
-    """The model in training mode, and four labelled 16×16 images."""
+    """The model in training mode, and four labeled 16×16 images."""
     torch.manual_seed(0)
     return ConvNet().train(), (torch.randn(4, 3, 16, 16), torch.randint(10, (4,)))
 

@@ -81,7 +81,7 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.ln_f = nn.LayerNorm(config.n_embd)
         self.lm_head = nn.Linear(config.n_embd, config.vocab, bias=False)
-        self.apply(initialise)
+        self.apply(initialize)
         self.lm_head.weight = self.wte.weight
 
     def forward(self, idx: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +93,7 @@ class GPT(nn.Module):
         return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def initialise(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,1 +1,1 @@
-"""Kernels that compilers make of graphs: extracted, checked, normalised and deduplicated."""
+"""Kernels that compilers make of graphs: extracted, checked, normalized and deduplicated."""

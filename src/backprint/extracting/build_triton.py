@@ -3,9 +3,7 @@
 A kernel's source is run to get its function and its configurations: only kernels that were extracted in this process
 come here. Triton compiles for a target that it is given, so nothing asks for a driver.
 
-Private torch APIs of this module, tried on torch 2.13 with triton 3.7.1 and on torch 2.15 with triton 3.9: of torch,
-`CachingAutotuner` of `torch._inductor.runtime.triton_heuristics` and
-`torch._inductor.runtime.triton_helpers.set_driver_to_gpu`; of triton, `knobs.cache`, `JITCallable.file_name` (3.9) and
+Private APIs of triton, tried on triton 3.7.1 and 3.9: `knobs.cache`, `JITCallable.file_name` (3.9) and
 `compiler.code_generator.get_jit_fn_file_line` (before).
 """
 
@@ -19,28 +17,15 @@ import os
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from backprint._torch.inductor import compilation_of, no_gpu_driver
 from backprint.errors import RefusedError, UsageError
 from backprint.extracting.lowering.fake_gpu import pretended
-from backprint.extracting.nouns import Kernel, KernelConfiguration
+from backprint.extracting.nouns import BuiltKernel, Kernel, KernelConfiguration
 from backprint.extracting.targets import KernelTarget
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltKernel:
-    """One configuration of a Triton kernel, compiled."""
-
-    configuration: KernelConfiguration
-    ptx: str
-    cubin: bytes
-    llir: str
-    ttir: str
-    shared: int
-    """Bytes of shared memory of a block."""
 
 
 def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
@@ -55,8 +40,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
     with pretended(target), cache_of_ours(), files_by_package():
         tuner = loaded_kernel(kernel)
         for configuration in tuner.configs:
-            meta = tuner._create_compile_meta(configuration)
-            options = tuner._create_compile_options(configuration, meta)
+            meta, options = compilation_of(tuner, configuration)
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
             made = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
             yield built_kernel(made, configuration)
@@ -134,23 +118,19 @@ def loaded_kernel(kernel: Kernel) -> Any:
 
     Its file is its name, and is only in memory: Triton writes the file's name into what it compiles.
     """
-    import torch._inductor.runtime.triton_helpers as helpers
-
     place = f"{kernel.name}.py"
     linecache.cache[place] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), place)
     module = types.ModuleType(kernel.name)
     module.__file__ = place
-    with mock.patch.object(helpers, "set_driver_to_gpu"):
+    with no_gpu_driver():
         exec(compile(kernel.source, place, "exec"), vars(module))
     return getattr(module, kernel.name)
 
 
 def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
     """Return the autotuner of a kernel whose source is written into a folder; the interpreter reads it there again."""
-    import torch._inductor.runtime.triton_helpers as helpers
-
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
-    with mock.patch.object(helpers, "set_driver_to_gpu"):
+    with no_gpu_driver():
         place = folder / f"{name}.py"
         place.write_text(kernel.source, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(name, place)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from backprint._torch.operators import schema_if_any
 from backprint.benching.forms import attention, recurrent
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.grids import with_grids
@@ -16,7 +17,7 @@ from backprint.extracting.lowering.inductor import InductorCode, isa_in_use, low
 from backprint.extracting.lowering.kernel_compilers import KernelCompiler, inductor
 from backprint.extracting.lowering.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.extracting.lowering.recorded_calls import RecordedCalls, recorded_calls
-from backprint.extracting.nouns import FusedOperator, Kernel
+from backprint.extracting.nouns import ExtractedGraph, FusedOperator, Kernel, LoweredPort
 from backprint.extracting.programs.read import kernels_of_wrapper
 from backprint.extracting.targets import KernelTarget, target_named
 from backprint.graph.nouns import Graph, Pair, Port, Step
@@ -30,64 +31,11 @@ CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
 
 
 @dataclass(frozen=True, slots=True)
-class LoweredPort:
-    """An input or an output of a graph as it is on the target."""
-
-    role: str
-    name: str
-    dtype: str
-    """A dtype of torch, or `int`, `float`, `bool` of a number."""
-    shape: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    value: int | float | bool | None = None
-    """Of a number, for which the kernels are written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractedGraph:
-    """What a compiler made of one graph: its wrapper, its kernels, and what it calls beside them."""
-
-    direction: str
-    target: KernelTarget
-    wrapper: str
-    """Python code that calls the kernels, as the compiler wrote it."""
-    kernels: tuple[Kernel, ...]
-    order: tuple[str, ...]
-    """The names of the kernels in the order of their calls."""
-    externs: Mapping[str, int]
-    """Operators that no kernel computes, such as matmuls and convolutions -> how often each is called."""
-    inputs: tuple[LoweredPort, ...]
-    outputs: tuple[LoweredPort, ...]
-    guards: tuple[str, ...]
-    """Lines that must hold before the kernels are called."""
-    notes: tuple[str, ...]
-    """What was rewritten to get there."""
-    title: str = ""
-    """`pair_0 forward`, in a Capture."""
-
-
-@dataclass(frozen=True, slots=True)
 class RefusedGraph:
     """A direction of a Pair that has no kernels, and why."""
 
     direction: str
     reason: str
-
-
-def extracted_pair(
-    pair: Pair,
-    target: KernelTarget,
-    threads: int = 1,
-    sample: str = "",
-    direction: str = "both",
-    compiler: KernelCompiler | None = None,
-) -> tuple[ExtractedGraph, ...]:
-    """Return the kernels of a forward, and of its backward, which takes what the forward saves on the target."""
-    found = tuple(extracted_graphs(pair, target, threads, sample, direction, compiler))
-    for one in found:
-        if isinstance(one, RefusedGraph):
-            raise RefusedError(one.reason)
-    return tuple(one for one in found if isinstance(one, ExtractedGraph))
 
 
 def extracted_graphs(
@@ -98,9 +46,10 @@ def extracted_graphs(
     direction: str = "both",
     compiler: KernelCompiler | None = None,
 ) -> Iterator[ExtractedGraph | RefusedGraph]:
-    """Yield the same, one graph at a time, and what is refused: a graph does not take the other with it.
+    """Yield the kernels of a forward and of its backward, one graph at a time; if one is refused, the other is not.
 
-    The backward of a forward that cannot be prepared takes the saved tensors as they were captured.
+    The backward takes what the forward saves on the target; if the forward cannot be prepared, it takes the saved
+    tensors as they were captured.
     """
     compiler = compiler or inductor()
     saved: Mapping[str, PortLayout] = {}
@@ -182,7 +131,7 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
     if target.device == "cpu":
         return
     for node in prepared.module.graph.nodes:
-        name = str(getattr(getattr(node.target, "_schema", None), "name", ""))
+        name = str(getattr(schema_if_any(node.target), "name", ""))
         if any(part in name for part in CPU_ONLY):
             raise RefusedError(f"{node.target} runs on a CPU only, and has no form of common operators here: capture "
                                f"the program on a GPU, or extract for target cpu")  # fmt: skip

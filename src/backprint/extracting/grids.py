@@ -1,9 +1,6 @@
 """The configurations of a Triton kernel that Inductor wrote, and the grids that its calls launch.
 
 A kernel's source is run to get its configurations: only kernels that were extracted in this process come here.
-
-Private torch APIs of this module, tried on torch 2.13: `GridExpr` and `CachingAutotuner` of
-`torch._inductor.runtime.triton_heuristics`.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ def grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
 
 def grid_of(tuner: Any, configuration: Any, numbers: Sequence[Any]) -> tuple[int, int, int]:
     """Return the grid of a call; `numbers` are its arguments, None of a tensor."""
-    from torch._inductor.runtime.triton_heuristics import GridExpr
+    from backprint._torch.inductor import GridExpr
 
     sizes = {**configuration.kwargs, "num_warps": configuration.num_warps, "num_stages": configuration.num_stages}
     expression = GridExpr.from_meta(tuner.inductor_meta, sizes, mode="python")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backprint.extracting.targets import KernelTarget
+from backprint.graph.nouns import Capture
+
 if TYPE_CHECKING:
-    from backprint.extracting.build_triton import BuiltKernel
+    from backprint.graph.verdicts import Verdict
 
 VERSION = "1"
 """Of normal forms; hashes of two versions are never the same."""
@@ -72,6 +76,19 @@ class FusedOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One configuration of a Triton kernel, compiled."""
+
+    configuration: KernelConfiguration
+    ptx: str
+    cubin: bytes
+    llir: str
+    ttir: str
+    shared: int
+    """Bytes of shared memory of a block."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel: its source, where it came from, and how it is called."""
 
@@ -101,13 +118,6 @@ class Kernel:
     """The file that it was read from."""
 
     @property
-    def form(self) -> NormalForm:
-        """Return the kernel's program without its names, comments and layout."""
-        from backprint.extracting.programs.normal import normal_form
-
-        return normal_form(self)
-
-    @property
     def hash(self) -> str:
         """Return a hash that two kernels share only if they are the same program."""
         return self.form.kernel_hash
@@ -120,18 +130,17 @@ class Kernel:
         """Return a Triton kernel's cubin in its first configuration, for 90 or another compute capability."""
         return self.built(capability).cubin
 
-    def times(self) -> KernelTimes:
-        """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
-        from backprint.extracting.winners import times_of
+    if TYPE_CHECKING:  # bound in the face, which joins the nouns with what reads, compiles and runs them
 
-        return times_of(self)
+        @property
+        def form(self) -> NormalForm:
+            """The kernel's program without its names, comments and layout."""
 
-    def built(self, capability: int | None = None) -> BuiltKernel:
-        """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
-        from backprint.extracting.build_triton import built
-        from backprint.extracting.targets import target_named
+        def times(self) -> KernelTimes:
+            """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
 
-        return next(built(self, target_named(f"cuda:{capability}" if capability else self.target)))
+        def built(self, capability: int | None = None) -> BuiltKernel:
+            """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +162,69 @@ class NormalForm:
     def structure_hash(self) -> str:
         """Return a hash that programs share if only their sizes and constants differ."""
         return _digest(self.language, self.structure)
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredPort:
+    """An input or an output of a graph as it is on the target."""
+
+    role: str
+    name: str
+    dtype: str
+    """A dtype of torch, or `int`, `float`, `bool` of a number."""
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    value: int | float | bool | None = None
+    """Of a number, for which the kernels are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedGraph:
+    """What a compiler made of one graph: its wrapper, its kernels, and what it calls beside them."""
+
+    direction: str
+    target: KernelTarget
+    wrapper: str
+    """Python code that calls the kernels, as the compiler wrote it."""
+    kernels: tuple[Kernel, ...]
+    order: tuple[str, ...]
+    """The names of the kernels in the order of their calls."""
+    externs: Mapping[str, int]
+    """Operators that no kernel computes, such as matmuls and convolutions -> how often each is called."""
+    inputs: tuple[LoweredPort, ...]
+    outputs: tuple[LoweredPort, ...]
+    guards: tuple[str, ...]
+    """Lines that must hold before the kernels are called."""
+    notes: tuple[str, ...]
+    """What was rewritten to get there."""
+    title: str = ""
+    """`pair_0 forward`, in a Capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureKernels:
+    """What a compiler made of a Capture for one target. Iterating yields its kernels."""
+
+    capture: Capture
+    target: KernelTarget
+    threads: int
+    graphs: tuple[ExtractedGraph, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+    """The title of each graph that has no kernels here, and the reason."""
+    compiler: str = "inductor"
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return (kernel for graph in self.graphs for kernel in graph.kernels)
+
+    if TYPE_CHECKING:  # bound in the face
+
+        def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+            """Run the kernels on the Capture's inputs, and compare the results with those of its graphs in eager.
+
+            Triton's run in its interpreter, C++ is compiled; both in a process of their own, for `timeout` seconds at
+            most. Returns a Verdict for each graph; a backward takes what the kernels of its forward saved.
+            `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
+            """
 
 
 def _digest(*texts: str) -> str:

@@ -22,11 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import PlaceError, RefusedError
-from backprint.extracting.alone.alone_file import alone_text
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.build_triton import built
-from backprint.extracting.capture_kernels import CaptureKernels
-from backprint.extracting.extract import ExtractedGraph
-from backprint.extracting.nouns import Kernel, KernelCall, KernelConfiguration
+from backprint.extracting.nouns import CaptureKernels, ExtractedGraph, Kernel, KernelCall, KernelConfiguration
 from backprint.extracting.saved_graphs import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
 from backprint.extracting.targets import KernelTarget
 from backprint.extracting.winners import is_here

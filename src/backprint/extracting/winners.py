@@ -18,7 +18,8 @@ import torch
 
 from backprint.benching.turns import GraphClock, Turns, turns_folder
 from backprint.errors import RefusedError
-from backprint.extracting.alone.alone_file import alone_text, unique_calls
+from backprint.extracting.alone.alone_file import unique_calls
+from backprint.extracting.alone.alone_text import alone_text
 from backprint.extracting.nouns import Kernel, KernelTimes
 from backprint.extracting.targets import KernelTarget, target_named
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from backprint.corpus.clock import stage
 from backprint.corpus.task import Task, one_line
-from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.capture_kernels import capture_kernels
 from backprint.extracting.lowering.kernel_compilers import kernel_compiler
+from backprint.extracting.nouns import CaptureKernels
 from backprint.extracting.save import NOT_TIMED, save_kernels
 from backprint.extracting.targets import target_named
 from backprint.graph.nouns import Capture
@@ -26,10 +26,10 @@ def check_kernels(source: Path, options: Mapping[str, Any]) -> None:
 
 def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
     """Load PyTorch, Backprint and Inductor, so that no sample pays for the imports; return their versions."""
-    for name in ("compile_fx", "lowering", "codegen.cpp", "codegen.triton"):
-        importlib.import_module(f"torch._inductor.{name}")
+    from backprint._torch import inductor
     from backprint.corpus.verbs import warm
 
+    inductor.load_inductor("compile_fx", "lowering", "codegen.cpp", "codegen.triton")
     return warm(options)
 
 
@@ -74,9 +74,9 @@ def checked_words(found: CaptureKernels, said: list[str]) -> list[str]:
 
 def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
     """Return the Capture of a sample; a sample of others is captured first."""
-    import backprint as bp
+    from backprint import api
     from backprint.target import capture_target, read_target
 
     if task.kind == "backprint":
-        return bp.load(task.path, allow=tuple(options["allow"]))
+        return api.load(task.path, allow=tuple(options["allow"]))
     return capture_target(read_target(task.path, trust=options["trust"], mode="train"))

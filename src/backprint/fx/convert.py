@@ -1,7 +1,5 @@
 """Convert fx graphs to Graphs: names, specs, sources, echoes. Anything unknown (a node, an argument, an operator) is
 refused by name.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._ops`, `torch.SymInt.node`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import sympy
 import torch
 from torch import Tensor, fx
 
+from backprint._torch.operators import HigherOrderOperator, OpOverload, name_of, schema_of
 from backprint.errors import CaptureError
 from backprint.graph.nouns import (
     HIGHER,
@@ -86,13 +85,13 @@ class Names:
 
 def target_name(target: Any) -> str:
     """Return an operator's name in a graph's text."""
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         name = str(target)
         return name if name in operators() else f"torch.ops.{name}"
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        name = f"torch.ops.higher_order.{target._name}"
+    if isinstance(target, HigherOrderOperator):
+        name = f"torch.ops.higher_order.{name_of(target)}"
         if name not in HIGHER:
-            raise CaptureError(f"the higher-order operator {target._name!r} is not one that a graph can hold")
+            raise CaptureError(f"the higher-order operator {name_of(target)!r} is not one that a graph can hold")
         return name
     if target in PLAIN:
         return PLAIN[target]
@@ -180,7 +179,7 @@ def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
             return tuple([pack(item, named) for item in value])
         case dict():
             return Dict(tuple([(pack(key, named), pack(item, named)) for key, item in value.items()]))
-        case torch._ops.OpOverload() | torch._ops.HigherOrderOperator():
+        case OpOverload() | HigherOrderOperator():
             return Op(target_name(value))
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise CaptureError(f"an operator has an argument of type {kind}, which a graph cannot hold: {value!r:.80}")
@@ -276,11 +275,11 @@ def pin_dtypes(module: fx.GraphModule) -> None:
 def pinned(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
     made = node.meta.get("val")
-    if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, torch._ops.OpOverload):
+    if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, OpOverload):
         return {}
     usual = torch.get_default_dtype()
     plain = made.dtype in (usual, usual.to_complex()) or not (made.is_floating_point() or made.is_complex())
-    takes = any(argument.name == "dtype" for argument in node.target._schema.arguments)
+    takes = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
     return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": made.dtype}
 
 

@@ -1,7 +1,4 @@
-"""Resolve a target's name to a callable, through explicit tables; no other module does.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._ops.OpOverload`.
-"""
+"""Resolve a target's name to a callable, through explicit tables; no other module does."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Any
 
 import torch
 
+from backprint._torch.operators import OpOverload
 from backprint.checks.asserting import would_assert
 from backprint.checks.counts import divided
 from backprint.checks.schema import wrong
@@ -47,7 +45,7 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
     """Raise RefusedError unless a target accepts these arguments safely."""
     if target in PLAIN_TARGETS:
         complaint = growth_complaint(target, args) or by_operator(target, args)
-    elif isinstance(function, torch._ops.OpOverload):
+    elif isinstance(function, OpOverload):
         complaint = wrong(function, args, kwargs)
         if not complaint and (asserts := would_assert(function, args, kwargs)):
             raise DeviceAssertError(f"{asserts}: the kernel on the GPU would end this process's use of it")
@@ -71,7 +69,7 @@ DIVISIONS = {"operator.floordiv": divided, "operator.mod": divided}
 def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """For an operator that calls an operator passed to it, return what is wrong with that one's arguments."""
     place, begin = SEEN.get(target, (len(args), 0))
-    if place >= len(args) or not isinstance(args[place], torch._ops.OpOverload):
+    if place >= len(args) or not isinstance(args[place], OpOverload):
         return ""
     return wrong(args[place], args[begin:], {key: value for key, value in kwargs.items() if key != "rng_state"})
 
@@ -79,7 +77,7 @@ def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
 @functools.cache
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a target's callable with its arguments checked, except while it is compiled; any other function itself."""
-    target = str(function) if isinstance(function, torch._ops.OpOverload) else others().get(function)
+    target = str(function) if isinstance(function, OpOverload) else others().get(function)
     if target is None:
         return function
 
@@ -112,6 +110,6 @@ def overload(name: str) -> Callable[..., Any]:
             f"torch {torch.__version__} has no operator {space}::{packet}.{kind}: "
             "import the library that registers it, or use the torch that the sample's capture.json names"
         ) from error
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(found, OpOverload):
         raise ReplayError(f"{name!r} is not an operator but a {type(found).__name__}")
     return found

@@ -4,10 +4,6 @@ use.
 The `meta` of each node has `val` (a fake tensor, or a size, of one FakeTensorMode) and `tensor_meta`, from its
 annotation, and `stack_trace`; also our own `port`, `spec`, `source` and `echo`. A guard is a call of a function below:
 it raises GuardError on values, and where it is traced again becomes an assertion that stays in the graph.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`, `torch._assert_async`,
-`torch.fx.node._side_effectful_functions`, `torch.fx.passes.shape_prop._extract_tensor_metadata`,
-`torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol`, `torch.fx.experimental.proxy_tensor.get_proxy_mode`.
 """
 
 from __future__ import annotations
@@ -17,13 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
+from backprint._torch.fake import FakeTensor, FakeTensorMode, FunctionalTensor
+from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mode
+from backprint._torch.shapes import ConstantSource, DimDynamic, ShapeEnv, check_size
+from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.operators import resolve
 from backprint.fx.values import judge, maker, place
@@ -124,7 +118,7 @@ class Examples:
         tensors = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(each, Tensor) for each in tensors):
             return {"val": value}
-        described = tuple(map(_extract_tensor_metadata, tensors))
+        described = tuple(map(tensor_metadata, tensors))
         return {"val": value, "tensor_meta": described if isinstance(value, tuple) else described[0]}
 
     def value(self, spec: Spec) -> Any:
@@ -178,7 +172,7 @@ def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> 
     if not isinstance(value, Tensor):
         judge("assert_equal", value, expected, text, where)
     elif is_traced(value):
-        torch._assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
+        assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
     else:
         judge("assert_equal", value.item(), expected, text, where)
 
@@ -188,7 +182,7 @@ def assert_nan(value: Any, text: str = "", where: str = "") -> None:
     if not isinstance(value, Tensor):
         judge("assert_nan", value, None, text, where)
     elif is_traced(value):
-        torch._assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
+        assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
     else:
         judge("assert_nan", value.item(), None, text, where)
 
@@ -197,7 +191,7 @@ def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> 
     """Guard on a shape; a size that depends on values is fixed to the guard's from here on."""
     if len(value.shape) == len(expected) and any(isinstance(size, torch.SymInt) for size in value.shape):
         for size, wanted in zip(value.shape, expected, strict=True):
-            torch._check(size == wanted)
+            check_size(size == wanted)
         return
     judge("assert_shape", value, expected, text, where)
 
@@ -206,9 +200,9 @@ def is_traced(value: Tensor) -> bool:
     """Whether a graph is being traced, so that this tensor has no values to read."""
     if torch.compiler.is_compiling():
         return True
-    return isinstance(value, (FakeTensor, FunctionalTensor)) or value.is_meta or get_proxy_mode() is not None
+    return isinstance(value, (FakeTensor, FunctionalTensor)) or value.is_meta or tracing_mode() is not None
 
 
 GUARDS = {"assert_equal": assert_equal, "assert_nan": assert_nan, "assert_shape": assert_shape}
 for _function in GUARDS.values():
-    fx.node._side_effectful_functions.add(_function)
+    side_effectful.add(_function)

@@ -1,10 +1,10 @@
-"""Find values of a graph whose memory is not initialised: `empty` and its like, until each element is written.
+"""Find values of a graph whose memory is not initialized: `empty` and its like, until each element is written.
 
 Such a value has other elements in each run, so a cut graph can neither return it nor take it.
 Which elements are written is followed with masks: views and writes at known places run on a mask of the tensor's shape.
 Where the places of a write depend on values (`index_put`), it counts as complete if no later write fills more.
 
-A step that computes with a tensor of which parts are not initialised is the program's own affair: its value is not
+A step that computes with a tensor of which parts are not initialized is the program's own affair: its value is not
 followed.
 """
 
@@ -28,7 +28,7 @@ ALLOCATING = frozenset(
     "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize resize_ "
     "resize_as resize_as_".split()
 )
-"""Operators that return memory as it is; after `resize`, elements that were not there before are not initialised."""
+"""Operators that return memory as it is; after `resize`, elements that were not there before are not initialized."""
 
 FILLING = frozenset(
     "fill zero copy bernoulli uniform normal normal_functional random exponential geometric cauchy log_normal "
@@ -48,17 +48,17 @@ LARGEST = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Uninitialised:
+class Uninitialized:
     """The values of a graph that have elements which no step has written: when they are made, and when it ends."""
 
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
 
 
-def uninitialised_values(graph: Graph) -> Uninitialised:
-    """Return the values of a graph whose memory is not initialised."""
+def uninitialized_values(graph: Graph) -> Uninitialized:
+    """Return the values of a graph whose memory is not initialized."""
     if not any(bare_operator(step) in ALLOCATING for step in graph.steps):
-        return Uninitialised()
+        return Uninitialized()
     walk = MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
     made = set()
     for step in graph.steps:
@@ -67,11 +67,11 @@ def uninitialised_values(graph: Graph) -> Uninitialised:
             if not is_written(walk.masks.get(step.name, ())):
                 made.add(step.name)
     left = {name for name, mask in walk.masks.items() if not is_written(mask)}
-    return Uninitialised(frozenset(made | walk.continued), frozenset(left | walk.continued))
+    return Uninitialized(frozenset(made | walk.continued), frozenset(left | walk.continued))
 
 
 class MaskWalk:
-    """Follows which elements are written: a mask for each value of uninitialised memory, views of it included.
+    """Follows which elements are written: a mask for each value of uninitialized memory, views of it included.
 
     `open` are values whose writes are at places that depend on values, and `continued` those that a later write fills.
     """
@@ -136,7 +136,7 @@ class MaskWalk:
         """Return the mask of a copy of a tensor in which a part is written."""
         shape = part_of(step, self.masks[first]).shape
         source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
-        if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialised itself
+        if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialized itself
             written = self.masks[source.name].reshape(shape)
         return run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
 

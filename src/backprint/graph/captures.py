@@ -239,6 +239,9 @@ class Capture:
         def inputs(self) -> dict[str, Tensor]:
             """Return the tensors that its recipes make, by the program's own names."""
 
+        def observed(self) -> dict[tuple[int, int, str], Any]:
+            """Run it on its own inputs, and return statistics of each value that its graphs compute."""
+
         def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
             """Draw a Pair as a picture, and return its path."""
 

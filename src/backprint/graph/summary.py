@@ -53,7 +53,7 @@ class Summary:
         return sum(line.bytes for line in self.saved)
 
 
-def summarise(pair: Pair) -> Summary:
+def summarize(pair: Pair) -> Summary:
     """Return the numbers of a Pair, at its captured sizes."""
     forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
@@ -115,6 +115,6 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]
     return tuple(sorted(rows, key=lambda row: -row.bytes))
 
 
-def summarise_all(capture: Capture) -> tuple[Summary, ...]:
+def summarize_all(capture: Capture) -> tuple[Summary, ...]:
     """A Summary for each Pair."""
-    return tuple(map(summarise, capture.pairs))
+    return tuple(map(summarize, capture.pairs))

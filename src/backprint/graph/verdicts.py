@@ -16,10 +16,10 @@ from backprint.graph.shown import in_a_line, number_of
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The meaning of one verdict, and its colour. `equal` says that all ports compared equal."""
+    """The meaning of one verdict, and its color. `equal` says that all ports compared equal."""
 
     meaning: str
-    colour: str
+    color: str
     equal: bool = False
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.errors import SampleError, UsageError
 from backprint.graph.nouns import Graph
 from backprint.graphnet import training
@@ -59,8 +60,6 @@ def build_sample(
     *,
     device: str = "cpu",
     mode: str | None = None,
-    seed: int = 0,
-    requires_grad: Iterable[str] | bool | None = None,
     fake: Fake | None = None,
     run: GraphRunner | None = None,
 ) -> BuiltSample:
@@ -70,13 +69,13 @@ def build_sample(
     """
     if mode not in (None, *training.MODES):
         raise UsageError(f"mode={mode!r} is not one of None (as it was traced), 'train', 'eval'")
-    plan = plan_of(sample, requires_grad)
+    plan = plan_of(sample)
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
         for named in plan.inputs
         if named.raw in plan.metas
     ]
-    recipes = recipes_from_metas(known, seed, device)
+    recipes = recipes_from_metas(known, 0, device)
     forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         check_result_sizes(sample, numbers)
@@ -198,12 +197,12 @@ def module_with_state(
         *path, last = named.name.split(".")
         owner = module
         for step in path:  # add_module refuses names of methods, such as `type`
-            owner = owner._modules.setdefault(step, nn.Module())
+            owner = own_modules(owner).setdefault(step, nn.Module())
         tensor = made[named.name]
         if named.role == "parameter":
-            owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
+            own_parameters(owner)[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
         else:
-            owner._buffers[last] = tensor
+            own_buffers(owner)[last] = tensor
     return module
 
 

@@ -3,9 +3,6 @@
 Not one byte of the file's text is executed. A name is a local that an earlier line bound, or a global of the function:
 the table's functions, torch's constants, devices. Tracebacks and torch.compile's front end see `model.py` and its
 lines, because the calls are there.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._C._set_grad_enabled`, `torch._C._functorch`'s vmap
-levels, `torch._C._functorch.maybe_current_level`.
 """
 
 from __future__ import annotations
@@ -21,6 +18,9 @@ from typing import Any
 
 import torch
 
+from backprint._torch.functorch import close_vmap_level, current_level
+from backprint._torch.modes import set_grad_mode
+from backprint._torch.modules import own_buffers, own_parameters
 from backprint.errors import ReplayError
 from backprint.graphnet import code
 from backprint.graphnet.code import Expr, ForwardArgument, ModelProgram, Statement
@@ -314,7 +314,7 @@ class ProgramEmitter:
 
 def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
     """A parameter or buffer of this module itself."""
-    return module._parameters[name] if name in module._parameters else module._buffers[name]
+    return own_parameters(module)[name] if name in own_parameters(module) else own_buffers(module)[name]
 
 
 @contextlib.contextmanager
@@ -327,14 +327,14 @@ def restored_modes() -> Iterator[None]:
         yield
     finally:
         while vmap_level() > level:
-            torch._C._functorch._vmap_decrement_nesting()
+            close_vmap_level()
         for kind, (on, dtype) in zip(kinds, casts, strict=True):
             torch.set_autocast_enabled(kind, on)
             torch.set_autocast_dtype(kind, dtype)
         torch.set_autocast_cache_enabled(cache)
         while autocast_nesting() > nesting:
             torch.autocast_decrement_nesting()
-        torch._C._set_grad_enabled(grad)
+        set_grad_mode(grad)
 
 
 def autocast_nesting() -> int:
@@ -345,5 +345,5 @@ def autocast_nesting() -> int:
 
 def vmap_level() -> int:
     """The innermost level of functorch's transforms; -1 outside of them."""
-    found = torch._C._functorch.maybe_current_level()
+    found = current_level()
     return -1 if found is None else int(found)

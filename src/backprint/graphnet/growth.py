@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from backprint._torch.operators import all_schemas
 from backprint.checks.counts import divided
 from backprint.errors import ReplayError
 from backprint.graphnet.code import (
@@ -61,7 +62,7 @@ SAME = frozenset("norm einsum cdist tensordot chain_matmul cartesian_prod block_
 def operator_returns() -> Mapping[str, str]:
     """The kind that each operator returns, by its name without the overload."""
     found: dict[str, str] = {}
-    for schema in torch._C._jit_get_all_schemas():
+    for schema in all_schemas():
         space, _, name = schema.name.partition("::")
         if space == "aten":
             kinds = [str(each.type) for each in schema.returns]

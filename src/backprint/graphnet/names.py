@@ -167,8 +167,8 @@ def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
         *path, last = module_path(state[1])
         end = _END.match(last)
         steps = [*path, *([end[1]] if end and end[1] else [])]
-        for count, step in enumerate(steps):
-            found.setdefault(tuple(steps[:count]), set()).add(step)
+        for depth, step in enumerate(steps):
+            found.setdefault(tuple(steps[:depth]), set()).add(step)
     return found
 
 

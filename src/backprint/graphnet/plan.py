@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backprint.errors import UsageError
-from backprint.graphnet.gradients import can_require_grad, split_by_grad
+from backprint.graphnet.gradients import split_by_grad
 from backprint.graphnet.graphs import graph_roles
 from backprint.graphnet.meta import Meta, Use
 from backprint.graphnet.metas import dtype_itemsize
@@ -32,7 +31,7 @@ class SamplePlan:
         return sum(tensor_bytes(meta) for meta in self.metas.values())
 
 
-def plan_of(sample: GraphNetSample, requires_grad: Iterable[str] | bool | None = None) -> SamplePlan:
+def plan_of(sample: GraphNetSample) -> SamplePlan:
     """Plan a sample: its inputs' names, roles and uses, and which require grad."""
     inputs = name_inputs(
         sample.arguments, sample.metas, graph_roles(sample.graph) if sample.graph is not None else None
@@ -41,21 +40,7 @@ def plan_of(sample: GraphNetSample, requires_grad: Iterable[str] | bool | None =
     metas = {named.raw: sample.metas[named.raw] for named in inputs if named.raw not in numbers}
     uses = uses_of(sample.program, metas) if sample.program is not None else {}
     with_grad, without_grad = split_by_grad(inputs, metas, uses, sample.path)
-    if requires_grad is not None:
-        with_grad, without_grad = grad_as_requested(inputs, metas, requires_grad)
     return SamplePlan(inputs, metas, uses, with_grad, without_grad)
-
-
-def grad_as_requested(
-    inputs: tuple[NamedInput, ...], metas: Mapping[str, Meta], wanted: Iterable[str] | bool
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Split the inputs into those that require grad and those that do not, as the caller says."""
-    possible = {named.name for named in inputs if can_require_grad(metas, named)}
-    names = possible if wanted is True else set() if wanted is False else set(wanted)
-    for name in sorted(names - possible):
-        raise UsageError(f"requires_grad names {name!r}, which is not a floating-point input of this sample")
-    with_grad = tuple((named.name, "asked for by name") for named in inputs if named.name in names)
-    return with_grad, tuple((named.name, "not asked for") for named in inputs if named.name not in names)
 
 
 def tensor_bytes(meta: Meta) -> int:

@@ -2,8 +2,6 @@
 
 The metadata says `data = [4]` for nearly every SymInt, whatever it was. Dynamo puts a SymInt before the tensor whose
 size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
-
-Private torch API of this module, tried on torch 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint._torch.modes import TorchDispatchMode
 from backprint.graphnet.code import ForwardArgument, ModelProgram, Name, located_expressions
 from backprint.graphnet.emit import compile_program
 from backprint.graphnet.meta import Meta

@@ -9,7 +9,7 @@
 - Masks stay masks: a causal one is triangular, others are mostly open, closed places keep the value that closes them.
 - Numbers that the program reads are not drawn, because a capture is valid for these numbers alone: one is its mean,
   several are evenly spread.
-- A deviation printed as 0.000 is below half of the last digit. Zero-initialised scales and biases would hide the values
+- A deviation printed as 0.000 is below half of the last digit. Zero-initialized scales and biases would hide the values
   that they multiply, so floating-point Parameters and buffers take most of the rounding error as their deviation.
 """
 

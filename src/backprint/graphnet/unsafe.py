@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from backprint._torch.operators import OpOverload, schema_of
 from backprint.checks.looking import Bound
 from backprint.checks.schema import rows_of
 from backprint.checks.table import check_by_name
@@ -138,8 +139,8 @@ def operator_forms(name: str) -> OperatorForms:
     return tuple(
         tuple(
             (row.name, default, fits, row.kwarg_only)
-            for (_, _, fits, default), row in zip(rows_of(function), function._schema.arguments, strict=True)
+            for (_, _, fits, default), row in zip(rows_of(function), schema_of(function).arguments, strict=True)
         )
         for function in (getattr(packet, each) for each in packet.overloads())
-        if isinstance(function, torch._ops.OpOverload)
+        if isinstance(function, OpOverload)
     )

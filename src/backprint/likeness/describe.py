@@ -25,9 +25,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.fake import FakeTensor
+from backprint._torch.tensors import backward_hooks
 from backprint.likeness.reach import Reach, plain_parts, read_by
 from backprint.likeness.texts import (
     LONGEST,
@@ -243,7 +244,7 @@ def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Describ
 def class_and_hooks(value: Tensor) -> dict[str, Any]:
     """What distinguishes an argument from a plain tensor: its class, and the hooks on its gradient."""
     found: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
-    hooks = (value._backward_hooks or {}) if value.is_leaf else {}
+    hooks = (backward_hooks(value) or {}) if value.is_leaf else {}
     return found | ({"its hooks": list(hooks.values())} if hooks else {})
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from backprint._torch.operators import OpOverload, OpOverloadPacket
+
 Like = Any
 """A likeness: a text, or a JSON object."""
 
@@ -89,7 +91,7 @@ def plain_text(value: Any) -> Like | None:
         return f"module {value.__name__}"
     if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, (types.ModuleType, type(None))):
         return None
-    if isinstance(value, (types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(value, (types.BuiltinFunctionType, OpOverload, OpOverloadPacket)):
         return f"builtin {getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value)}"
     return None
 

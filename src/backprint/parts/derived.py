@@ -9,12 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from backprint.fx.to_fx import to_fx
+from backprint.graph.costing.products import specs_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, custom_operators
 from backprint.graph.steps import live
 from backprint.parts.borders import Borders
 from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
-from backprint.parts.pairs import forward_graph, specs_of
+from backprint.parts.pairs import forward_graph
 from backprint.replaying.at_capture import held_against_program
 from backprint.tracing.entry import capture_call
 

@@ -1,6 +1,6 @@
 """Cut a forward before given steps: the parts, with the values that each takes and makes. No tensors are needed.
 
-Memory that is not initialised crosses no border: an allocation belongs to the part that fills it. Not handled: symbolic
+Memory that is not initialized crosses no border: an allocation belongs to the part that fills it. Not handled: symbolic
 sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from backprint.errors import GraphError, RefusedError
-from backprint.fx.uninitialised import uninitialised_values
+from backprint.fx.uninitialised import uninitialized_values
 from backprint.graph.nouns import Graph, Port, Step, TensorSpec, Value, refs
 from backprint.graph.steps import live, used
 from backprint.graph.table import operators
@@ -57,7 +57,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
             if home.get(name, -1) != index:
                 taken[index][name] = None
     check_updates(kept, home, stands)
-    check_initialised(graph, home, taken)
+    check_initialized(graph, home, taken)
     check_numbers(graph, home, taken)
     owner = dict(home)
     for index, names in taken.items():
@@ -80,7 +80,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
     """Return the number of the part that makes each value: its step's, but an item of a result belongs to the result's
-    part, and a view of an input, or memory that is not initialised, to the first part that takes it.
+    part, and a view of an input, or memory that is not initialized, to the first part that takes it.
 
     A value that is made only for the backward is left out: the part whose backward needs it makes it.
     """
@@ -115,8 +115,8 @@ def views_of_inputs(graph: Graph) -> set[str]:
 
 
 def movable(graph: Graph) -> set[str]:
-    """Return the values of uninitialised memory whose steps may run later: they neither draw nor write in place."""
-    bare = uninitialised_values(graph).made
+    """Return the values of uninitialized memory whose steps may run later: they neither draw nor write in place."""
+    bare = uninitialized_values(graph).made
     return {step.name for step in graph.steps if step.name in bare and not set("rm") & set(flags_of(step))}
 
 
@@ -159,9 +159,9 @@ def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Map
                 )
 
 
-def check_initialised(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
-    """Refuse a cut between memory that is not initialised and the steps that write or read it in several parts."""
-    bare = uninitialised_values(graph).left
+def check_initialized(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+    """Refuse a cut between memory that is not initialized and the steps that write or read it in several parts."""
+    bare = uninitialized_values(graph).left
     for names in taken.values():
         for name in names:
             if name in home and name in bare:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from backprint.graph.costing.products import specs_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves
 from backprint.graph.steps import free, live, mapped, used
 from backprint.parts.backwards import BorderGradients, PartBackward, saved_side
@@ -27,11 +28,6 @@ def pair_of(
     if cut is not None and flow is not None:
         saved, backward = saved_side(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
     return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
-
-
-def specs_of(graph: Graph) -> dict[str, Spec]:
-    """Return the spec of each value of a graph."""
-    return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
 def forward_graph(

@@ -2,12 +2,7 @@
 
 While a block is open anomaly mode is on, so that torch calls `torch.fx.traceback.format_stack` for each new autograd
 node; that function is replaced, and users read and set anomaly mode as if it were their own. While a recorded node is
-alive, backward calls go through a replaced `torch.autograd.graph._engine_run_backward`. Who counts blocks and nodes,
-and so when to install, is `watch`.
-
-Private torch APIs of this module, tried on torch 2.11 to 2.14: `fx.traceback.format_stack` and
-`should_preserve_node_meta`, `set_anomaly_enabled` and its two questions, `autograd.graph._engine_run_backward`,
-`Function.apply`.
+alive, backward calls go through a function of ours. Who counts blocks and nodes, and so when to install, is `watch`.
 """
 
 from __future__ import annotations
@@ -16,8 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.autograd.graph as autograd_graph
 import torch.fx.traceback as fx_traceback
+
+from backprint._torch.autograd import (
+    ENGINES,
+    anomaly_mode,
+    anomaly_mode_checks_nan,
+    engine_of,
+    set_anomaly_mode,
+    set_engine_of,
+)
 
 _replaced: dict[str, Any] = {}
 _users_anomaly = (False, True)
@@ -44,7 +47,7 @@ APPLY = (apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__c
 def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
     """Turn anomaly mode on, unseen by the user, and have torch call `format_stack` for each new autograd node."""
     global _users_anomaly
-    _users_anomaly = (torch._C.is_anomaly_enabled(), torch._C.is_anomaly_check_nan_enabled())
+    _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
     ours = {
         "set_anomaly_enabled": set_users_anomaly,
         "is_anomaly_enabled": lambda: _users_anomaly[0],
@@ -62,7 +65,7 @@ def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
 
 def uninstall_anomaly_hooks() -> None:
     """Put torch's functions back, except where someone else has replaced them since."""
-    torch._C.set_anomaly_enabled(*_users_anomaly)
+    set_anomaly_mode(*_users_anomaly)
     theirs, ours = _replaced["format_stack"]
     if fx_traceback.format_stack is ours:
         fx_traceback.format_stack = theirs
@@ -83,7 +86,7 @@ def set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
 
 def turn_anomaly_on() -> None:
     """Turn anomaly mode on; it checks for NaN only where the user has it on."""
-    torch._C.set_anomaly_enabled(True, _users_anomaly[0] and _users_anomaly[1])
+    set_anomaly_mode(True, _users_anomaly[0] and _users_anomaly[1])
 
 
 def original_stack_texts() -> list[str]:
@@ -99,19 +102,19 @@ def original_stack_texts() -> list[str]:
 
 def install_engine_hooks() -> None:
     """Have backward calls go through `followed_engine`."""
-    for module in (torch.autograd, autograd_graph):
+    for module in ENGINES:
         key = f"run {module.__name__}"
         if key not in _replaced:
-            _replaced[key] = module._engine_run_backward
-            module._engine_run_backward = followed_engine(_replaced[key])
+            _replaced[key] = engine_of(module)
+            set_engine_of(module, followed_engine(_replaced[key]))
 
 
 def uninstall_engine_hooks() -> None:
     """Put torch's engine back, except where someone else has replaced it since."""
-    for module in (torch.autograd, autograd_graph):
+    for module in ENGINES:
         key = f"run {module.__name__}"
-        if key in _replaced and getattr(module._engine_run_backward, "is_backprints", False):
-            module._engine_run_backward = _replaced.pop(key)
+        if key in _replaced and getattr(engine_of(module), "is_backprints", False):
+            set_engine_of(module, _replaced.pop(key))
 
 
 def followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:

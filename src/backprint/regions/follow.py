@@ -3,8 +3,7 @@
 The graph is walked from the roots. Nodes inside a region, and the nodes that feed them, get a hook that runs after them
 and sees the gradients they take and return; the nodes that they feed get one that runs before. All hooks are removed
 with the call. Hooks belong to the call's own graph task: another thread's call over the same graph has its own. An
-error in following is kept, and never stops the backward. Private torch APIs, tried on torch 2.13:
-`_current_graph_task_id`.
+error in following is kept, and never stops the backward.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backprint._torch.autograd import current_backward
 from backprint.defects import told_whole
 from backprint.memory import has_memory
 from backprint.regions import anomaly, watch
@@ -261,7 +261,7 @@ _lock = threading.Lock()
 
 def running_call() -> BackwardCall | None:
     """The backward call whose graph task runs in this thread."""
-    task = torch._C._current_graph_task_id()
+    task = current_backward()
     known = _tasks.get(task)
     if known is not None:
         return known

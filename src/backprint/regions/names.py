@@ -2,8 +2,7 @@
 
 A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
 names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
-see, and any other tensor the name of the node that made it. Private torch APIs, tried on torch 2.13:
-`Node._input_metadata`.
+see, and any other tensor the name of the node that made it.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.autograd import metadata_of_inputs
 from backprint.regions.nodes import NodeRecord, OperatorRun
 from backprint.regions.watch import NodeTag
 
@@ -232,7 +232,7 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 def input_metadata(node: Any) -> Sequence[Any]:
     """The shape, dtype and device of each of a node's inputs."""
-    return tuple(node._input_metadata)
+    return metadata_of_inputs(node)
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
 
-Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive. Private
-torch APIs, tried on torch 2.13: `Module._call_impl`.
+Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from backprint._torch.modules import code_of_calls
 from backprint.regions.nouns import StackLine
 from backprint.regions.origins import NonfiniteSource
 from backprint.tracing.frames import is_users
@@ -109,7 +109,7 @@ def stack_line(frame: tuple[CodeType, int]) -> StackLine:
     return StackLine(code.co_filename, line, code.co_qualname)
 
 
-CALL = nn.Module._call_impl.__code__
+CALL = code_of_calls()
 """The frame in which torch runs a module's forward. Its variables are looked at, and never those of the user's frames:
 that would make a copy of them, which keeps tensors alive."""
 

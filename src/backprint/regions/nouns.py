@@ -243,11 +243,6 @@ class Pass:
         ends = (self.node(edge.source), self.node(edge.target))
         return next((node.line for node in ends if node.line is not None), None)
 
-    def _repr_html_(self) -> str:
-        from backprint.regions.drawn import html_of_pass
-
-        return html_of_pass(self)
-
     def __repr__(self) -> str:
         inside = sum(node.inside for node in self.nodes)
         bad = ", bad" if self.bad else ""

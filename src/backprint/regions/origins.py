@@ -2,7 +2,7 @@
 
 While a block that watches numbers is open, each operator's results are looked at: one sum, and a closer look where it
 is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that take it
-later have the same source. Uninitialised memory, and memory that an operator only overwrites, are not looked at.
+later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not looked at.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from backprint._torch.operators import schema_of
+from backprint._torch.tensors import base_of
 from backprint.tensor_stats import NARROW
 from backprint.tracing.frames import is_users
 from backprint.tree import plain_leaves
 
 Frame = tuple[CodeType, int]
 
-UNINITIALISED = ("empty", "resize", "set_")
+UNINITIALIZED = ("empty", "resize", "set_")
 WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "log_normal", "geometric"}
 """In-place operators that do not read the tensor that they overwrite."""
 
@@ -88,14 +90,14 @@ def nested_tensors(values: Any) -> Iterator[Tensor]:
 @functools.cache
 def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
     """Whether to look at an operator's results, whether it reads the arguments it writes, and which these are."""
-    schema = func._schema
+    schema = schema_of(func)
     packet = schema.name.partition("::")[2]
     written = tuple(
         (place, each.name)
         for place, each in enumerate(schema.arguments)
         if each.alias_info is not None and each.alias_info.is_write
     )
-    looked = not func.is_view and not any(word in packet for word in UNINITIALISED)
+    looked = not func.is_view and not any(word in packet for word in UNINITIALIZED)
     out = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
     return looked, not out and packet.rstrip("_") not in WRITES, written
 
@@ -149,7 +151,7 @@ class OperatorLook:
         taken = [(tensor, kind) for tensor, kind in self.taken() if kind]
         same = next((tensor for tensor, kind in taken if kind == what), None)
         if same is not None:
-            self.same = same if same._base is None else same._base
+            self.same = same if base_of(same) is None else base_of(same)
             return recall_source(same) or self.outside(same, what, cores, frame)
         source = NonfiniteSource(what, str(self.func), frame, cores)
         source.given = any(
@@ -161,7 +163,7 @@ class OperatorLook:
 
     def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
         """The source of a tensor that was never seen: it came from outside, unless a node of an open block made it."""
-        node = tensor.grad_fn if tensor._base is None else tensor._base.grad_fn
+        node = tensor.grad_fn if base_of(tensor) is None else base_of(tensor).grad_fn
         record: Any = node.metadata.get("traceback_") if node is not None else None
         if node is not None and any(core in getattr(record, "cores", ()) for core in cores):
             place = next((each for each in record.made.frames if is_users(each[0].co_filename)), None)
@@ -195,8 +197,8 @@ def remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
     """Remember the source of a tensor's NaN or Inf, also for the tensor that it is a view of."""
     with _lock:
         _known[tensor] = source
-        if tensor._base is not None:
-            _known.setdefault(tensor._base, source)
+        if base_of(tensor) is not None:
+            _known.setdefault(base_of(tensor), source)
 
 
 def forget_source(tensor: Tensor) -> None:
@@ -209,6 +211,6 @@ def recall_source(tensor: Tensor) -> NonfiniteSource | None:
     """The source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
     with _lock:
         found = _known.get(tensor)
-        if found is None and tensor._base is not None:
-            found = _known.get(tensor._base)
+        if found is None and base_of(tensor) is not None:
+            found = _known.get(base_of(tensor))
         return found

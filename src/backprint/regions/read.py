@@ -23,6 +23,7 @@ from backprint.regions.nouns import (
     Pass,
     RegionForward,
     StackLine,
+    UnreachedOperator,
     Unwatched,
 )
 from backprint.regions.write import FORMAT
@@ -170,6 +171,20 @@ def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
     try:
         edges = tuple((str(maker), str(taker), str(tensor)) for maker, taker, tensor in content["edges"])
         return RegionForward(tuple(map(node_from_json, content["nodes"])), edges)
+    except MALFORMED as error:
+        raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
+
+
+def parse_unreached(
+    content: Mapping[str, Any], folder: Path
+) -> tuple[tuple[UnreachedOperator, ...], NonfiniteOrigin | Unwatched | None]:
+    """The operators of a region that no pass has reached, and where NaN and Inf come from."""
+    try:
+        operators = tuple(
+            UnreachedOperator(str(row["name"]), line_from_json(row["line"]), int(row["count"]))
+            for row in content["unreached"]
+        )
+        return operators, origin_from_json(content, "")
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 

@@ -150,7 +150,7 @@ class Region:
 
     def _repr_html_(self) -> str:
         passes = self.passes
-        return passes[-1]._repr_html_() if passes else "<p>no backward pass has reached this region yet</p>"
+        return html_of_pass(passes[-1]) if passes else "<p>no backward pass has reached this region yet</p>"
 
     @property
     def passes(self) -> Passes:
@@ -292,3 +292,13 @@ def make_region(
     found = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site)
     _cores.add(found._core)
     return found
+
+
+def html_of_pass(backward: Pass) -> str:
+    """Return what a notebook shows of a Pass: its picture."""
+    from backprint.regions.drawn import html_of_pass as picture_of_pass
+
+    return picture_of_pass(backward)
+
+
+Pass._repr_html_ = html_of_pass  # type: ignore[attr-defined]  # a verb that is bound to its noun here, where both are known

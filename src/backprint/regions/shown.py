@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from backprint.errors import UsageError
 from backprint.regions.nouns import Flowed, NonfiniteOrigin, Pass, StackLine
-from backprint.regions.read import folders_of, parse_pass, read_graph_json
+from backprint.regions.read import folders_of, parse_pass, parse_unreached, read_graph_json
 from backprint.regions.write import number_as_json
 
 LISTED = 20
@@ -22,12 +22,32 @@ def shown_passes(dump: Path, run: str, index: int | None = None) -> Iterator[Pas
     known = []
     for folder in folders:
         content = read_graph_json(folder)
+        if not content.get("reached", True):
+            continue
         known.append(content.get("index"))
         if index is None or known[-1] == index:
             yield parse_pass(content, folder)
     if index is not None and index not in known:
         more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
         raise UsageError(f"{dump}: has no pass {index}; it has {', '.join(map(str, known[:LISTED]))}{more}")
+
+
+def shown_unreached(dump: Path, run: str) -> Iterator[str]:
+    """Yield a text for each region of a dump that no pass has reached: its operators, and the lines that ran them."""
+    for folder in folders_of(dump, run, unreached=True):
+        content = read_graph_json(folder)
+        if not content.get("reached", True):
+            yield "\n".join(unreached_lines(content, folder))
+
+
+def unreached_lines(content: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Yield the lines on a region that no pass has reached."""
+    operators, origin = parse_unreached(content, folder)
+    yield f"{content['region']}: no backward pass has reached it"
+    if isinstance(origin, NonfiniteOrigin):
+        yield str(origin)
+    yield from (f"  {operator}" for operator in operators) if operators else ("  no operator ran",)
+    yield "a gradient reaches an operator whose result the loss depends on, and that ran with gradients enabled"
 
 
 def bad_part(found: Pass) -> Pass:
@@ -60,7 +80,8 @@ def pass_as_dict(found: Pass) -> dict[str, Any]:
         "nodes": [
             with_line(
                 {"name": node.name, "kind": node.kind, "module": node.module, "operators": list(node.ops),
-                 "inside": node.inside, "leaf": node.leaf, "tensors": list(node.tensors), "opaque": node.opaque},
+                 "inside": node.inside, "leaf": node.leaf, "tensors": list(node.tensors), "opaque": node.opaque,
+                 "stack": [line._asdict() for line in node.stack]},
                 node.line,
             )
             for node in found.nodes

@@ -5,8 +5,6 @@ result in the node's metadata. `anomaly` replaces that function while a block is
 `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block, sees the operators.
 
 Blocks and living nodes are counted for the whole process; what `anomaly` replaced is put back with the last of them.
-Private torch APIs of this module, tried on torch 2.11 to 2.14: `_pop_mode`, `_push_mode`, `_get_dispatch_mode`,
-`_DisableTorchDispatch`, `is_anomaly_enabled`.
 """
 
 from __future__ import annotations
@@ -22,8 +20,18 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
 
+from backprint._torch.autograd import anomaly_mode
+from backprint._torch.modes import (
+    DisableTorchDispatch,
+    ModeKey,
+    TorchDispatchMode,
+    innermost_dispatch_mode,
+    mode_of_key,
+    pop_mode,
+    push_mode,
+)
+from backprint._torch.operators import schema_of
 from backprint.regions import origins
 from backprint.regions.anomaly import (
     APPLY,
@@ -37,7 +45,7 @@ from backprint.regions.anomaly import (
 from backprint.regions.nodes import BlockWatcher, NodeRecord, OperatorRun, running_modules, stack_frames
 from backprint.tracing.frames import is_users
 
-KEYS = torch._C._TorchDispatchModeKey
+KEYS = ModeKey
 
 
 class NodeTag(list[str]):
@@ -238,7 +246,7 @@ class keeping_errors:
 
     def __enter__(self) -> None:
         here.busy += 1
-        self.quiet = torch._C._DisableTorchDispatch()  # which begins as it is made
+        self.quiet = DisableTorchDispatch()  # which begins as it is made
         self.quiet.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
@@ -253,18 +261,18 @@ class keeping_errors:
 
 def is_tracing() -> bool:
     """Whether a compiler traces in this thread: the nodes it makes are not the program's."""
-    mode = torch._C._get_dispatch_mode
+    mode = mode_of_key
     return mode(KEYS.PROXY) is not None or mode(KEYS.FUNCTIONAL) is not None
 
 
 def reads_metadata_alone(func: Any) -> bool:
     """Whether an operator only reads a size or a device."""
-    return func.namespace == "prim" or func._schema.name.startswith("aten::sym_")
+    return func.namespace == "prim" or schema_of(func).name.startswith("aten::sym_")
 
 
 def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     """Record an operator as it runs: for the nodes made since the last one, or for the custom function it runs in."""
-    if not torch._C.is_anomaly_enabled():  # a mode that was on before ours was left
+    if not anomaly_mode():  # a mode that was on before ours was left
         turn_anomaly_on()
     owner = running_custom_function(frame)
     grads = torch.is_grad_enabled()
@@ -336,9 +344,9 @@ class without_operator_mode:
         self.mode: Any = None
 
     def __enter__(self) -> None:
-        if here.mode is not None and _get_current_dispatch_mode() is here.mode:
-            self.mode = _pop_mode()
+        if here.mode is not None and innermost_dispatch_mode() is here.mode:
+            self.mode = pop_mode()
 
     def __exit__(self, *_: object) -> None:
         if self.mode is not None:
-            _push_mode(self.mode)
+            push_mode(self.mode)

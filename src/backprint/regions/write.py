@@ -1,10 +1,9 @@
 """Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
 
-graph.json               everything but tensors: nodes, edges, inputs, roots, stacks, stats
-backward.dot forward.dot pictures as text; `backprint region draw` draws them, never the program's own step
-stacks.txt               for each node, the Python stack of the forward line that made it
-gradients.safetensors    with gradients="values": the exact bits, by edge, input and root
-summary.md               what a person reads first
+graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
+gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
+
+`backprint region show` prints it and `backprint region draw` draws it: never the program's own step.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from backprint.regions import dots
+from backprint._torch.tensors import sparse_indices, sparse_values
 from backprint.regions.nouns import (
     RUN,
     Flowed,
@@ -60,14 +59,7 @@ def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
     """Write a pass into the next free folder below `folder`."""
     tensors: dict[str, Tensor] = {}
     content = pass_json(found, tensors)
-    texts = {
-        "graph.json": json.dumps(content, indent=1) + "\n",
-        "backward.dot": dots.backward_dot(found),
-        "forward.dot": dots.forward_dot(found),
-        "stacks.txt": stacks_text(found.nodes),
-        "summary.md": summary_text(found),
-    }
-    return DumpedPass(write_dump_folder(folder, head, texts, tensors))
+    return DumpedPass(write_dump_folder(folder, head, content, tensors))
 
 
 def write_unreached(
@@ -84,35 +76,15 @@ def write_unreached(
         "unreached": [op_json(op) for op in ops], "origin": origin_json(origin),
         "nodes": [node_json(node) for node in forward.nodes], "edges": [list(edge) for edge in forward.edges],
     }  # fmt: skip
-    lines = [f"# {title}: no backward pass has reached it", ""]
-    lines += [f"**{origin}**", ""] if isinstance(origin, NonfiniteOrigin) else []
-    lines += ["Its operators, and the lines that ran them:", ""]
-    lines += [f"- `{op.name}`" + (f" at {op.line}" if op.line else "") + count_text(op) for op in ops] or ["(none ran)"]
-    lines += [
-        "",
-        "A gradient reaches an operator whose result the loss depends on, and that ran with gradients enabled.",
-    ]
-    texts = {
-        "graph.json": json.dumps(content, indent=1) + "\n",
-        "forward.dot": dots.unreached_dot(title, forward),
-        "stacks.txt": stacks_text(forward.nodes),
-        "summary.md": "\n".join(lines) + "\n",
-    }
-    return write_dump_folder(folder, f"{head}_unreached", texts, {})
+    return write_dump_folder(folder, f"{head}_unreached", content, {})
 
 
-def count_text(op: UnreachedOperator) -> str:
-    """How often an operator ran, if more than once."""
-    return f", {op.count} times" if op.count > 1 else ""
-
-
-def write_dump_folder(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Tensor]) -> Path:
-    """Write files to a new folder below `folder`, all or none."""
+def write_dump_folder(folder: Path, head: str, content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Write graph.json and gradients to a new folder below `folder`, all or none."""
     folder.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{head}.", suffix=".part", dir=folder))
     try:
-        for name, text in texts.items():
-            (staging / name).write_text(text, encoding="utf-8")
+        (staging / "graph.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         if tensors:
             write_safetensors(staging / "gradients.safetensors", tensors)
         staging.chmod(0o755)
@@ -237,75 +209,12 @@ def keep_gradient(
     if value.layout is not torch.strided:
         if value.layout is not torch.sparse_coo:
             return {"unkept": f"layout {value.layout}"}
-        tensors[f"{name} indices"] = value._indices()
+        tensors[f"{name} indices"] = sparse_indices(value)
         row |= {"sparse": list(value.shape), "coalesced": value.is_coalesced()}
-        value = value._values()
+        value = sparse_values(value)
     value = value.resolve_conj().resolve_neg()
     if value.is_complex():
         row["complex"] = True
         value = torch.view_as_real(value)
     tensors[name] = value.cpu().contiguous()
     return row
-
-
-# ------------------------------------------------------------------ for a person
-
-
-def stacks_text(nodes: Sequence[Node]) -> str:
-    """The text of stacks.txt: each node's forward stack."""
-    parts = []
-    for node in nodes:
-        if node.stack:
-            lines = "".join(f"  {line}\n" for line in node.stack)
-            parts.append(f"{node.name} ({node.kind}{': ' + ', '.join(node.ops) if node.ops else ''})\n{lines}")
-    return "\n".join(parts)
-
-
-def table_cell(text: str) -> str:
-    """Escape a text for a Markdown table."""
-    return text.replace("|", "\\|")
-
-
-def table_lines(head: str, lines: list[str]) -> list[str]:
-    """A Markdown table."""
-    return [head, "|" + "---|" * (head.count("|") - 1), *lines, ""]
-
-
-def nonfinite_lines(found: Pass) -> list[str]:
-    """The lines of a summary on NaN and Inf."""
-    lines = [f"**{found.origin}**", ""] if isinstance(found.origin, NonfiniteOrigin) else []
-    bad = found.first_bad
-    if bad is None:
-        return [*lines, "No NaN and no Inf on any edge.", ""]
-    if isinstance(bad, Unwatched):
-        return [*lines, f"NaN and Inf: {bad}.", ""]
-    where = found.where(bad) or "a node outside"
-    text = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
-    return [*lines, text, ""]
-
-
-def summary_text(found: Pass) -> str:
-    """The text of summary.md: the edges and nodes of a pass, and its NaN and Inf."""
-    inside = [node for node in found.nodes if node.inside]
-    lines = [
-        f"# {found.region}: pass {found.index}", "",
-        f"{len(inside)} nodes inside, {len(found.nodes) - len(inside)} on the boundary, {len(found.edges)} edges; "
-        f"{found.seconds * 1000:.1f} ms. Began at {', '.join(root.name for root in found.roots)}.", "",
-    ]  # fmt: skip
-    if found.error:
-        lines += [f"**The backward raised**: {found.error}. What had flowed by then is here.", ""]
-    lines += [f"Not kept: {note}" for note in found.notes]
-    lines += nonfinite_lines(found)
-    lines += ["## Edges, in the order of the backward", ""]
-    head = "| edge | gradient of | shape | dtype |" + (" numbers |" if found.level != "none" else "")
-    lines += table_lines(head, [
-        f"| `{table_cell(e.name)}` | `{table_cell(e.tensor)}` | {list(e.shape)} | "
-        f"{e.dtype if e.flows else 'nothing flows'} |"
-        + (f" {e.stats} |" if found.level != "none" else "") for e in found.edges
-    ])  # fmt: skip
-    lines += ["## Nodes", ""]
-    lines += table_lines("| node | autograd | operators | module | forward line |", [
-        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} | {table_cell(n.module)} | "
-        f"{table_cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
-    ])  # fmt: skip
-    return "\n".join(lines)

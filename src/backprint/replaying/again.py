@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.structure import filled
@@ -136,11 +137,11 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
     """Put a tensor into a module under its FQN; a lifted constant becomes a buffer."""
     *path, last = port.name.split(".")
     for step in path:  # by hand: a module may be named like a method, as `type`
-        module = module._modules.setdefault(step, nn.Module())
+        module = own_modules(module).setdefault(step, nn.Module())
     if port.role == "parameter":
-        module._parameters[last] = nn.Parameter(tensor, requires_grad=asks)
+        own_parameters(module)[last] = nn.Parameter(tensor, requires_grad=asks)
     else:
-        module._buffers[last] = tensor
+        own_buffers(module)[last] = tensor
 
 
 def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:

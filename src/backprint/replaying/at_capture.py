@@ -18,9 +18,10 @@ from backprint.graph.origin import TracedOrigin
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.constants import HELD
 from backprint.replaying.draws import Draw, random_tangents
+from backprint.replaying.movement import is_inexact
 from backprint.replaying.results import Results, against, differing, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.sample.redraws import disturbed, nudged
 from backprint.tree import alias_groups, copy_values
 
@@ -307,10 +308,6 @@ def own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tens
     same = {right for _, right in capture.signature.same}
     names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
     return {name: values[name] for name in names if name in values}
-
-
-def is_inexact(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from backprint.graph.keys import is_tangent
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture
 from backprint.replaying.digests import Row, numbers_of
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.sample.redraws import another, units
 
 SECOND = "redrawn"

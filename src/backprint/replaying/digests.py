@@ -19,7 +19,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.results import Results
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.tree import join_sparse, strided_parts
 
 Row = Mapping[str, Any]

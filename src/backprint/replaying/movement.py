@@ -21,28 +21,28 @@ def moves(value: Any) -> bool:
 
 def strength(first: Any, second: Any) -> float:
     """Return how far a port moved, in tolerances; for integers and bools any change is infinite."""
-    if floating(first) and floating(second):
+    if is_inexact(first) and is_inexact(second):
         return moved(first, second) or 0.0
     if not isinstance(second, Tensor) or first.shape != second.shape:
         return float("inf")
     return 0.0 if all(map(torch.equal, strided_parts(first), strided_parts(second))) else float("inf")
 
 
-def floating(value: Any) -> bool:
-    """Whether a value is a tensor of real or complex numbers."""
+def is_inexact(value: Any) -> bool:
+    """Whether a value is a tensor of floating-point or complex numbers."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def moved(first: Any, second: Any) -> float | None:
     """Return how far a port moved, in tolerances; None if it has no floating-point numbers."""
-    if not floating(first) or not floating(second) or strided_parts(first)[-1].numel() == 0:
+    if not is_inexact(first) or not is_inexact(second) or strided_parts(first)[-1].numel() == 0:
         return None
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 
 
 def stands(first: Any, second: Any) -> bool:
     """Whether a port does not move in float64, up to rounding. False for one without finite numbers."""
-    if not floating(first) or not floating(second):
+    if not is_inexact(first) or not is_inexact(second):
         return False
     if not bool(torch.isfinite(strided_parts(first)[-1]).any()):
         return False

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.costing.formulas import operator_name
+from backprint.graph.costing.products import operator_name
 from backprint.graph.costing.steps import UNWRITTEN
 from backprint.graph.nouns import Capture, Graph
 from backprint.replaying.run import WATCHER, Watcher

@@ -40,7 +40,7 @@ from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.constants import held_by_guards, unchecked_inputs
-from backprint.replaying.movement import floating, moved, moves, stands, strength
+from backprint.replaying.movement import is_inexact, moved, moves, stands, strength
 from backprint.replaying.results import Results
 from backprint.replaying.whole import replay_values
 from backprint.replaying.widened import wide, widened_value
@@ -334,7 +334,7 @@ class Study:
         for floats, step in ways:
             given: dict[str, Tensor] = {}
             for each in names:
-                if not floats or floating(self.base.values[each]):
+                if not floats or is_inexact(self.base.values[each]):
                     given |= self.another(each, step)
             if not given or before == (set(given), step):
                 continue
@@ -369,7 +369,7 @@ class Study:
         if isinstance(point, str):
             return frozenset()
         other = {
-            name: neutral(value, self.role(name), self.seed + 1) if floating(value) else value
+            name: neutral(value, self.role(name), self.seed + 1) if is_inexact(value) else value
             for name, value in given.items()
         }
         try:

@@ -1,4 +1,4 @@
-"""Recognise differences that are only rounding: of results that would be 0 in exact arithmetic, such as the gradient of
+"""Recognize differences that are only rounding: of results that would be 0 in exact arithmetic, such as the gradient of
 a convolution's bias before a batch norm. Another order of the same sums has another remainder, however small.
 
 Such a result is small relative to the others, and moves as far as the difference if the inputs move by one unit in the

@@ -1,7 +1,6 @@
 """Run one Graph: an environment, and a loop over its steps. Values are dropped after their last use.
 
 The steps run as they are written: autocast around them has no effect, because the program's own casts are steps.
-Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from backprint._torch.modes import DisableAutocast
 from backprint.defects import for_program
 from backprint.errors import GuardError, ReplayError
 from backprint.fx.operators import check_call, checked_function, resolve
@@ -25,10 +25,11 @@ from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_wo
 from backprint.graph.text import show_spec, show_step
 from backprint.memory import has_memory
 from backprint.replaying.annotations import NOTES, Sheet, show_value
+from backprint.replaying.movement import is_inexact
 from backprint.settings import default_dtype
 from backprint.tree import plain_leaves
 
-AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
+AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = DisableAutocast
 """While this is entered, autocast does not cast any operator's arguments."""
 
 
@@ -178,10 +179,6 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
         return contextlib.nullcontext()
     decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
     return contextlib.nullcontext() if decided else default_dtype(wanted)
-
-
-def is_inexact(value: Any) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 TAKEN: Mapping[str, torch.dtype] = {

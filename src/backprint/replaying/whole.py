@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint._torch.modes import users_dispatch_mode
+from backprint._torch.tensors import storage_id
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import results
@@ -20,7 +21,7 @@ from backprint.replaying.linked import Play, Played
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import sizes_of
 from backprint.replaying.state import State
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest, restored
 from backprint.tree import copy_values, strided_parts
 
@@ -97,11 +98,11 @@ def replay_values(
 def apart_from(named: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the outputs with copies of those that lie in a constant of the Capture's own: the caller may write to
     what a replay returns."""
-    memories = {part.untyped_storage()._cdata for each in constants.values() for part in strided_parts(each)}
+    memories = {storage_id(part.untyped_storage()) for each in constants.values() for part in strided_parts(each)}
     shared = {
         name: tensor
         for name, tensor in named.items()
-        if memories and any(part.untyped_storage()._cdata in memories for part in strided_parts(tensor))
+        if memories and any(storage_id(part.untyped_storage()) in memories for part in strided_parts(tensor))
     }
     return {**named, **copy_values(shared)}
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from backprint.graph.verdicts import VERDICTS, rank
-from backprint.report.nouns import Cell, Report, Table
+from backprint.report.nouns import Cell, Report, Table, columns, filled
 from backprint.report.rows import RunView, Sample
-from backprint.report.tables import columns, filled
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
 """How a sample can have changed, in the order of the table."""

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
 from backprint.plain import policy_digest, printable
-from backprint.report.links import href
-from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, more_than, spell
-from backprint.report.rows import one_line
+from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, href, more_than, one_line, spell
 
 FILTERED = 12
 """Tables of more rows have a filter box."""

@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 from backprint.corpus.find import unescape
 from backprint.formats import GRAPHNET
-from backprint.report.nouns import SampleLink
-from backprint.report.rows import RunView, encodable
+from backprint.report.nouns import SampleLink, encodable
+from backprint.report.rows import RunView
 
 CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
 """What a Backprint sample's links are called, and the file of each."""
@@ -68,8 +67,3 @@ class SampleFolders:
     def relative(self, file: Path) -> str:
         """Return a path relative to the folder of the report."""
         return Path(os.path.relpath(os.path.abspath(file), self.base)).as_posix()
-
-
-def href(path: str) -> str:
-    """Return a relative path as an address: percent-encoded, so that no name in it is a scheme or ends a quotation."""
-    return quote(os.fsencode(path))

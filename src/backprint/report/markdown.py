@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 
 from backprint.plain import printable
-from backprint.report.links import href
-from backprint.report.nouns import NAMED, Cell, Column, Listing, Report, Table, more_than, spell
-from backprint.report.rows import one_line
+from backprint.report.nouns import NAMED, Cell, Column, Listing, Report, Table, href, more_than, one_line, spell
 
 SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:])|(?<![\w/])[@#](?=\w)")
 """What would be more than itself in a cell: markup, entities, links, images, mentions, table borders."""

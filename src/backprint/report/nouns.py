@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 Cell = str | int | float | tuple[str, ...] | None
 
@@ -161,3 +165,45 @@ SPELLED: dict[str, Callable[[Any], str]] = {
 def spell(cell: Cell, column: Column) -> str:
     """Return a cell as text; '' if it has no value."""
     return "" if cell is None else SPELLED[column.kind](cell)
+
+
+def one_line(text: str) -> str:
+    """Return a stranger's text in one line of printable characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def date_text(time: object) -> str:
+    """Return seconds since 1970 as a date; what is no number stays as it is."""
+    if not isinstance(time, (int, float)):
+        return str(time or "")
+    return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def encodable(text: object) -> str:
+    """Return a text that can be encoded: JSON can hold lone surrogates."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def filled(tables: Iterable[Table]) -> Iterator[Table]:
+    """Yield the tables that are not empty."""
+    for table in tables:
+        if any(True for _ in table.rows):
+            yield table
+
+
+def href(path: str) -> str:
+    """Return a relative path as an address: percent-encoded, so that no name in it is a scheme or ends a quotation."""
+    return quote(os.fsencode(path))
+
+
+OWN = re.compile(
+    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
+    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
+    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
+)
+"""The parts of a note that belong to one sample."""
+
+
+def note_kind(note: str) -> str:
+    """Replace the numbers and names in a note, which belong to one sample, by dots."""
+    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))

@@ -1,29 +1,16 @@
-"""Which operators the samples of a run call: overloads and dtypes, how often, forward and backward, and where.
-
-The ledger has the counts of each sample. Ledgers of earlier versions have none: the samples' graphs are read instead,
-as text, as far as they can be in a limited time; equal graphs are read once.
-"""
+"""Which operators the samples of a run call: overloads and dtypes, how often, forward and backward, and where."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backprint.corpus.dedup import load_to_compare
-from backprint.errors import BackprintError
-from backprint.formats import CAPTURE
-from backprint.graph.usage import usage_of
-from backprint.report.links import SampleFolders
 from backprint.report.nouns import Cell, Report, Table, columns
-from backprint.report.rows import RunView, Sample, one_line
+from backprint.report.rows import RunView, Sample
 
 SIDES = ("forward", "backward")
-
-READ_FOR = 60.0
-"""The seconds for which samples are read whose operators the ledger does not have."""
 
 
 @dataclass(slots=True)
@@ -49,70 +36,37 @@ class OperatorCalls:
 
 @dataclass(frozen=True, slots=True)
 class RunOperators:
-    """The operators of a run, what was read for the samples without counts, and why others have none."""
+    """The operators of a run; `counted` of its `of` samples with graphs have counts in the ledger."""
 
     operators: Mapping[str, OperatorCalls]
     dtypes: Mapping[str, OperatorCalls]
     counted: int
     of: int
-    read: Mapping[str, Mapping[str, int]]
-    unread: tuple[tuple[str, str], ...]
-    late: int
 
     @property
     def missing(self) -> str:
-        """Which samples are not counted, and why; '' if all are."""
-        said = [f"{self.late:,} were not read in the time: --read-for gives it more"] if self.late else []
-        if self.unread:
-            first, why = self.unread[0]
-            said.append(f"{len(self.unread):,} could not be read, the first is {first}: {why}")
-        return f"{self.counted:,} of {self.of:,} samples with graphs are counted; {'; '.join(said)}." if said else ""
+        """How many samples are not counted; '' if all are."""
+        if self.counted == self.of:
+            return ""
+        return (
+            f"{self.counted:,} of {self.of:,} samples with graphs are counted; the others have no counts in this "
+            "ledger: `backprint corpus verify` of their folder writes one that has"
+        )
 
 
-def run_operators(
-    run: RunView, samples: Collection[Sample], folders: SampleFolders, seconds: float, told: Callable[[str], None]
-) -> RunOperators:
-    """Count the operators of some samples of a run; `told` hears of samples that are read."""
-    graphs = {sample.id: (sample.forward_hash, sample.backward_hash) for sample in samples if sample.forward_hash}
-    known = {id for id, counts in run.column("operators") if id in graphs and counts}
-    lacking = [id for id in graphs if id not in known]
-    read: dict[str, Mapping[str, int]] = {}
-    unread: dict[str, str] = {}
-    of_graphs: dict[tuple[str, str], Mapping[str, int]] = {}
-    end = time.monotonic() + seconds
-    for number, id in enumerate(lacking):
-        if time.monotonic() > end and graphs[id] not in of_graphs:
-            continue
-        told(f"counting the operators of {number + 1:,} of {len(lacking):,} samples without counts")
-        try:
-            read[id] = of_graphs[graphs[id]] if graphs[id] in of_graphs else usage_of_folder(id, folders)
-            of_graphs[graphs[id]] = read[id]
-        except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
-            unread[id] = one_line(f"{type(error).__name__}: {error}")[:200]
-    operators, dtypes = added_up(run, graphs.keys(), read)
-    late = len(lacking) - len(read) - len(unread)
-    counted = len(known) + len(read)
-    return RunOperators(operators, dtypes, counted, len(graphs), read, tuple(unread.items()), late)
+def run_operators(run: RunView, samples: Collection[Sample]) -> RunOperators:
+    """Return the operators of some samples of a run, from the counts in its ledger."""
+    ids = {sample.id for sample in samples if sample.forward_hash}
+    counted = sum(1 for id, counts in run.column("operators") if id in ids and counts)
+    return RunOperators(*added_up(run, ids), counted, len(ids))
 
 
-def usage_of_folder(id: str, folders: SampleFolders) -> dict[str, int]:
-    """Read the graphs of a sample, and count their operators. Nothing of them is executed."""
-    place = next((place for place in folders.places(id) if (place / CAPTURE).is_file()), None)
-    if place is None:
-        raise FileNotFoundError(f"no {CAPTURE} in its folder in {folders.out}")
-    pairs = load_to_compare(place).pairs
-    backwards = [pair.backward for pair in pairs if pair.backward is not None]
-    return usage_of({"forward": [pair.forward for pair in pairs], "backward": backwards})
-
-
-def added_up(
-    run: RunView, ids: Collection[str], read: Mapping[str, Mapping[str, int]]
-) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
+def added_up(run: RunView, ids: Collection[str]) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
     """Add the counts of all samples, by operator and by dtypes."""
     operators: dict[str, OperatorCalls] = {}
     dtypes: dict[str, OperatorCalls] = {}
     for id, counts in run.column("operators"):
-        for key, count in (read.get(id) or counts).items() if id in ids else ():
+        for key, count in counts.items() if id in ids else ():
             side, target, kind = parts_of_key(key)
             operators.setdefault(target, OperatorCalls()).add(id, side, kind, count)
             for dtype in dict.fromkeys(kind.replace(" -> ", ", ").split(", ")):

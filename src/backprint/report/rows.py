@@ -14,7 +14,7 @@ from backprint.corpus.ledger import COLUMNS as SCHEMA
 from backprint.corpus.ledger import Ledger, naming_ledger
 from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
-from backprint.report.nouns import NAMED
+from backprint.report.nouns import NAMED, encodable, one_line
 
 JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words",
         "operators": "counts"}  # fmt: skip
@@ -181,23 +181,6 @@ def parsed(text: str, kind: type) -> Any:
     if not isinstance(found, kind):
         raise ValueError(f"expected a {kind.__name__}, found {type(found).__name__}")
     return found
-
-
-def encodable(text: object) -> str:
-    """Return a text that can be encoded: JSON can hold lone surrogates."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
-
-
-def date_text(time: object) -> str:
-    """Return seconds since 1970 as a date; what is no number stays as it is."""
-    if not isinstance(time, (int, float)):
-        return str(time or "")
-    return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")
-
-
-def one_line(text: str) -> str:
-    """Return a stranger's text in one line of printable characters."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def first_names(names: Sequence[str]) -> str:

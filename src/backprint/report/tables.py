@@ -6,7 +6,6 @@ one bad duplicate is not hidden by a good one.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,10 +16,8 @@ from typing import Any
 from backprint.corpus.groups import grouped, key_of, several
 from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.links import SampleFolders
-from backprint.report.nouns import Cell, Report, Table, share
-from backprint.report.nouns import columns as columns
+from backprint.report.nouns import Cell, Report, Table, columns, filled, note_kind, one_line, share
 from backprint.report.operators import (
-    READ_FOR,
     RunOperators,
     dtype_table,
     operator_table,
@@ -28,7 +25,7 @@ from backprint.report.operators import (
     run_operators,
 )
 from backprint.report.operators import by_operator as with_operator_rows
-from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names, one_line
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names
 
 SLOWEST = 10
 
@@ -36,14 +33,12 @@ SLOWEST = 10
 @dataclass(frozen=True, slots=True)
 class ReportPlan:
     """What a report is to have: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
-    links are relative to `base`. Samples without counts of operators are read for `read_for` seconds."""
+    links are relative to `base`."""
 
     unique: bool = False
     title: str = ""
     base: Path = Path()
     by_operator: bool = False
-    read_for: float = READ_FOR
-    told: Callable[[str], None] = lambda said: None
 
 
 def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
@@ -52,15 +47,14 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
     folders = SampleFolders.of_run(run, plan.base)
-    found = run_operators(run, counted, folders, plan.read_for, plan.told)
+    found = run_operators(run, counted)
     first = {sample.id: group[0].id for group in groups for sample in group[1:]}
     proved = {sample.id: sample.proved for sample in counted}
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in run.rows():
             if (id := row["id"]) in proved:
-                known = {"operators": found.read.get(id) or row["operators"], "proved": proved[id]}
-                yield row | known | {"duplicate_of": first.get(id, "")} | folders.columns(id)
+                yield row | {"proved": proved[id], "duplicate_of": first.get(id, "")} | folders.columns(id)
 
     said = facts(run, counted, len(groups), plan.unique, found)
     kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))
@@ -93,13 +87,6 @@ def all_tables(
 def worst(group: Sequence[Sample]) -> Sample:
     """Return the sample that a group of duplicates counts as."""
     return max(group, key=lambda sample: (sample.done, sample.rank))
-
-
-def filled(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yield the tables that are not empty."""
-    for table in tables:
-        if any(True for _ in table.rows):
-            yield table
 
 
 def facts(
@@ -301,19 +288,6 @@ def undifferentiable(done: Sequence[Sample]) -> Table:
     rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
-
-
-OWN = re.compile(
-    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
-    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
-    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
-)
-"""The parts of a note that belong to one sample."""
-
-
-def note_kind(note: str) -> str:
-    """Replace the numbers and names in a note, which belong to one sample, by dots."""
-    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
 def notes(run: RunView, ids: Collection[str]) -> Table:

@@ -6,8 +6,6 @@ as far when its inputs, or the results of its operators, are moved by about one 
 `nondeterministic` if two eager runs differ by more than its tolerance, as of memory that no operator writes, and
 `random` if it depends on random numbers that the backend draws in another way: neither is an error of the backend.
 
-Private torch API of this module, tried on torch 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
-
 This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
 """
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from backprint.errors import ReplayError, SampleError
 from backprint.sample import generator
 from backprint.sample.generator import Recipe as Recipe
-from backprint.sample.generator import digest as digest
 
 Facts = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """The command line of an exported file: run its graphs in eager and through a backend of torch.compile, and compare.
 
 With a backend, each graph runs on its inputs from the eager run, and from the same random state, so a difference comes
-from this graph. Private torch API of this module, tried on torch 2.13: `torch._dynamo.exc.Unsupported`.
+from this graph.
 
 This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
 """

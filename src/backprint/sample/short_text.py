@@ -4,9 +4,6 @@ A file has those functions that its case needs, with their text as it is here, a
 with `# if: NAME` is in the file where the case needs NAME, without this comment. The comparison is that of `judged`
 without the parts that a case does not need; `short_check` tries that before a file is kept. Names in capital letters,
 and `make_inputs`, are the file's own. It imports only torch and the standard library.
-
-Private torch API of this module, tried on torch 2.13: `torch.utils._python_dispatch.TorchDispatchMode`,
-`torch.utils._pytree.tree_map`.
 """
 
 import argparse

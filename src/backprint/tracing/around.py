@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from backprint._torch.script import scripts_seen
+from backprint._torch.tensors import overlaps_noted
 from backprint.errors import CaptureError
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram
@@ -56,18 +56,9 @@ def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeing_overlaps(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
-    """Note where a program asks whether tensors overlap: `torch._C._overlaps` is no function that modes see."""
-    before = torch._C._overlaps
-
-    def overlaps(*tensors: Tensor) -> bool:
-        note_memory(seen, tensors, before, frames.here(paths))
-        return bool(before(*tensors))
-
-    torch._C._overlaps = overlaps
-    try:
+    """Note where a program asks whether tensors overlap in memory."""
+    with overlaps_noted(lambda tensors, function: note_memory(seen, tensors, function, frames.here(paths))):
         yield
-    finally:
-        torch._C._overlaps = before
 
 
 @contextlib.contextmanager

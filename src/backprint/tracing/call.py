@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
 from backprint.errors import CaptureError, UsageError
 from backprint.memory import has_memory
 from backprint.plain import printable
@@ -29,7 +29,7 @@ def read_call(
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
     fake: bool = False,
-    specialise: bool = False,
+    specialize: bool = False,
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
     bound, arguments = bind_names(target, args, kwargs)
@@ -55,7 +55,7 @@ def read_call(
         defaulted=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
         world=world_of(every) if fake else None,
-        specialise=specialise,
+        specialize=specialize,
         given=read_given(target, args, kwargs, list(reader.called), {**state, **reader.called}),
     )
 

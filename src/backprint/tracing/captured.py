@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from backprint import settings
+from backprint._torch import pytree
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Overlap, memory_spans, overlapping_pairs

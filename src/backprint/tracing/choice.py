@@ -27,7 +27,7 @@ def by_auto(
 ) -> Capture:
     """Return the capture of the first engine that captures the whole program, and why the engines before it did not.
 
-    Values that the program reads become constants with guards, unless the user passes `specialise=False`. A capture
+    Values that the program reads become constants with guards, unless the user passes `specialize=False`. A capture
     must compute what the untouched program computes, on its own values and on others. A capture that another engine may
     do better is used after all others failed. Where every engine's capture differs on other values only, the first is
     returned, for the captured inputs only.
@@ -36,7 +36,7 @@ def by_auto(
     but not a quiet one: a warning has its traceback, and it is raised where no other engine captures the program.
     """
     if not options.fake:
-        options = replace(options, specialise=options.specialise is not False)
+        options = replace(options, specialize=options.specialize is not False)
     errors: dict[str, Exception] = {}
     for name, engine in ENGINES.items():
         if reason := engine.lacks(asked):

@@ -5,11 +5,6 @@ The dispatcher does this. While a program is captured, each such operator has a 
 mode are as in an ordinary run, and the modes see the operators of the body. An operator stays whole if the user allows
 it by name, if its body leaves torch (numpy, a pointer), if it cannot run without values in a fake capture, and if its
 kernel is not in Python.
-
-Private torch APIs of this module, tried on torch 2.13: `torch.library._impls`, `Library._destroy`,
-`torch._library.utils.lookup_op`, `torch._C._dispatch_get_computed_kernel_for_dispatch_key` and its `call_boxed`,
-`OpOverload.redispatch`, `torch._C._get_obj_in_tls` (what threads that run a backward inherit), and
-`torch._guards.TracingContext`.
 """
 
 from __future__ import annotations
@@ -24,13 +19,27 @@ from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
-from torch._guards import TracingContext
-from torch._library.utils import lookup_op
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from backprint import settings
+from backprint._torch import pytree
+from backprint._torch.dynamo import TracingContext
+from backprint._torch.fake import FakeTensor
+from backprint._torch.operators import (
+    DispatchKey,
+    HigherOrderOperator,
+    callers_context,
+    can_decompose,
+    destroy_library,
+    has_kernel,
+    kernel_for_key,
+    key_of_device,
+    keys_after,
+    lookup_op,
+    name_if_any,
+    name_of,
+    registered_kernels,
+)
 from backprint.defects import for_program, is_defect
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import BUILT_IN, Capture, allowed
@@ -38,7 +47,7 @@ from backprint.tracing import frames
 
 Asked = ParamSpec("Asked")
 
-BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Python)
+BELOW = keys_after(DispatchKey.Python)
 """The dispatch keys after the one of dispatch modes."""
 
 
@@ -89,7 +98,7 @@ class Book:
 
     def run(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
         """Run the operator's body instead of the operator, or the operator as a whole."""
-        name = operator._name
+        name = name_of(operator)
         if name not in self.whole and name not in self.found and watching() and is_python(operator, args, kwargs):
             try:
                 with under_modes():
@@ -111,15 +120,15 @@ class Book:
     def open(self) -> None:
         """Register a kernel of ours for every operator that has none yet."""
         for operator in operators():
-            name = operator._name
-            PLAIN[name] = torch._C._dispatch_get_computed_kernel_for_dispatch_key(name, "Python")
+            name = name_of(operator)
+            PLAIN[name] = kernel_for_key(name, "Python")
             self.libraries[name] = torch.library.Library(operator.namespace, "IMPL")
             self.libraries[name].impl(operator, functools.partial(stand_in, operator), "Python", with_keyset=True)
 
     def close(self) -> None:
         """Remove the kernels again."""
         for name in list(self.libraries):
-            self.libraries.pop(name)._destroy()
+            destroy_library(self.libraries.pop(name))
             del PLAIN[name]
 
 
@@ -141,9 +150,9 @@ def stand_in(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 def operators() -> list[Any]:
     """Return the operators for which a library has registered a Python kernel, and none for dispatch modes."""
     names = set()
-    for entry in torch.library._impls:
+    for entry in registered_kernels:
         space, name, key = entry.split("/")
-        if space not in TORCHS and key in COMPUTING and f"{space}/{name}/Python" not in torch.library._impls:
+        if space not in TORCHS and key in COMPUTING and f"{space}/{name}/Python" not in registered_kernels:
             names.add(f"{space}::{name}")
     return [lookup_op(name) for name in sorted(names)]
 
@@ -153,15 +162,15 @@ def is_python(operator: Any, args: Any, kwargs: Any) -> bool:
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
     device = device or next((leaf for leaf in leaves if isinstance(leaf, torch.device)), torch.device("cpu"))
-    return has_body(operator, torch._C._dispatch_key_for_device(device.type))
+    return has_body(operator, key_of_device(device.type))
 
 
 def has_body(operator: Any, key: str) -> bool:
     """Whether the kernel for a device is in Python: the device's own kernel, or the general one."""
-    here = f"{operator.namespace}/{operator._name.partition('::')[2]}/"
-    if torch._C._dispatch_has_kernel_for_dispatch_key(operator._name, key):
-        return here + key in torch.library._impls
-    return any(here + general in torch.library._impls for general in GENERAL)
+    here = f"{operator.namespace}/{name_of(operator).partition('::')[2]}/"
+    if has_kernel(name_of(operator), key):
+        return here + key in registered_kernels
+    return any(here + general in registered_kernels for general in GENERAL)
 
 
 # ------------------------------------------------------------------ while a body runs
@@ -224,13 +233,13 @@ def numbers_one_by_one(tensor: Tensor) -> Any:
 @functools.cache
 def is_composite(func: Any) -> bool:
     """Whether an operator only calls others, on every device. Below autograd, modes see such an operator as a whole."""
-    if isinstance(func, torch._ops.HigherOrderOperator) or func.namespace != "aten":
+    if isinstance(func, HigherOrderOperator) or func.namespace != "aten":
         return False
     try:
-        own = torch._C._dispatch_has_kernel_for_dispatch_key(func._name, "CPU")
+        own = has_kernel(name_of(func), "CPU")
     except RuntimeError:  # operators that read a nested tensor's sizes are unknown to the dispatcher
         return False
-    return not own and bool(func._can_decompose())
+    return not own and bool(can_decompose(func))
 
 
 def taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -282,23 +291,17 @@ def marking_thread(on: bool) -> Iterator[None]:
 def is_marked() -> bool:
     """Whether this thread is marked, or the thread whose backward runs here."""
     mark = MARK.get()
-    if mark is None and torch._C._is_key_in_tls(CONTEXT):
-        context = torch._C._get_obj_in_tls(CONTEXT)
-        mark = None if context is None else context.get(MARK)
+    if mark is None and (context := callers_context()) is not None:
+        mark = context.get(MARK)
     return mark is not None and mark.on
-
-
-CONTEXT = "context"
-"""The key under which autograd's threads find the context variables of the thread that called it; torch 2.11 has
-none."""
 
 
 def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
     """Return the operators that the user wants kept, or decomposes otherwise, by name, with the reason."""
-    names = {name: f"torch.ops.{lookup_op(name)}" for name in (*PLAIN, *(each._name for each in operators()))}
+    names = {name: f"torch.ops.{lookup_op(name)}" for name in (*PLAIN, *(name_of(each) for each in operators()))}
     allow = tuple(one.removeprefix("torch.ops.") for one in allow)
     found = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
-    mapped = {getattr(key, "_name", getattr(key, "_qualified_op_name", "")) for key in decompose}
+    mapped = {name_if_any(key) for key in decompose}
     return found | {name: "decompose= has it" for name in names if {name, name.partition(".")[0]} & mapped}
 
 
@@ -319,7 +322,7 @@ def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
                 with opened(whole) as book:
                     try:
                         made = capture(*args, **kwargs)
-                        late = (called(made) - set(whole)) & {operator._name for operator in operators()}
+                        late = (called(made) - set(whole)) & {name_of(operator) for operator in operators()}
                         again = bool(book.found or late)
                     except Exception:
                         if not book.found:

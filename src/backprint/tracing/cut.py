@@ -2,9 +2,6 @@
 
 An engine that records a run keeps what autograd kept. `cut` calls a partition function of PyTorch or of the user
 instead, which sees the whole step as one torch.fx graph, whichever engine made it.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`,
-`torch._functorch.config`.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from torch import fx
-from torch._functorch import config as functorch_config
-from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
+from backprint._torch.aot import config as functorch_config
+from backprint._torch.aot import default_partition, min_cut_partition
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
@@ -25,7 +22,7 @@ from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.tracing.assembly import PLAIN, Joint, Result, constant_ports, names_of
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
-    "min-cut": min_cut_rematerialization_partition,
+    "min-cut": min_cut_partition,
     "default": default_partition,
 }
 """The partition functions by name."""

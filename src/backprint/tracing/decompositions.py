@@ -1,7 +1,4 @@
-"""PyTorch's own decompositions, by operator name.
-
-Only this module uses `torch._decomp`; tried with torch 2.11 to 2.14.
-"""
+"""PyTorch's own decompositions, by operator name."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import get_decompositions
 
+from backprint._torch.operators import get_decompositions
 from backprint.errors import UsageError
 
 

@@ -1,8 +1,4 @@
-"""Name an operator without a derivative in an error of Backprint's: the operator, its line, and what to do.
-
-Private torch APIs of this module, tried on torch 2.13: the texts of autograd's errors,
-`torch._C._current_autograd_node` and `torch._C._autograd._get_sequence_nr`.
-"""
+"""Name an operator without a derivative in an error of Backprint's: the operator, its line, and what to do."""
 
 from __future__ import annotations
 
@@ -14,6 +10,8 @@ from typing import Any
 
 import torch
 
+from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
+from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
@@ -95,18 +93,18 @@ class Seeker(Watch):
         self.found: Source | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        node = torch._C._current_autograd_node()
+        node = current_node()
         if node is None:
-            self.lines[torch._C._autograd._get_sequence_nr() - 1] = frames.here(self.paths)
+            self.lines[next_sequence_number() - 1] = frames.here(self.paths)
         if self.found is None and self.wanted in names_in_errors(func):
-            self.found = frames.here(self.paths) if node is None else self.lines.get(node._sequence_nr())
+            self.found = frames.here(self.paths) if node is None else self.lines.get(sequence_number(node))
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @functools.cache
 def names_in_errors(func: Any) -> tuple[str, ...]:
     """Return the names of an operator that autograd's errors use."""
-    if isinstance(func, torch._ops.HigherOrderOperator):
+    if isinstance(func, HigherOrderOperator):
         return ()
-    space, _, name = func._schema.name.partition("::")
+    space, _, name = schema_of(func).name.partition("::")
     return (name,) if space == "aten" else (f"{space}.{name}",)

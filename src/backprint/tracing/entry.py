@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backprint._torch.modules import COMPILED
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture
 from backprint.plain import printable
@@ -69,8 +70,8 @@ def capture_call(
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
     check_options(target, engine, mode, options.partition, order)
-    specialise = bool(options.specialise)
-    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
+    specialize = bool(options.specialize)
+    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialize)
     requested = requests(program, options, order)
     check_engine(engine, requested)
     with quiet_random(), callers_modes(), outside_modes(), protected(program), derivatives.explained(lambda: program):
@@ -109,7 +110,7 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
         raise CaptureError(
             f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
         )
-    if hasattr(target, "_orig_mod"):
+    if hasattr(target, COMPILED):
         raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
     if isinstance(target, nn.parallel.DistributedDataParallel) or len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.operators import schema_of
 from backprint.tree import plain_leaves
 
 RANDOM = "the random seed"
@@ -44,13 +45,13 @@ def reads_values(func: Any) -> bool:
 
 def writes(func: Any) -> bool:
     """Whether an operator changes an argument in place."""
-    return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
+    return bool(schema_of(func).is_mutable or schema_of(func).name in SILENT_WRITERS)
 
 
 @functools.cache
 def changed_places(func: Any) -> tuple[tuple[int, str], ...]:
     """Return the positions and names of the arguments that an operator writes to, by its schema."""
-    every = enumerate(func._schema.arguments)
+    every = enumerate(schema_of(func).arguments)
     return tuple(
         (place, each.name) for place, each in every if each.alias_info is not None and each.alias_info.is_write
     )
@@ -72,5 +73,5 @@ def count_writes(func: Any, args: Any) -> None:
 
     Views of these tensors are new autograd nodes from then on, so gradients depend on it.
     """
-    if func._schema.is_mutable and func._schema.name.startswith("aten::_foreach_"):
+    if schema_of(func).is_mutable and schema_of(func).name.startswith("aten::_foreach_"):
         torch.autograd.graph.increment_version(args[0])

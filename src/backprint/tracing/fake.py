@@ -3,9 +3,7 @@
 A World is a FakeTensorMode that also remembers the values of small tensors made from constants alone (`torch.linspace`,
 `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; random and large tensors have no
 values. All models and inputs built under `fake()` belong to one World, so they can be used together. A device that this
-machine does not have is replaced by the CPU there. Private torch APIs of this module, tried on torch 2.13:
-`torch._subclasses.FakeTensorMode`, `torch.utils._python_dispatch._disable_current_modes`,
-`torch.nn.init._no_grad_trunc_normal_`, `torch._meta_registrations._create_grouped_mm_output_tensor`.
+machine does not have is replaced by the CPU there.
 """
 
 from __future__ import annotations
@@ -19,19 +17,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._meta_registrations import _create_grouped_mm_output_tensor
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import (
+from torch.overrides import TorchFunctionMode
+
+from backprint import settings
+from backprint._torch import pytree
+from backprint._torch.fake import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    grouped_mm_output,
 )
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
-
-from backprint import settings
+from backprint._torch.modes import without_modes
+from backprint._torch.operators import HigherOrderOperator, schema_of
+from backprint._torch.tensors import neg_view, storage_id, truncated_normals_by
 from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.tracing import frames
@@ -101,7 +100,7 @@ class World:
             where = frames.place(frames.raised(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
-                "specialise=True to take their values and keep them as guards, or capture without fake=True"
+                "specialize=True to take their values and keep them as guards, or capture without fake=True"
             ) from error
 
     # -------------------------------------------------------------- constants keep their values
@@ -124,7 +123,7 @@ class World:
             return result
         if able and all(nbytes(leaf) <= SMALL for leaf in plain_leaves(result) if isinstance(leaf, Tensor)):
             self.follow(result, self.really(func, args, kwargs))
-        elif func._schema.is_mutable:
+        elif schema_of(func).is_mutable:
             self.forget(func, args, kwargs)
         return result
 
@@ -142,7 +141,7 @@ class World:
         if not isinstance(tensor, FakeTensor):
             return tensor if has_values(tensor) and nbytes(tensor) <= SMALL else None
         shadow = shadow_of(tensor)
-        if shadow is None or not shadow.life.good or shadow.memory != tensor.untyped_storage()._cdata:
+        if shadow is None or not shadow.life.good or shadow.memory != storage_id(tensor.untyped_storage()):
             return None
         real: Tensor = shadow.real
         return real if (real.shape, real.dtype) == (tensor.shape, tensor.dtype) else None
@@ -150,7 +149,7 @@ class World:
     def really(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on the values behind these tensors, on the CPU."""
         args, kwargs = pytree.tree_map(self.real_argument, (args, kwargs))
-        with _disable_current_modes(), torch.no_grad():
+        with without_modes(), torch.no_grad():
             result = for_program(func, *args, **kwargs)
             if func in UNINITIALISED:
                 result.zero_()
@@ -169,7 +168,7 @@ class World:
         known = self.known(tensor)
         if known is None:
             return None
-        with _disable_current_modes(), torch.no_grad():
+        with without_modes(), torch.no_grad():
             plain = known.resolve_conj().resolve_neg().contiguous().reshape(-1)
             return bytes(plain.view(torch.uint8).tolist())
 
@@ -181,16 +180,16 @@ class World:
 
     def remember(self, fake: Tensor, real: Tensor) -> None:
         """Set the values of a fake tensor; tensors in one storage share a Life."""
-        key = real.untyped_storage()._cdata
+        key = storage_id(real.untyped_storage())
         life = self.lives.get(key) or Life()
         self.lives[key] = life
-        fake.__dict__[OURS] = Shadow(real, life, fake.untyped_storage()._cdata)
+        fake.__dict__[OURS] = Shadow(real, life, storage_id(fake.untyped_storage()))
 
     def forget(self, func: Any, args: Any, kwargs: Any) -> None:
         """Mark the values of each argument that an operator writes as unknown, and of all tensors in the same
         storage."""
-        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
-        for argument in func._schema.arguments:
+        named = dict(zip((argument.name for argument in schema_of(func).arguments), args, strict=False)) | kwargs
+        for argument in schema_of(func).arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for tensor in plain_leaves(named.get(argument.name)):
                     if isinstance(tensor, FakeTensor) and (shadow := shadow_of(tensor)) is not None:
@@ -249,7 +248,7 @@ def grouped_mm(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, 
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")
-    made: Tensor = _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
+    made: Tensor = grouped_mm_output(left, right, offs, out_dtype)
     return made
 
 
@@ -278,7 +277,7 @@ UNINITIALISED = frozenset(
 
 def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copy real tensors; copies share memory as the tensors do."""
-    with _disable_current_modes():
+    with without_modes():
         return copy_values(values)
 
 
@@ -298,12 +297,12 @@ def imitated(tensor: Tensor, home: torch.device, memory: dict[int, Any]) -> Tens
     """Return a fake tensor of the same geometry, in the storage that represents the tensor's."""
     device = home if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
-    if storage._cdata not in memory:
-        memory[storage._cdata] = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device).untyped_storage()
+    if storage_id(storage) not in memory:
+        memory[storage_id(storage)] = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device).untyped_storage()
     empty = torch.empty((), dtype=tensor.dtype, device=device)
-    made = empty.set_(memory[storage._cdata], tensor.storage_offset(), tensor.shape, tensor.stride())
+    made = empty.set_(memory[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
     made = made.conj() if tensor.is_conj() else made
-    return torch._neg_view(made) if tensor.is_neg() else made
+    return neg_view(made) if tensor.is_neg() else made
 
 
 def home_of(tensors: Any) -> torch.device:
@@ -410,19 +409,15 @@ def fake() -> Iterator[None]:
 @contextlib.contextmanager
 def drawing_without_looking() -> Iterator[None]:
     """Draw a truncated normal once: torch redraws it until all values are within bounds, which reads values."""
-    before = nn.init._no_grad_trunc_normal_
 
-    def draw(tensor: Tensor, mean: float, std: float, *bounds: Any, **options: Any) -> Tensor:
+    def draw(plain: Any, tensor: Tensor, mean: float, std: float, *bounds: Any, **options: Any) -> Tensor:
         if not isinstance(tensor, FakeTensor):
-            return before(tensor, mean, std, *bounds, **options)
+            return plain(tensor, mean, std, *bounds, **options)
         with torch.no_grad():
             return tensor.normal_(mean, std)
 
-    nn.init._no_grad_trunc_normal_ = draw
-    try:
+    with truncated_normals_by(draw):
         yield
-    finally:
-        nn.init._no_grad_trunc_normal_ = before
 
 
 def nothing_kept(meta: Tensor, fake: Tensor) -> None:

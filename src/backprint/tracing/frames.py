@@ -1,7 +1,6 @@
 """Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
-Where a graph runs node by node, the frames are torch's own, and the line is that of the node (`TOLD`). Private torch
-APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
+Where a graph runs node by node, the frames are torch's own, and the line is that of the node (`TOLD`).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 import torch.fx.traceback as fx_traceback
 
+from backprint._torch.tensors import PICKLING, printing_file
 from backprint.graph.nouns import Source
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,7 +120,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     return source(*found, module or "") if found else None
 
 
-_SHOWN = (torch._tensor_str.__file__, logging.__file__)
+_SHOWN = (printing_file(), logging.__file__)
 
 _prints = threading.local()
 
@@ -194,7 +194,7 @@ def pickling() -> bool:
     pickles = False
     while frame is not None:
         code = frame.f_code
-        pickles |= code.co_name == "_reduce_ex_internal" and code.co_filename == _TENSOR[0]
+        pickles |= code.co_name == PICKLING and code.co_filename == _TENSOR[0]
         if pickles and code.co_name == "save" and code.co_filename == torch.serialization.__file__:
             file = frame.f_locals.get("f")
             return not isinstance(file, (str, os.PathLike, io.BufferedIOBase)) or isinstance(file, io.BytesIO)

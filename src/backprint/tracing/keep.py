@@ -21,6 +21,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import storage_id
 from backprint.defects import for_program
 from backprint.errors import CaptureError
 from backprint.plain import printable
@@ -203,7 +204,7 @@ def given_away(tensor: Tensor) -> None:
     """Keep the content of a tensor whose memory may be written unseen, however large it is."""
     if not is_plain(tensor) or tensor.layout is not torch.strided:
         return
-    memory = tensor.untyped_storage()._cdata
+    memory = storage_id(tensor.untyped_storage())
     with untraced():
         for picture in OPEN:
             for each in picture.tensors:

@@ -1,9 +1,4 @@
-"""Remember and restore one tensor: its memory, content, gradient, hooks and version.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._C._autograd._unsafe_set_version_counter`,
-`torch._C._autograd._top_saved_tensors_default_hooks`, `Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`,
-`torch.nn.modules.module._global_*`.
-"""
+"""Remember and restore one tensor: its memory, content, gradient, hooks and version."""
 
 from __future__ import annotations
 
@@ -13,8 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
+from backprint._torch.autograd import saved_tensor_hooks, set_version_counters
+from backprint._torch.modes import DisableTorchFunction, without_modes
+from backprint._torch.process_state import module_hooks
+from backprint._torch.tensors import backward_hooks, base_of, is_view, post_accumulate_hooks, storage_id, version_of
 from backprint.tree import strided_parts
 
 LARGE = 2**20
@@ -24,7 +22,7 @@ LARGE = 2**20
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
     """Handle tensors without any mode seeing it, and without autograd."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+    with torch.no_grad(), DisableTorchFunction(), without_modes():
         yield
 
 
@@ -55,14 +53,14 @@ class KeptTensor:
         self.leaf = tensor.is_leaf
         self.requires_grad = tensor.requires_grad
         self.grad = tensor.grad if self.leaf else None
-        self.hooks = dict(tensor._backward_hooks) if tensor._backward_hooks else None
-        post = getattr(tensor, "_post_accumulate_grad_hooks", None) if self.leaf else None
+        self.hooks = dict(backward_hooks(tensor)) if backward_hooks(tensor) else None
+        post = post_accumulate_hooks(tensor) if self.leaf else None
         self.post = dict(post) if post else None
-        self.version = None if tensor.is_inference() else tensor._version
+        self.version = None if tensor.is_inference() else version_of(tensor)
         self.content: tuple[Tensor, ...] | None = None
         plain = is_plain(tensor)
         self.alias = tensor.detach() if plain else None
-        self.memory = tensor.untyped_storage()._cdata if plain and tensor.layout is torch.strided else id(tensor)
+        self.memory = storage_id(tensor.untyped_storage()) if plain and tensor.layout is torch.strided else id(tensor)
         self.nbytes = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
         self.address = self.address_now()
 
@@ -96,7 +94,7 @@ class KeptTensor:
             tensor.__class__ = self.kind
         if self.alias is not None:
             if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
-                (tensor._base if tensor._is_view() else tensor).detach_()
+                (base_of(tensor) if is_view(tensor) else tensor).detach_()
             if not lies_as(tensor, self.alias):
                 tensor.data = self.alias
             for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
@@ -107,34 +105,34 @@ class KeptTensor:
             tensor.requires_grad_(self.requires_grad)
         if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
             tensor.grad = self.grad
-        if (tensor._backward_hooks or None) != self.hooks:
+        if (backward_hooks(tensor) or None) != self.hooks:
             put_hooks(tensor, self.hooks)
-        post = getattr(tensor, "_post_accumulate_grad_hooks", None) if self.leaf else None
+        post = post_accumulate_hooks(tensor) if self.leaf else None
         if post is not None and dict(post) != (self.post or {}):
             post.clear()
             post.update(self.post or {})
-        if self.version is not None and tensor._version != self.version:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
+        if self.version is not None and version_of(tensor) != self.version:
+            set_version_counters((tensor,), (self.version,))
 
 
 def hooks_on(tensor: Tensor) -> list[Any]:
     """Return the functions that autograd calls for a tensor."""
-    post = getattr(tensor, "_post_accumulate_grad_hooks", None) if tensor.is_leaf else None
-    return [*(tensor._backward_hooks or {}).values(), *(post or {}).values()]
+    post = post_accumulate_hooks(tensor) if tensor.is_leaf else None
+    return [*(backward_hooks(tensor) or {}).values(), *(post or {}).values()]
 
 
 def global_hooks() -> list[Any]:
     """Return the hooks that run for every module, and those of the caller's block on saved tensors."""
-    modules = [value for name, value in vars(torch.nn.modules.module).items() if name.startswith("_global_")]
-    saved = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    modules = module_hooks().values()
+    saved = saved_tensor_hooks(False)
     return [*(hooks for hooks in modules if isinstance(hooks, dict) and hooks), *(saved or ())]
 
 
 def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
     """Remove the hooks that a run has added, and restore those that it has removed."""
-    if tensor._backward_hooks is not None:
-        tensor._backward_hooks.clear()
-        tensor._backward_hooks.update(hooks or {})
+    if backward_hooks(tensor) is not None:
+        backward_hooks(tensor).clear()
+        backward_hooks(tensor).update(hooks or {})
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -157,7 +155,7 @@ def lies_as(tensor: Tensor, alias: Tensor) -> bool:
     if tensor.layout is not torch.strided:
         return all(lies_as(now, then) for now, then in zip(strided_parts(tensor), strided_parts(alias), strict=True))
     return (
-        tensor.untyped_storage()._cdata == alias.untyped_storage()._cdata
+        storage_id(tensor.untyped_storage()) == storage_id(alias.untyped_storage())
         and tensor.stride() == alias.stride()
         and tensor.storage_offset() == alias.storage_offset()
     )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor, fx, nn
 
+from backprint._torch import pytree
 from backprint.errors import UsageError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.costing.storages import each_storage, held_storages, storages_of

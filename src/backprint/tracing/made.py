@@ -20,7 +20,7 @@ class Options:
 
     partition: str | Callable[..., Any] | None = None
     decompose: Mapping[Any, Callable[..., Any]] | None = None
-    specialise: bool | None = None
+    specialize: bool | None = None
     functional: bool = True
     dynamic: bool | Mapping[str, Any] = False
     fake: bool = False

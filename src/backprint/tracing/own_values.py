@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from backprint._torch.autograd import set_version_counters
+from backprint._torch.tensors import version_of
 from backprint.errors import CaptureError
 from backprint.tracing.kept_tensor import lies_as, untraced
 from backprint.tracing.picture import Picture
@@ -32,15 +34,15 @@ def put_values(
                 continue
             kept = picture.by_id.get(id(tensor))
             if kept is not None and kept.is_large and name in alone - shared - written and alike(tensor, value):
-                version = tensor._version
+                version = version_of(tensor)
                 exchange(tensor, value)
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+                set_version_counters((tensor,), (version,))
                 stack.callback(exchange_back, name, tensor, value, version)
                 continue
             picture.add(name, tensor, whole=True)
-            version = tensor._version
+            version = version_of(tensor)
             write_value(tensor, value)
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            set_version_counters((tensor,), (version,))
 
 
 def same_memory(tensor: Tensor, value: Tensor) -> bool:
@@ -88,7 +90,7 @@ def exchange(tensor: Tensor, value: Tensor) -> None:
 
 def exchange_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
     """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
-    if tensor._version == version:
+    if version_of(tensor) == version:
         with untraced():
             exchange(tensor, value)
         return

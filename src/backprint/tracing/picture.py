@@ -30,6 +30,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint._torch.tensors import base_of
 from backprint.errors import CaptureError
 from backprint.tracing.contents import LARGE_BUFFER, ContentKind, content_kind, fingerprint, writable_buffer
 from backprint.tracing.generators import generator_state, is_generator, put_generator
@@ -716,8 +717,8 @@ class Picture:
         self.by_id[id(tensor)] = made
         if tensor.is_leaf and tensor.grad is not None:
             self.push(f"{name}.grad", tensor.grad)
-        if tensor._base is not None:
-            self.push(f"{name}._base", tensor._base)
+        if base_of(tensor) is not None:
+            self.push(f"{name}._base", base_of(tensor))
         for hook in hooks_on(tensor):
             self.push(f"{name}'s hook", hook)
         if tensor.__dict__:

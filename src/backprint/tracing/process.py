@@ -18,6 +18,8 @@ import torch
 from torch.distributions import Distribution
 
 from backprint._torch import process_state
+from backprint._torch.modes import set_grad_mode
+from backprint._torch.tensors import print_options, set_print_options
 from backprint.settings import flushes_denormals
 from backprint.tracing.contents import put_context, read_context
 
@@ -33,10 +35,6 @@ def _put_autocast(state: tuple[Any, ...]) -> None:
         torch.set_autocast_enabled(kind, on)
         torch.set_autocast_dtype(kind, dtype)
     torch.set_autocast_cache_enabled(state[1])
-
-
-def _global_device() -> Any:
-    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _put_global_device(context: Any) -> None:
@@ -198,11 +196,8 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: torch.backends.cudnn.deterministic,
         lambda on: setattr(torch.backends.cudnn, "deterministic", on),
     ),
-    "default device": (_global_device, _put_global_device),
-    "print options": (
-        lambda: dict(vars(torch._tensor_str.PRINT_OPTS)),
-        lambda options: vars(torch._tensor_str.PRINT_OPTS).update(options),
-    ),
+    "default device": (process_state.default_device_context, _put_global_device),
+    "print options": (print_options, set_print_options),
     "environment": (lambda: dict(os.environ), lambda wanted: _put_environment(wanted)),
     "directory": (os.getcwd, os.chdir),
     "warning filters": (
@@ -210,7 +205,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda wanted: _put_filters(wanted),
     ),
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    "grad mode": (torch.is_grad_enabled, set_grad_mode),
     "warning always": (torch.is_warn_always_enabled, torch.set_warn_always),
     "validation": (  # Dynamo turns it off the first time that it runs
         process_state.distributions_validate,

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.tensors import backward_hooks
 from backprint.errors import ReplayError
 from backprint.result_tree import NOTHING, ResultTree
 from backprint.tracing.chance import Chance
@@ -130,7 +131,7 @@ class CalledProgram:
     chance: Chance = field(default_factory=Chance)
     title: str = "program"
     world: World | None = None
-    specialise: bool = False
+    specialize: bool = False
     given: Given | None = None
 
     @property
@@ -182,11 +183,11 @@ class CalledProgram:
     def current(self, keep: bool = True) -> dict[str, Tensor]:
         """Return every named tensor as it is now.
 
-        With a world, new fake tensors stand for them. Their values may be read if the program is specialised and `keep`
+        With a world, new fake tensors stand for them. Their values may be read if the program is specialized and `keep`
         is true.
         """
         found = self.held()
-        return found if self.world is None else self.world.imitate(found, keep and self.specialise)
+        return found if self.world is None else self.world.imitate(found, keep and self.specialize)
 
     def known(self) -> dict[str, Tensor]:
         """Return the tensors that have values: all except fake tensors with unknown values."""
@@ -232,7 +233,7 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 def hooks_of(tensor: Tensor) -> list[Any]:
     """Return the user's hooks on a leaf tensor's gradient."""
-    return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
+    return list((backward_hooks(tensor) or {}).values()) if tensor.is_leaf else []
 
 
 def objects_given(program: CalledProgram) -> list[Any]:

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch import Tensor, nn
 
+from backprint._torch.dynamo import OptimizedModule
+from backprint._torch.modules import INLINED, compiled_call
 from backprint.tracing.kinds import PLAIN, class_of, is_library, left_alone, names_in_code, slots_of
 
 
@@ -171,8 +172,8 @@ def module_paths(target: Any) -> dict[int, str]:
 def compiled_parts(target: Any, title: str) -> Iterator[str]:
     """Yield the names of parts that the user has compiled with torch.compile; `title` names the callable itself."""
     for root, value in roots(target):
-        if hasattr(value, "_torchdynamo_inline"):
+        if hasattr(value, INLINED):
             yield root
         for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
-            if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
+            if isinstance(module, OptimizedModule) or compiled_call(module) is not None:
                 yield ".".join(part for part in (root, path) if part) or title

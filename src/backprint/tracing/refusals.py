@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
 from backprint._torch.modes import users_dispatch_mode
+from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.memory import has_memory
@@ -69,8 +70,8 @@ def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
     found = {
         name: tensor for name, tensor in reached.items() if name in outcome.made and tensor.layout is torch.strided
     }
-    memories = {storage._cdata for tensor in plain_own(program).values() for storage in storages(tensor)}
-    for name in sorted(name for name, tensor in found.items() if tensor.untyped_storage()._cdata in memories):
+    memories = {storage_id(storage) for tensor in plain_own(program).values() for storage in storages(tensor)}
+    for name in sorted(name for name, tensor in found.items() if storage_id(tensor.untyped_storage()) in memories):
         raise CaptureError(
             f"{program.title} writes to memory that it also holds as {name}: tracing would lose that; engine "
             "'eager' keeps it"
@@ -139,8 +140,8 @@ def by_address(program: CalledProgram, tensor: Tensor) -> str:
     storage = tensor.untyped_storage()
     for name, own in plain_own(program).items():
         for other in storages(own) if not own.is_meta else ():
-            begin = storage.data_ptr() - other.data_ptr()
-            if storage._cdata != other._cdata and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
+            begin, shared = storage.data_ptr() - other.data_ptr(), storage_id(storage) == storage_id(other)
+            if not shared and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
                 return name
     return ""
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.fake import FakeTensor
+from backprint._torch.modes import reparametrized
 from backprint.defects import for_program
 from backprint.errors import UsageError
 from backprint.result_tree import ResultTree, outputs_of
@@ -91,7 +91,7 @@ def with_values(
         if isinstance(target, nn.Module):
             own = state_of(target)
             state = {name: tensor for name, tensor in values.items() if name in own}
-            stack.enter_context(stateless._reparametrize_module(target, state, tie_weights=True))
+            stack.enter_context(reparametrized(target, state, tie_weights=True))
         if table is not None:
             table.clear()
             table.update(swapped)

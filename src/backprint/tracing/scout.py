@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.dynamo import ERRORS_OF_DYNAMO
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
@@ -93,7 +94,7 @@ def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> 
         with kept_gradients(program.target()):
             return run_watched(program, kind)
     except RuntimeError as error:
-        if type(error).__module__ == "torch._dynamo.exc":
+        if type(error).__module__ == ERRORS_OF_DYNAMO:
             raise CaptureError(
                 f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
                 f"{str(error)[:300]}"

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint._torch.views import is_view
+from backprint._torch.autograd import set_version_counters
+from backprint._torch.tensors import is_view, storage_id, version_of
 from backprint.tracing.keep import kept
 from backprint.tracing.kept_tensor import LARGE, lies_as, same_bytes, untraced
 from backprint.tracing.own_values import put_values, same_content, same_memory
@@ -38,7 +39,7 @@ class TensorMark:
 
     def touched(self, tensor: Tensor) -> bool:
         """Whether the tensor has changed since."""
-        if tensor._version != self.version or not lies_as(tensor, self.alias):
+        if version_of(tensor) != self.version or not lies_as(tensor, self.alias):
             return True
         if self.content is None:
             return False
@@ -185,7 +186,7 @@ def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
     for hook in hooks_of(tensor):
         made.register_hook(hook)
     if not tensor.is_inference():
-        torch._C._autograd._unsafe_set_version_counter((made,), (tensor._version,))
+        set_version_counters((made,), (version_of(tensor),))
     return made
 
 
@@ -224,7 +225,8 @@ def stage_of(
 
 def memories_of(tensors: Iterable[Tensor]) -> set[int]:
     """Return the identities of the storages of tensors."""
-    return {part.untyped_storage()._cdata for tensor in tensors for part in strided_parts(tensor) if in_memory(tensor)}
+    parts = (part for tensor in tensors for part in strided_parts(tensor) if in_memory(tensor))
+    return {storage_id(part.untyped_storage()) for part in parts}
 
 
 def lying_in(
@@ -235,7 +237,7 @@ def lying_in(
     for name, tensor in {**reached, **grads}.items():
         if id(tensor) in known or not in_memory(tensor):
             continue
-        if strided_parts(tensor)[-1].untyped_storage()._cdata in memories:
+        if storage_id(strided_parts(tensor)[-1].untyped_storage()) in memories:
             yield name, tensor
 
 
@@ -248,10 +250,10 @@ def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
     """Return the state of a tensor. A large parameter has only its version, unless a Picture has its content."""
     plain = in_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
-    known = picture is not None and plain and strided_parts(tensor)[-1].untyped_storage()._cdata in picture.copied
+    known = picture is not None and plain and storage_id(strided_parts(tensor)[-1].untyped_storage()) in picture.copied
     whole = plain and (known or not (isinstance(tensor, nn.Parameter) and size > LARGE))
     content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if whole else None
-    return TensorMark(tensor._version, tensor.detach(), content)
+    return TensorMark(version_of(tensor), tensor.detach(), content)
 
 
 def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 
+from backprint._torch.autograd import current_node
+from backprint._torch.modes import DisableTorchFunction, hidden_from_higher_order_operators, without_modes
+from backprint._torch.operators import DispatchKey, HigherOrderOperator, name_of
 from backprint._torch.script import is_method
+from backprint._torch.tensors import is_view, pack_padded, pad_packed, read_base, read_version, storage_id
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, OpaqueEdge, Source
 from backprint.memory import has_memory
@@ -39,9 +39,9 @@ ASKED: dict[Any, str] = {
     Tensor.is_leaf.__get__: "is_leaf",
     Tensor.grad.__get__: "has a gradient",
     Tensor.grad_fn.__get__: "has a grad_fn",
-    Tensor._version.__get__: "version",
-    Tensor._base.__get__: "is a view",
-    Tensor._is_view: "is a view",
+    read_version: "version",
+    read_base: "is a view",
+    is_view: "is a view",
     Tensor.is_conj: "is conjugated",
     Tensor.is_neg: "is negated",
     Tensor.storage_offset: "storage offset",
@@ -61,7 +61,7 @@ ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
 """Functions with which the user's code can read a tensor's memory; torch's own code calls them all the time."""
 
 LOCATING = (
-    *ADDRESSED, Tensor.is_set_to, Tensor.is_shared, Tensor._is_view, Tensor._base.__get__, Tensor.storage_offset,
+    *ADDRESSED, Tensor.is_set_to, Tensor.is_shared, is_view, read_base, Tensor.storage_offset,
     *TO_NUMPY, Tensor.__dlpack__,
 )  # fmt: skip
 """Functions whose results show where a tensor is in memory, and so whether others share it."""
@@ -71,7 +71,7 @@ MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
 
 INSIDE = (
     torch.tensor_split, Tensor.tensor_split, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu,
-    torch._pack_padded_sequence, torch._pad_packed_sequence, torch.hsplit, torch.vsplit, torch.dsplit,
+    pack_padded, pad_packed, torch.hsplit, torch.vsplit, torch.dsplit,
 )  # fmt: skip
 """Functions whose kernels read integers from tensors (lengths, indices, batch sizes)."""
 
@@ -95,7 +95,7 @@ class HookWatch(TorchFunctionMode):
         self.seen.nodes |= func == GRAD_FN
         if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
             asked = self.seen.given[id(args[0])], ASKED[func]
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
             self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
         if func in LOCATING and frames.called_by_user() and not frames.printing():
@@ -134,8 +134,8 @@ class Opener(HookWatch):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         body = None
-        if isinstance(func, torch._ops.HigherOrderOperator):
-            body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if isinstance(func, HigherOrderOperator):
+            body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
             func = numbers_one_by_one
         else:
@@ -143,8 +143,8 @@ class Opener(HookWatch):
                 self.hold(func, tensor)
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
-        self.seen.opened.append((func._name, frames.here(self.paths)))
-        with unaware(), self:
+        self.seen.opened.append((name_of(func), frames.here(self.paths)))
+        with hidden_from_higher_order_operators(), self:
             return body(*args, **(kwargs or {}))
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -155,7 +155,7 @@ class Opener(HookWatch):
 
     def hold(self, func: Any, tensor: Tensor) -> None:
         """Assume all values that are read: a step of the graph compares them."""
-        if torch._C._current_autograd_node() is not None and func in TO_NUMPY:
+        if current_node() is not None and func in TO_NUMPY:
             raise CaptureError(
                 f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
                 "graph cannot hold: write it with torch, or as a custom operator (torch.library)"
@@ -163,7 +163,7 @@ class Opener(HookWatch):
         if not has_memory(tensor):
             return  # its storage was resized to 0: there are no values that anyone could read
         with torch.no_grad():
-            with _disable_current_modes():
+            with without_modes():
                 read = tensor.detach().clone()
             torch.equal(tensor.detach(), read)
 
@@ -189,26 +189,10 @@ def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
-@contextlib.contextmanager
-def unaware() -> Iterator[None]:
-    """Hide dispatch modes from higher-order operators, whose eager forms refuse to run under a mode."""
-    name, ours = "_get_current_dispatch_mode", threading.get_ident()
-    heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
-    rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
-    before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
-    for room, function in before:
-        setattr(room, name, lambda plain=function: None if threading.get_ident() == ours else plain())
-    try:
-        yield
-    finally:
-        for room, function in before:
-            setattr(room, name, function)
-
-
 def note_memory(seen: Sighting, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
     """Note that the program reads where tensors are in memory: named ones, and all that share memory with them."""
-    with torch._C.DisableTorchFunction():
-        keys = [part.untyped_storage()._cdata for tensor in tensors for part in strided_parts(tensor)]
+    with DisableTorchFunction():
+        keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
     for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
         seen.flags.setdefault((name, MEMORY), (getattr(func, "__name__", "_base"), where))
 

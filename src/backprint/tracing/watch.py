@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint._torch import pytree
+from backprint._torch.autograd import current_node, set_version_counters
+from backprint._torch.fake import FakeTensor, UnsupportedOperatorException
+from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode
+from backprint._torch.operators import HigherOrderOperator, schema_of
+from backprint._torch.tensors import base_of, is_view, storage_id, version_of
 from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
@@ -114,19 +116,19 @@ class Watch(TorchDispatchMode):
         self.seen.given = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             for storage in storages(tensor):
-                self.seen.memory[storage._cdata] = (*self.seen.memory.get(storage._cdata, ()), name)
+                self.seen.memory[storage_id(storage)] = (*self.seen.memory.get(storage_id(storage), ()), name)
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if not tensor.is_inference():
                 self.seen.begun |= {(name, key): FLAGS[key](tensor) for key in CHANGED}
             if name in callers:
-                self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+                self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
                 self.widen(tensor)
         return self
 
     def widen(self, tensor: Tensor) -> None:
         """Mark this part of the caller's memory as the program's."""
-        if tensor.layout is torch.strided and (key := tensor.untyped_storage()._cdata) in self.callers:
+        if tensor.layout is torch.strided and (key := storage_id(tensor.untyped_storage())) in self.callers:
             low, high = span(tensor)
             known = self.spans.get(key, (low, high))
             self.spans[key] = min(low, known[0]), max(high, known[1])
@@ -136,7 +138,7 @@ class Watch(TorchDispatchMode):
 
         An argument may be a view of a tensor that the program reads from outside.
         """
-        if tensor.layout is not torch.strided or (key := tensor.untyped_storage()._cdata) not in self.spans:
+        if tensor.layout is not torch.strided or (key := storage_id(tensor.untyped_storage())) not in self.spans:
             return False
         low, high = span(tensor)
         return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
@@ -145,7 +147,7 @@ class Watch(TorchDispatchMode):
         """Remember a tensor's memory, and the inputs that it depends on."""
         storage = tensor.untyped_storage()
         self.alive.append(StorageWeakRef(storage))
-        self.taint[storage._cdata] = self.taint.get(storage._cdata, frozenset()) | names
+        self.taint[storage_id(storage)] = self.taint.get(storage_id(storage), frozenset()) | names
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -182,7 +184,7 @@ class Watch(TorchDispatchMode):
             and isinstance(args[0], FakeTensor)
             and id(args[0]) not in self.met
             and _dense(args[0])
-            and args[0].untyped_storage()._cdata in self.taint
+            and storage_id(args[0].untyped_storage()) in self.taint
         )
 
     def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
@@ -193,17 +195,18 @@ class Watch(TorchDispatchMode):
             if not _dense(tensor):
                 continue  # a jagged one is refused where it is made: raising while torch reads its size would abort
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
-        return frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        memories = (storage_id(tensor.untyped_storage()) for tensor in given if _dense(tensor))
+        return frozenset().union(*(self.taint[memory] for memory in memories))
 
     def note_call(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
         """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             if not torch.is_grad_enabled():
                 self.judge(func, args, kwargs, given)
-            elif torch._C._current_autograd_node() is None:
+            elif current_node() is None:
                 self.judge_followed(func, args, kwargs, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
-        node = torch._C._current_autograd_node()
+        node = current_node()
         adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
         self.seen.accumulates |= adds and func.namespace != "prim"  # autograd reads a fake tensor's device there
 
@@ -238,7 +241,7 @@ class Watch(TorchDispatchMode):
         """Note that the program reads values; a size depends only on the arguments that determine it."""
         if func in SIZED:
             sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
-            names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
+            names = frozenset().union(*(self.taint[storage_id(tensor.untyped_storage())] for tensor in sizing))
         self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
 
     def follow(self, result: Any, names: frozenset[str]) -> Any:
@@ -254,7 +257,7 @@ class Watch(TorchDispatchMode):
         if key not in self.stand_ins and key in self.met:
             assert self.world is not None
             self.stand_ins[key] = self.world.stand_in(tensor)
-            self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
+            self.learn(self.stand_ins[key], self.taint[storage_id(tensor.untyped_storage())])
         return self.stand_ins.get(key, tensor)
 
     def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
@@ -281,7 +284,7 @@ class Watch(TorchDispatchMode):
                 every_engine=True,
             )
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = storage_id(storage)
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
             self.learn(tensor, frozenset())  # torch.tensor([...]) made it just now
         if key not in self.taint or self.beyond(tensor):
@@ -290,7 +293,7 @@ class Watch(TorchDispatchMode):
             self.seen.outside.append(tensor)
             self.seen.asking[id(tensor)] = asks(tensor)
             self.met.add(id(tensor))
-            self.versions.append((tensor, tensor._version))
+            self.versions.append((tensor, version_of(tensor)))
             if tensor.is_leaf:
                 unread = tensor.grad is None or self.world is not None
                 self.grads.append((tensor, tensor.grad, None if unread else tensor.grad.clone()))
@@ -301,8 +304,8 @@ class Watch(TorchDispatchMode):
     def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
         """Note opaque edges of a call in `no_grad` mode."""
         asking = [tensor for tensor in given if asks(tensor)]
-        self.followed |= {tensor.untyped_storage()._cdata for tensor in asking if _dense(tensor)}
-        if func._schema.is_mutable:
+        self.followed |= {storage_id(tensor.untyped_storage()) for tensor in asking if _dense(tensor)}
+        if schema_of(func).is_mutable:
             for key in self.followed_among(changed_tensors(func, args, kwargs)):
                 text = f"{func} updates a tensor that requires grad, with gradients off"
                 self.unfollowed[key] = OpaqueEdge("no_grad", text, frames.here(self.paths))
@@ -320,7 +323,7 @@ class Watch(TorchDispatchMode):
 
     def is_detached(self, func: Any, tensor: Tensor) -> bool:
         """Whether an argument does not require grad, and shares its memory with a tensor that does."""
-        key = tensor.untyped_storage()._cdata
+        key = storage_id(tensor.untyped_storage())
         if not tensor.requires_grad:
             return key in self.followed
         self.followed.add(key)
@@ -341,13 +344,13 @@ class Watch(TorchDispatchMode):
 
     def followed_among(self, changed: list[Tensor]) -> set[int]:
         """Return the memory of these tensors that a tensor that requires grad uses too."""
-        return {tensor.untyped_storage()._cdata for tensor in changed if _dense(tensor)} & self.followed
+        return {storage_id(tensor.untyped_storage()) for tensor in changed if _dense(tensor)} & self.followed
 
     def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Note custom autograd Functions behind the outputs as opaque edges."""
         for tensor in outputs.values():
             if tensor.requires_grad and _dense(tensor):
-                self.judge_use(tensor.untyped_storage()._cdata)
+                self.judge_use(storage_id(tensor.untyped_storage()))
         queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
         visited = set()
         while queue:
@@ -362,7 +365,7 @@ class Watch(TorchDispatchMode):
 
     def note_written(self) -> None:
         """Note which tensors from outside the run has written to."""
-        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
+        self.seen.written = {id(tensor) for tensor, version in self.versions if version_of(tensor) != version}
 
     def restore(self) -> None:
         """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
@@ -370,10 +373,10 @@ class Watch(TorchDispatchMode):
             if not is_copied(key):  # a Picture has put it back, and knows it from before the run
                 put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            set_version_counters((tensor,), (version,))
         for tensor in self.seen.outside:
             if not self.seen.asking.get(id(tensor), True) and asks(tensor):  # an update has tied it to the run
-                (tensor._base if tensor._is_view() else tensor).detach_()
+                (base_of(tensor) if is_view(tensor) else tensor).detach_()
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
             if gradient is not None and content is not None and _dense(gradient):
@@ -387,7 +390,7 @@ def unknown(reading: Reading) -> str:
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
         f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
-        "Pass small real inputs and specialise=True to take their values and keep them as guards, "
+        "Pass small real inputs and specialize=True to take their values and keep them as guards, "
         "or capture without fake=True"
     )
 
@@ -404,7 +407,7 @@ def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
 def asks(tensor: Tensor) -> bool:
     """Whether a tensor, or the base of a view, requires grad: reading the flag of a changed view would make a new
     node."""
-    return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
+    return bool((base_of(tensor) if is_view(tensor) else tensor).requires_grad)
 
 
 def storages(tensor: Tensor) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.result_tree import ResultTree
 from backprint.settings import quiet_random
@@ -116,8 +117,8 @@ def run_step(
 
 def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
     """Detach a result; copy it if it uses the caller's memory, which is restored after the run."""
-    memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in strided_parts(each)}
-    if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in memories:
+    memories = {storage_id(part.untyped_storage()) for each in stage.ready.values() for part in strided_parts(each)}
+    if tensor.layout is torch.strided and storage_id(tensor.untyped_storage()) not in memories:
         return tensor.detach()
     return tensor.detach().clone()
 

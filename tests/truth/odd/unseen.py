@@ -323,7 +323,7 @@ many(
         others=[(randn(3), torch.tensor([True, True, True])), (randn(3), torch.tensor([False, False, True]))],
     ),
     unseen_by_aot=lambda: beside(READS["numpy"], options=dict(engine="aot")),
-    unseen_by_aot_specialised=lambda: beside(READS["numpy"], options=dict(engine="aot", specialise=True)),
+    unseen_by_aot_specialized=lambda: beside(READS["numpy"], options=dict(engine="aot", specialize=True)),
     unseen_by_dynamo=lambda: beside(READS["numpy"], options=dict(engine="dynamo")),
     unseen_by_dynamo_printed=lambda: beside(READS["printed"], options=dict(engine="dynamo")),
 )

@@ -1,7 +1,4 @@
-"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile.
-
-Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._dynamo.lookup_backend`.
-"""
+"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ def build_eager(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., 
 
 def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
     """Compile with a backend that is AOTAutograd and no compiler, without Dynamo."""
-    from torch._dynamo import lookup_backend
+    from backprint._torch.dynamo import lookup_backend
 
     core = core_of(module, inputs)
     replace_views(core.module)  # results of decompositions may have other strides

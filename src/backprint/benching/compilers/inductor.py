@@ -1,9 +1,6 @@
 """Inductor, by its own entry without Dynamo, and AOTInductor. Both draw random numbers as eager does.
 
 They trace a graph again with decompositions, whose results may have other strides, so its views are reshapes.
-
-Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._inductor.compile`,
-`torch._inductor.list_mode_options`, `torch._inductor.aoti_compile_and_package`, `torch._inductor.aoti_load_package`.
 """
 
 from __future__ import annotations
@@ -14,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch._inductor
+import torch
 from torch import Tensor, fx
 
+from backprint._torch.inductor import compile_and_package, compile_graph, load_package, mode_options
 from backprint.benching.borders import bordered
 from backprint.benching.gpu import on_gpu
 from backprint.benching.lowering import replace_views
@@ -27,12 +25,12 @@ AS_EAGER = {"fallback_random": True}
 
 def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "default") -> Callable[..., Any]:
     """Compile with Inductor in a mode of torch.compile."""
-    options = {**torch._inductor.list_mode_options(mode), **AS_EAGER}
+    options = {**mode_options(mode), **AS_EAGER}
 
     def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         replace_views(core)
         with torch.no_grad():
-            call = torch._inductor.compile(core, given, options=options)
+            call = compile_graph(core, given, options=options)
         if options.get("triton.cudagraphs") and on_gpu(given):
             return partial(results_of_cuda_graph, call)
         compiled: Callable[..., Sequence[Tensor]] = call
@@ -59,8 +57,8 @@ def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequenc
         program = torch.export.export(core, tuple(given), strict=False)
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "core.pt2")
-            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=AS_EAGER)
-            call = torch._inductor.aoti_load_package(path)
+            compile_and_package(program, package_path=path, inductor_configs=AS_EAGER)
+            call = load_package(path)
 
     def called(*values: Tensor) -> Sequence[Tensor]:
         results = call(*values)

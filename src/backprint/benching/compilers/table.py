@@ -37,72 +37,24 @@ class Compiler:
     """The packages that it imports."""
     extra: str = ""
     """The extra of Backprint that brings them."""
-    experimental: bool = False
-    """Whether it is known to fail on many graphs."""
-    note: str = ""
     options: tuple[str, ...] = ()
 
 
 ROWS = (
-    Compiler("eager", f"{HERE}.control:build_eager", note="The graph itself, operator by operator: the control."),
-    Compiler("aot_eager", f"{HERE}.control:build_aot", options=("aot_eager",), note="AOTAutograd, then eager."),
-    Compiler(
-        "aot_eager_decomp_partition",
-        f"{HERE}.control:build_aot",
-        options=("aot_eager_decomp_partition",),
-        note="AOTAutograd with Inductor's decompositions, then eager.",
-    ),
-    Compiler(
-        "inductor",
-        f"{HERE}.inductor:build_inductor",
-        note="torch._inductor.compile: without Dynamo, whose guards take about 15 µs a call.",
-    ),
-    Compiler("aotinductor", f"{HERE}.inductor:build_aotinductor", note="torch.export, then a shared library."),
-    Compiler(
-        "xla",
-        f"{HERE}.xla:build_xla",
-        ("jax", "torchax"),
-        "compilers",
-        note="XLA through torchax and jax.jit. The graph is lowered first.",
-    ),
-    Compiler(
-        "onnxruntime",
-        f"{HERE}.onnx:build_onnxruntime",
-        ("onnx", "onnxruntime", "onnxscript"),
-        "compilers",
-        note="ONNX Runtime on a CPU. The graph is lowered first.",
-    ),
-    Compiler(
-        "openvino",
-        f"{HERE}.openvino:build_openvino",
-        ("openvino",),
-        "compilers",
-        note="OpenVINO on a CPU, computing in float32. The graph is lowered first.",
-    ),
-    Compiler(
-        "executorch",
-        f"{HERE}.experimental:build_executorch",
-        ("executorch",),
-        "executorch",
-        True,
-        "ExecuTorch with XNNPACK. The graph is lowered first.",
-    ),
-    Compiler(
-        "iree",
-        f"{HERE}.experimental:build_iree",
-        ("iree.turbine", "iree.runtime"),
-        "iree",
-        True,
-        "IREE on a CPU. The graph is lowered first; some graphs crash it.",
-    ),
-    Compiler(
-        "tvm",
-        f"{HERE}.experimental:build_tvm",
-        ("tvm",),
-        "tvm",
-        True,
-        "TVM Relax on a CPU. The graph is lowered first.",
-    ),
+    Compiler("eager", f"{HERE}.control:build_eager"),  # the control: the graph itself, operator by operator
+    Compiler("aot_eager", f"{HERE}.control:build_aot", options=("aot_eager",)),
+    Compiler("aot_eager_decomp_partition", f"{HERE}.control:build_aot", options=("aot_eager_decomp_partition",)),
+    # torch._inductor.compile: without Dynamo, whose guards take about 15 µs a call
+    Compiler("inductor", f"{HERE}.inductor:build_inductor"),
+    Compiler("aotinductor", f"{HERE}.inductor:build_aotinductor"),
+    # those below are given the graph lowered
+    Compiler("xla", f"{HERE}.xla:build_xla", ("jax", "torchax"), "compilers"),
+    Compiler("onnxruntime", f"{HERE}.onnx:build_onnxruntime", ("onnx", "onnxruntime", "onnxscript"), "compilers"),
+    Compiler("openvino", f"{HERE}.openvino:build_openvino", ("openvino",), "compilers"),
+    # known to fail on many graphs, or to crash
+    Compiler("executorch", f"{HERE}.experimental:build_executorch", ("executorch",), "executorch"),
+    Compiler("iree", f"{HERE}.experimental:build_iree", ("iree.turbine", "iree.runtime"), "iree"),
+    Compiler("tvm", f"{HERE}.experimental:build_tvm", ("tvm",), "tvm"),
 )
 
 COMPILERS: Mapping[str, Compiler] = {row.name: row for row in ROWS}
@@ -124,7 +76,7 @@ def compiler_named(text: str) -> Compiler:
         return own_compiler(text, name, function)
     backends = torch_backends()
     if text in backends:
-        return Compiler(text, f"{HERE}.control:build_backend", options=(text,), note=f"torch.compile(backend={text!r})")
+        return Compiler(text, f"{HERE}.control:build_backend", options=(text,))
     near = difflib.get_close_matches(text, {*COMPILERS, *backends}, 3, 0.5)
     hint = f": did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(
@@ -142,12 +94,12 @@ def torch_backends() -> list[str]:
 
 def inductor_in_mode(text: str, mode: str) -> Compiler:
     """Return Inductor in one of the modes of torch.compile."""
-    import torch._inductor
+    from backprint._torch.inductor import mode_options
 
-    modes = torch._inductor.list_mode_options()
+    modes = mode_options()
     if mode not in modes:
         raise UsageError(f"{text!r}: Inductor has no mode {mode!r}; it has {', '.join(modes)}")
-    return Compiler(text, COMPILERS["inductor"].build, options=(mode,), note=f"Inductor, mode={mode!r}")
+    return Compiler(text, COMPILERS["inductor"].build, options=(mode,))
 
 
 def own_compiler(text: str, place: str, function: str) -> Compiler:
@@ -159,7 +111,7 @@ def own_compiler(text: str, place: str, function: str) -> Compiler:
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
     if place.endswith(".py") and not {function, "*"} & (names := names_of_file(Path(place))):
         raise without_function(text, place, function, sorted(names))
-    return Compiler(text, text, note="a function of the user's own")
+    return Compiler(text, text)
 
 
 def names_of_file(place: Path) -> set[str]:

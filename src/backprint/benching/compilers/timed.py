@@ -2,8 +2,6 @@
 
 Before the clock starts, the compiler compiles one addition: its imports, the test of the processor and the precompiled
 headers are no part of a graph's time. Inductor's headers lie beside its caches, so an empty cache keeps them.
-
-Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._inductor.utils.clear_caches`.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from backprint._torch.inductor import clear_caches_if_loaded
 from backprint.benching.compilers.table import Compiler, compiled_by
 from backprint.sample.rerun import copies
 
@@ -77,5 +75,4 @@ def cached_in(caches: Path) -> Iterator[None]:
 
 def forget() -> None:
     """Empty the caches in memory of compilers that were imported; functions compiled before stay."""
-    if "torch._inductor.utils" in sys.modules:
-        sys.modules["torch._inductor.utils"].clear_caches()
+    clear_caches_if_loaded()

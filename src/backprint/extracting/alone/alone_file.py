@@ -13,7 +13,6 @@ and in code they are literals of Python.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -24,24 +23,10 @@ from backprint.extracting.alone.alone_draws import Draw
 from backprint.extracting.nouns import Kernel, KernelCall
 from backprint.extracting.programs.read_alone import MARK
 from backprint.extracting.traffic import holds_number, least_bytes
+from backprint.graph.text import quote
 
 WIDTH = 116
 """The letters of a line of comments or data."""
-
-
-def alone_text(kernel: Kernel) -> str:
-    """Return a kernel with its calls as one file, `python kernel.py`; a kernel without calls raises RefusedError."""
-    from backprint.extracting.alone.alone_cpp import cpp_file
-    from backprint.extracting.alone.alone_triton import triton_file
-
-    if kernel.language not in ("triton", "cpp"):
-        raise RefusedError(f"{kernel.name}: {kernel.language!r:.40} is no language of kernels: triton and cpp are")
-    if not kernel.calls:
-        raise RefusedError(f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
-                           f"it from a Capture with `backprint kernels`")  # fmt: skip
-    text = triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
-    ast.parse(text)  # what Python cannot read is never handed out
-    return text
 
 
 def comment(text: str) -> str:
@@ -141,15 +126,10 @@ def on_one_line(value: Any) -> str:
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case str():
-            return ascii(value) if not value.isprintable() else quoted(value)
+            return ascii(value) if not value.isprintable() else quote(value)
         case None | bool() | int() | float():
             return repr(value)
     raise RefusedError(f"{type(value).__name__} is no plain data: {value!r:.80}")
-
-
-def quoted(text: str) -> str:
-    """Return a text as a literal in double quotes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def long_text(text: str) -> str:

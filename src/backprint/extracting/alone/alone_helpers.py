@@ -3,7 +3,7 @@
 PyTorch's file is parsed, and what a kernel names in it is taken with what that names in turn. Functions of libdevice
 are Triton's on a GPU; its interpreter has none, so each has a function of torch in its place there.
 
-Private torch APIs of this module, tried on torch 2.13: the file `torch/_inductor/runtime/triton_helpers.py`.
+The functions are read in the file of torch that has them (`_inductor/runtime/triton_helpers.py`), which is not run.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ from backprint.extracting.alone.alone_helpers import (
     needed_helpers,
 )
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.normal_order import is_setup
-from backprint.extracting.programs.normal_triton import find_kernel, is_jitted, parse_module
+from backprint.extracting.programs.normal_triton import find_kernel, is_jitted, is_setup, parse_module
 
 RUNS = """\
     python THIS_FILE        runs every configuration on each recorded call, and compares their results: on a GPU, with

@@ -20,7 +20,6 @@ import torch
 
 from backprint.choices import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
-from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.checking.check_folder import (
     ERRORS,
     SAMPLE,
@@ -32,9 +31,10 @@ from backprint.extracting.checking.check_folder import (
     write_plan,
 )  # fmt: skip
 from backprint.extracting.checking.lift_draws import lifted_graph, steps_that_draw
-from backprint.extracting.extract import ExtractedGraph, extracted_alone
+from backprint.extracting.extract import extracted_alone
 from backprint.extracting.lowering.kernel_compilers import kernel_compiler
 from backprint.extracting.lowering.prepare import PortLayout
+from backprint.extracting.nouns import CaptureKernels, ExtractedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
 from backprint.graph.nouns import Capture, Graph, Step
 from backprint.graph.verdicts import Verdict
@@ -143,12 +143,11 @@ def refuse_what_cannot_run(target: KernelTarget) -> None:
                     f"running Triton kernels needs {package}, which is not installed: pip install {package}"
                 )
         return
-    import torch._inductor.cpu_vec_isa as instructions
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+    from backprint._torch.inductor import cpu_vec_isa as instructions
 
     try:
-        get_cpp_compiler()
+        cpp_compiler()
     except InvalidCxxCompiler as error:
         raise RefusedError(f"running C++ kernels needs a C++ compiler, and there is none: {error}") from error
     here = [type(each).__name__ for each in instructions.valid_vec_isa_list()]

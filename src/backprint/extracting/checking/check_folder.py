@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backprint.extracting.extract import LoweredPort
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.nouns import Kernel, LoweredPort
 from backprint.graph.verdicts import PortVerdict, Verdict
 
 SAMPLE, SUBJECTS, VERDICTS, KERNELS, ERRORS = "sample", "kernels.json", "verdicts.jsonl", "kernels", "errors.txt"

@@ -74,14 +74,6 @@ class RoundingBound:
         mean, most = (max(each) for each in zip(*floors, strict=True))
         return max(MEAN_TIMES * own[0], mean), max(MOST_TIMES * own[1], most)
 
-    def as_exact(self, place: int, found: Any, right: Any) -> bool:
-        """Whether a result is as near to float64 as eager's is, or that of right kernels."""
-        wanted = self.eager.run.results[place]
-        if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(self.exact, str):
-            return False
-        own = apart_by(wanted, self.eager.wide[place]), apart_by(right, self.exact[place])
-        return apart_by(found, self.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
-
 
 def apart_by(left: Tensor, right: Tensor) -> tuple[float, float]:
     """Return the root mean square and the largest of the differences of two tensors, where both are finite."""

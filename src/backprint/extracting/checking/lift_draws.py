@@ -14,7 +14,8 @@ import torch
 from torch import fx
 
 from backprint.benching.outside_draws import draws
-from backprint.benching.subjects import BenchGraph, graph_classes, unguarded_graph
+from backprint.benching.roofline import unguarded_graph
+from backprint.benching.subjects import BenchGraph, graph_classes
 from backprint.errors import RefusedError
 from backprint.extracting.lowering.prepare import NEW
 from backprint.fx.to_fx import to_fx

@@ -4,9 +4,6 @@ The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds t
 bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
 operation is broadcast, takes `not` of a block for no, and combines one pair of elements at a time in reductions that
 are not sums. Reads and writes outside of a kernel's arguments raise here.
-
-Private APIs of this module, tried on triton 3.7.1: `InterpreterBuilder`, `TensorHandle`, `ReduceOps`, `ScanOps`,
-`ASTTransformer` and `_interpreter` of `triton.runtime.interpreter`.
 """
 
 from __future__ import annotations
@@ -273,7 +270,7 @@ def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtype
 
 
 def reduce_by_halves(self: Any, given: Any) -> list[Any]:
-    """Combine neighbours until one element is left, all pairs at once; a GPU combines in some such tree too."""
+    """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
     shape = given[0].handle.data.shape
     tensors, axis = self.unravel(given, self.axis)
     values, dtypes = [each.handle.data for each in tensors], [each.dtype for each in tensors]

@@ -2,9 +2,6 @@
 
 A wrapper runs from its text, and its kernels from theirs: what is called is the source that a Kernel has. Extern calls
 (matmuls, convolutions) run as torch's own operators. The wrapper is code that Inductor wrote, in the process before.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._inductor.async_compile.AsyncCompile` and
-`CachingAutotuner` of `torch._inductor.runtime.triton_heuristics`.
 """
 
 from __future__ import annotations
@@ -17,15 +14,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._inductor.async_compile import AsyncCompile  # before it is another while a wrapper is loaded
 
+from backprint._torch.inductor import AsyncCompile  # before it is another while a wrapper is loaded
 from backprint.errors import ReplayError
 from backprint.extracting.build_triton import kernel_loaded_from
 from backprint.extracting.checking.launch_memory import BandedMemory, launch_of
-from backprint.extracting.extract import LoweredPort
 from backprint.extracting.grids import grid_of
 from backprint.extracting.lowering.recorded_calls import is_workspace, loaded_wrapper, without_gpu
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.nouns import Kernel, LoweredPort
 
 CPU = torch.device("cpu")
 

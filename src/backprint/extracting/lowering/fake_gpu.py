@@ -4,9 +4,7 @@ A build of PyTorch without CUDA has no device guard for it, so an operator on a 
 the meta device, which does nothing, is registered in its place. Nothing may run backward on such tensors: autograd
 would ask for the device's streams, and end the process.
 
-Private torch APIs of this module, tried on torch 2.13: `c10::impl::device_guard_impl_registry`,
-`torch._dynamo.device_interface.CudaInterface`, `torch._inductor.runtime.hints.DeviceProperties`,
-`torch.utils._triton`, `torch._inductor.config`.
+The table is `c10::impl::device_guard_impl_registry` of torch's C++ library, tried on torch 2.13.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from unittest import mock
 
 import torch
 
+from backprint._torch.inductor import cuda_is_compiled
 from backprint.errors import RefusedError
 from backprint.extracting.targets import GPUS, KernelTarget
 
@@ -42,7 +41,7 @@ WRITING = {
 
 def allow_fake_cuda() -> None:
     """Register a guard for CUDA that does nothing, in a build without CUDA."""
-    if torch.cuda._is_compiled():
+    if cuda_is_compiled():
         return
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
@@ -87,10 +86,8 @@ def properties(target: KernelTarget) -> Any:
 @contextlib.contextmanager
 def pretended(target: KernelTarget) -> Iterator[None]:
     """While this lasts, torch says that there is one such GPU."""
-    import torch._inductor.config as settings
-    import torch.utils._triton as triton_support
-    from torch._dynamo.device_interface import CudaInterface
-    from torch._inductor.runtime.hints import DeviceProperties
+    from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
+    from backprint._torch.inductor import config as settings
 
     allow_fake_cuda()
     found, capability = properties(target), divmod(target.capability, 10)

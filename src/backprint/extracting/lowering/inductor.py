@@ -1,11 +1,4 @@
-"""Ask Inductor for the code of a prepared graph. Nothing is compiled, and no kernel is run.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.GraphLowering`,
-`torch._inductor.fx_passes.joint_graph.joint_graph_passes`, `torch._inductor.fx_passes.post_grad.post_grad_passes`,
-`torch._inductor.compile_fx`, `torch._inductor.virtualized.V`, `torch._inductor.debug.DebugContext`,
-`torch._inductor.cpu_vec_isa`, `torch._inductor.codecache`, `torch._inductor.cpp_builder`, `torch._inductor.exc`,
-`torch._inductor.config`, `torch._inductor.scheduler.BaseSchedulerNode`.
-"""
+"""Ask Inductor for the code of a prepared graph. Nothing is compiled, and no kernel is run."""
 
 from __future__ import annotations
 
@@ -23,7 +16,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from backprint._torch.inductor import as_for_gxx
+from backprint._torch.inductor import as_for_gxx, load_inductor
 from backprint.defects import is_defect
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.lowering.fake_gpu import pretended
@@ -49,7 +42,7 @@ def import_inductor() -> None:
     """Import Inductor without the warnings of torch about torch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        importlib.import_module("torch._inductor.compile_fx")
+        load_inductor()
 
 
 @contextlib.contextmanager
@@ -58,8 +51,8 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
 
     With instructions that are named, no C++ compiler is asked which ones it has.
     """
-    import torch._inductor.config as settings
-    from torch._inductor import codecache, cpu_vec_isa
+    from backprint._torch.inductor import codecache, cpu_vec_isa
+    from backprint._torch.inductor import config as settings
 
     options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
     with contextlib.ExitStack() as held:
@@ -85,11 +78,10 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
 
 def has_compiler() -> bool:
     """Whether Inductor finds a C++ compiler here."""
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
 
     try:
-        get_cpp_compiler()
+        cpp_compiler()
     except InvalidCxxCompiler:
         return False
     return True
@@ -97,7 +89,7 @@ def has_compiler() -> bool:
 
 def isa_in_use() -> str:
     """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
-    from torch._inductor import cpu_vec_isa
+    from backprint._torch.inductor import cpu_vec_isa
 
     chosen = cpu_vec_isa.pick_vec_isa()
     if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
@@ -116,12 +108,15 @@ class InductorCode:
 
 def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
     """Return the code that Inductor writes: its kernels as texts, and the calls of them."""
-    from torch._inductor.compile_fx import record_original_output_strides, view_to_reshape
-    from torch._inductor.debug import DebugContext
-    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-    from torch._inductor.fx_passes.post_grad import post_grad_passes
-    from torch._inductor.graph import GraphLowering
-    from torch._inductor.virtualized import V
+    from backprint._torch.inductor import (
+        DebugContext,
+        GraphLowering,
+        V,
+        joint_graph_passes,
+        post_grad_passes,
+        record_strides,
+        view_to_reshape,
+    )
 
     on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in prepared.inputs)
     if on_gpu and importlib.util.find_spec("triton") is None:
@@ -131,7 +126,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
     with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
-        record_original_output_strides(module)
+        record_strides(module)
         with fx.traceback.preserve_node_meta():
             post_grad_passes(module, True)
         graph = GraphLowering(module, example_inputs=prepared.inputs, is_backward=backward, is_inference=True)
@@ -172,8 +167,7 @@ def operators_at_work(error: Exception) -> list[str]:
 
 def nodes_of(value: Any) -> list[fx.Node]:
     """Return the graph's nodes that a value of Inductor stands for."""
-    from torch._inductor.scheduler import BaseSchedulerNode
-    from torch._inductor.utils import aggregate_origins
+    from backprint._torch.inductor import BaseSchedulerNode, aggregate_origins
 
     if isinstance(value, BaseSchedulerNode):
         return list(aggregate_origins([value]))
@@ -183,8 +177,7 @@ def nodes_of(value: Any) -> list[fx.Node]:
 @contextlib.contextmanager
 def steps_recorded() -> Iterator[dict[str, tuple[str, ...]]]:
     """While this lasts, note of each kernel that is written the steps that it computes."""
-    from torch._inductor.codegen.cpp import CppScheduling
-    from torch._inductor.codegen.triton import TritonScheduling
+    from backprint._torch.inductor import CppScheduling, TritonScheduling
 
     found: dict[str, tuple[str, ...]] = {}
 
@@ -204,7 +197,7 @@ def steps_recorded() -> Iterator[dict[str, tuple[str, ...]]]:
 
 def steps_of(nodes: Any) -> list[str]:
     """Return the steps of the captured graph that nodes of Inductor's schedule come from, in their order."""
-    from torch._inductor.utils import aggregate_origins
+    from backprint._torch.inductor import aggregate_origins
 
     origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
     places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}

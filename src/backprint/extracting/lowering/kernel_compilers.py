@@ -3,8 +3,6 @@
 A compiler is given a graph that was prepared for the target, and returns Python code in the form of Inductor's
 `output_code.py`: kernels as texts, `async_compile.triton(name, text)` or `async_compile.cpp_pybinding(types, text)`,
 and a function `call(args)` that calls them and returns the results. All that follows reads that code.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._inductor.config`.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def kernel_compiler(text: str) -> KernelCompiler:
 
 def inductor_with(text: str) -> KernelCompiler:
     """Return Inductor with settings of `torch._inductor.config`: `combo_kernels=True,triton.max_tiles=3`."""
-    import torch._inductor.config as config
+    from backprint._torch.inductor import config
 
     settings = dict(map(setting_of, text.split(",")))
 
@@ -86,7 +84,7 @@ def inductor_with(text: str) -> KernelCompiler:
 
 def setting_of(text: str) -> tuple[str, Any]:
     """Return a setting's name and value; raise for a name that Inductor does not have, or a value of another type."""
-    import torch._inductor.config as config
+    from backprint._torch.inductor import config
 
     name, equals, written = (part.strip() for part in text.partition("="))
     known = config.get_config_copy()

@@ -1,7 +1,4 @@
-"""Rules for the results of operators that PyTorch has none of: without one, a whole graph would have no kernels.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_impls.op_implementations_dict`.
-"""
+"""Rules for the results of operators that PyTorch has none of: without one, a whole graph would have no kernels."""
 
 from __future__ import annotations
 
@@ -36,11 +33,11 @@ def result_like(function: Any, *args: Any) -> Tensor:
 @contextlib.contextmanager
 def rules_added() -> Iterator[None]:
     """While this lasts, these operators run on fake tensors."""
-    from torch._subclasses.fake_impls import op_implementations_dict
+    from backprint._torch.fake import fake_rules
 
     def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
         with mode:
             return result_like(function, *args)
 
-    with mock.patch.dict(op_implementations_dict, dict.fromkeys(LIKE, rule)):
+    with mock.patch.dict(fake_rules, dict.fromkeys(LIKE, rule)):
         yield

@@ -3,9 +3,6 @@
 Guards are left out: they are a precondition of the kernels. What only a CPU has (its attention, its LSTM) is written
 with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the
 device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`,
-`torch._inductor.decomposition.select_decomp_table`.
 """
 
 from __future__ import annotations
@@ -16,15 +13,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import (
+
+from backprint._torch import pytree
+from backprint._torch.fake import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils import _pytree as pytree
-
+from backprint._torch.graphs import make_fx
+from backprint._torch.operators import OpOverload, schema_if_any
 from backprint.benching.lowering import replace_views
 from backprint.defects import is_defect
 from backprint.errors import BackprintError, RefusedError
@@ -77,8 +75,9 @@ def prepared_graph(
     graph: Graph, target: KernelTarget, forms: Mapping[Any, Any], saved: Mapping[str, PortLayout] | None = None
 ) -> PreparedGraph:
     """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has."""
-    import torch._inductor.lowering  # not loaded by what follows, which needs it
-    from torch._inductor.decomposition import select_decomp_table
+    from backprint._torch.inductor import load_inductor, select_decompositions
+
+    load_inductor("lowering")  # not loaded by what follows, which needs it
 
     sizes, sized = hints(graph), at_hints(graph)
     module = to_fx(in_canonical_order(sized))
@@ -92,7 +91,7 @@ def prepared_graph(
     name_sources(module)
     # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
     mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
-    table = {**select_decomp_table(), **(DRAWS if target.device == "cuda" else {}), **forms}
+    table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}, sizes) for port in sized.inputs]
         made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
@@ -134,7 +133,7 @@ class Tracing(fx.Interpreter):
 
 def operator_of(node: fx.Node) -> str:
     """Return the name of the operator that a node calls, or of its form."""
-    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
+    return str(node.target) if isinstance(node.target, OpOverload) else getattr(node.target, "__name__", "")
 
 
 def name_sources(module: fx.GraphModule) -> None:
@@ -173,7 +172,7 @@ def draw_into_new_tensors(module: fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
         operator = node.args[1 - first] if first is not None else None
-        if not getattr(getattr(operator, "_schema", None), "is_mutable", False):
+        if not getattr(schema_if_any(operator), "is_mutable", False):
             continue
         base, rest = node.args[2], node.args[3:]
         others = [user for user in base.users if user is not node]

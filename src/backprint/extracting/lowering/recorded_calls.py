@@ -2,9 +2,6 @@
 
 A kernel notes its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
 is code that Inductor wrote in this process: none of it comes from a file.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._inductor.async_compile.AsyncCompile`,
-`torch._inductor.select_algorithm.extern_kernels`, `torch.cuda._DeviceGuard`, and names of the wrapper's own text.
 """
 
 from __future__ import annotations
@@ -18,9 +15,10 @@ from unittest import mock
 
 import torch
 from torch import Tensor
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint._torch.inductor import devices_not_switched, kernels_compiled_by
+from backprint._torch.modes import TorchDispatchMode
+from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint.defects import for_program, is_defect
 from backprint.errors import RefusedError
 from backprint.extracting.lowering.missing_rules import LIKE, result_like
@@ -82,7 +80,7 @@ class NotedOperators(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(function, HigherOrderOperator):
             return self.drawn(function, args, kwargs or {})
-        views = any(value.alias_info and not value.alias_info.is_write for value in function._schema.returns)
+        views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
         if not views and str(function) not in MEMORY:
             self.recorded.externs[str(function)] += 1
         try:
@@ -137,7 +135,6 @@ def loaded_wrapper(
 ) -> dict[str, Any]:
     """Return the names of a wrapper whose kernels are made by a function of their names and of the types of their
     arguments (None of a Triton kernel), and whose memory is made by another, on a device."""
-    import torch._inductor.async_compile as compiling
 
     class CompileStandIn:
         """What a wrapper has in the place of AsyncCompile. Kernels have the names that the wrapper gives them."""
@@ -154,8 +151,7 @@ def loaded_wrapper(
                     scope[name] = kernel(name, value.types)
 
     space: dict[str, Any] = {"__name__": "wrapper"}
-    stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
-    with mock.patch.object(compiling, "AsyncCompile", CompileStandIn), stream:
+    with kernels_compiled_by(CompileStandIn):
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
     space.update(dict.fromkeys(MAKERS, make or empty_on_meta))
     space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
@@ -211,7 +207,7 @@ def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtyp
 def without_gpu() -> Any:
     """While this lasts, a wrapper may choose a GPU that is not there."""
     with (
-        mock.patch.object(torch.cuda, "_DeviceGuard", side_effect=lambda index: contextlib.nullcontext()),
+        devices_not_switched(),
         mock.patch.object(torch.cuda, "set_device", return_value=None),
     ):
         yield

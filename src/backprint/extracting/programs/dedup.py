@@ -5,12 +5,9 @@ Kernels pass through as a stream: sources and members are in an index, in SQLite
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from backprint.errors import UsageError
 from backprint.extracting.nouns import Kernel
@@ -138,18 +135,6 @@ class KernelGroups:
             both=number(both),
             unread=number("select count(*) from unread"),
         )
-
-
-@contextmanager
-def dedup_kernels(kernels: Iterable[Found]) -> Iterator[KernelGroups]:
-    """Read a stream of kernels into groups, which last as long as the block."""
-    with (
-        tempfile.TemporaryDirectory(prefix="backprint-kernels-") as folder,
-        KernelIndex.writing(Path(folder) / "kernels.sqlite") as index,
-    ):
-        index.connection.execute("pragma synchronous = off")  # nobody resumes it
-        index.add_all(kernels)
-        yield KernelGroups(index)
 
 
 def vanishing_groups(by: str = "program") -> KernelGroups:

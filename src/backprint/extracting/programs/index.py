@@ -20,7 +20,6 @@ from typing import Any
 
 from backprint.databases import check_schema, check_types, distrust
 from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
-from backprint.extracting.call_bytes import kernel_bytes
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.programs.normal import normal_form
 from backprint.extracting.programs.read import (
@@ -32,8 +31,9 @@ from backprint.extracting.programs.read import (
     nothing_in,
     samples_below,
 )
+from backprint.extracting.traffic import kernel_bytes
 
-FORMAT = 2
+FORMAT = 3
 
 BATCH = 500
 """Kernels after which the samples that are whole are written for good."""
@@ -375,25 +375,6 @@ class KernelIndex:
             self.connection.execute(elsewhere, (key,))
 
     # -------------------------------------------------------------- reading
-
-    def samples_with(self, hash: str) -> list[str]:
-        """Return the samples that use a kernel."""
-        query = "select distinct sample from uses where hash = ? order by sample"
-        return [row[0] for row in self.rows(query, (hash,))]
-
-    def kernels_for(self, sample: str) -> list[KernelUse]:
-        """Return the kernels that a sample needs."""
-        query = f"select {USE} from uses where sample = ? order by direction, name, place, hash"
-        return [KernelUse(*row) for row in self.rows(query, (sample,))]
-
-    def uses_of(self, hash: str, limit: int = -1) -> Iterator[KernelUse]:
-        """Yield the uses of a kernel."""
-        query = f"select {USE} from uses where hash = ? order by sample, direction, name, place limit ?"
-        return (KernelUse(*row) for row in self.rows(query, (hash, limit)))
-
-    def new_since(self, run: int) -> Iterator[str]:
-        """Yield the hashes of the kernels that came after a run."""
-        return (row[0] for row in self.rows("select hash from kernels where run > ? order by run, hash", (run,)))
 
     def kernel(self, hash: str) -> Kernel | None:
         """Return the representative of a hash, the first kernel that was added with it."""

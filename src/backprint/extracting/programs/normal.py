@@ -17,7 +17,7 @@ LARGEST = 4 << 20
 """The characters that a source may have."""
 
 FORMS: dict[str, Callable[[Kernel], NormalForm]] = {"triton": normal_triton, "cpp": normal_cpp}
-"""The function that normalises each language."""
+"""The function that normalizes each language."""
 
 
 @lru_cache(maxsize=8)  # who reads a kernel asks for its hash, and so does the index

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 
 from backprint.errors import RefusedError
 from backprint.extracting.nouns import Kernel, NormalForm
-from backprint.extracting.programs.normal_order import is_setup, ordered_body
 from backprint.graph.scan import count_tokens
 
 TOKENS = 200_000
@@ -84,6 +83,8 @@ GRID_TEXT = "precomputed_grids"
 """Metadata that computes a grid from parameters by their names, inside texts."""
 
 WORD = re.compile(r"[A-Za-z_]\w*")
+
+SETUP = "set_driver_to_gpu"
 
 BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "getattr", "setattr", "sys", "__import__"}
 """Names by which a source may read a variable under a name that is a text."""
@@ -224,6 +225,17 @@ def is_plain(value: ast.expr | None) -> bool:
             return isinstance(value, ast.Constant)
 
 
+def is_setup(statement: ast.stmt) -> bool:
+    """Whether a statement computes nothing: a docstring, or Inductor's choice of a driver."""
+    match statement:
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])):
+            return name == SETUP
+        case _:
+            return False
+
+
 def is_launched_by_place(function: ast.FunctionDef) -> bool:
     """Whether no decorator knows a kernel's parameters by name: Triton's own alone, with no texts."""
     return len(function.decorator_list) == 1 and not any(
@@ -316,7 +328,7 @@ class TreeWriter:
         self.out.append(str(len(function.decorator_list)))
         for mark in function.decorator_list:
             self.write_decorator(mark)
-        self.write_value(ordered_body(function, self.globals))
+        self.write_value([statement for statement in function.body if not is_setup(statement)])
 
     # -------------------------------------------------------------- metadata
 

@@ -126,14 +126,6 @@ def read_kernels(path: Path) -> Iterator[Found]:
         yield nothing_in(path)
 
 
-def kernel_again(place: str, name: str, key: str) -> Kernel | None:
-    """Return a kernel of a file by its name and its hash; None where the file no longer has it."""
-    if not Path(place).exists():
-        return None
-    named = (found for found in read_kernels(Path(place)) if isinstance(found, Kernel) and found.name == name)
-    return next((kernel for kernel in named if hash_or_nothing(kernel) == key), None)
-
-
 def nothing_in(path: Path) -> UnreadKernels:
     """Return the note of a folder without kernels."""
     known = ", ".join(reader.title for reader in READERS)

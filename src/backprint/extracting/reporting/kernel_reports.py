@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from backprint.benching.svg import LogScale, drawing, label, legend, polyline, rule
+from backprint.benching.svg import (
+    BOTTOM,
+    EDGE,
+    LEFT,
+    TOP,
+    LogScale,
+    chart,
+    height_for,
+    value_axis,
+)
 from backprint.extracting.programs.dedup import KernelGroups
-from backprint.extracting.reporting.byte_table import byte_table
 from backprint.extracting.reporting.kernel_tables import (
     MOST,
+    byte_table,
     direction_table,
     name_table,
     operator_table,
@@ -20,9 +29,7 @@ from backprint.extracting.reporting.kernel_tables import (
     target_table,
     unread_table,
 )
-from backprint.report.nouns import Figure, Listing, Report
-from backprint.report.rows import one_line
-from backprint.report.tables import filled
+from backprint.report.nouns import Figure, Listing, Report, filled, one_line
 
 LISTED = 10
 """How many programs are shown with their code."""
@@ -117,9 +124,6 @@ def program_rows(groups: KernelGroups) -> Iterator[dict[str, Any]]:
 
 # ------------------------------------------------------------------ the picture
 
-WIDTH, HEIGHT = 620.0, 320.0
-LEFT, RIGHT, TOP, BOTTOM = 60.0, 180.0, 16.0, 44.0
-
 POINTS = 200
 """The points of a line."""
 
@@ -133,23 +137,17 @@ def sharing_picture(groups: KernelGroups) -> Iterator[Figure]:
     most = max((counts[0] for counts in known.values()), default=1)
     if most < 2:
         return
-    across = LogScale(1, max(map(len, known.values())) * 1.05 + 1, LEFT, WIDTH - RIGHT)
-    up = LogScale(1, most * 1.15, HEIGHT - BOTTOM, TOP)
-    parts = []
-    for tick in up.ticks():
-        parts += [rule(LEFT, up.place(tick), WIDTH - RIGHT, up.place(tick))]
-        parts += [label(LEFT - 6, up.place(tick) + 4, f"{tick:,.0f}", anchor="end")]
-    for tick in across.ticks():
-        parts.append(label(across.place(tick), HEIGHT - BOTTOM + 17, f"{tick:,.0f}"))
-    parts.append(rule(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis"))
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "programs, the most used first"))
-    parts.append(label(14, (TOP + HEIGHT - BOTTOM) / 2, "uses", turn=-90))
-    for number, counts in enumerate(known.values()):
-        places = [(across.place(rank + 1), up.place(counts[rank])) for rank in chosen_ranks(len(counts))]
-        parts.append(polyline(places, number))
-    parts += legend(WIDTH - RIGHT + 14, TOP + 8, tuple(known))
+    across = LogScale(1, max(map(len, known.values())) * 1.05 + 1, LEFT, EDGE)
+    up = LogScale(1, most * 1.15, height_for(len(known)) - BOTTOM, TOP)
+    places = {
+        title: [(across.place(rank + 1), up.place(counts[rank])) for rank in chosen_ranks(len(counts))]
+        for title, counts in known.items()
+    }
+    ticks = [(across.place(tick), f"{tick:,.0f}") for tick in across.ticks()]
+    axis = value_axis(up, up.ticks(), EDGE, "uses", "{:,.0f}".format)
     note = f"How often each program is used; both axes are logarithmic. The {MOST} most used are in a table below."
-    yield Figure("Sharing", note, drawing(WIDTH, HEIGHT, "How often each program is used", parts))
+    title = "How often each program is used"
+    yield Figure("Sharing", note, chart(title, places, axis, ticks, "programs, the most used first", mark=""))
 
 
 def chosen_ranks(count: int) -> list[int]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
 from backprint.extracting.programs.index import KernelIndex
 from backprint.graph.costing.storages import view_operators
-from backprint.report.nouns import Cell, Table
-from backprint.report.tables import columns
+from backprint.report.nouns import Cell, Table, columns
 
 MOST = 20
 """The rows of a table of the most shared, or the largest."""
@@ -73,6 +72,23 @@ def shared_structures(groups: KernelGroups) -> Table:
     )
     note = "Programs that differ in sizes and constants alone."
     return Table("The most shared structures", note, columns(f"{PROGRAM} programs:count"), rows)
+
+
+def byte_table(index: KernelIndex) -> Table:
+    """Return the programs whose calls have the largest tensors."""
+    query = (
+        "select name, kernels.hash, found.uses, calls, bytes from kernels join (select hash, count(*) as uses, "
+        "total(calls) as calls, total(bytes) as bytes from uses where bytes is not null group by hash "
+        "order by bytes desc, 1 limit ?) as found on found.hash = kernels.hash order by bytes desc, 2"
+    )
+    total = sum(row[0] for row in index.rows("select total(bytes) from uses"))
+    rows = tuple(
+        (name, uses, calls, size, size / total if total else None, key[:LETTERS])
+        for name, key, uses, calls, size in index.rows(query, (MOST,))
+    )
+    heads = "kernel:name kernels:count calls:count tensors_of_all_calls:size share:share hash:name"
+    note = "A call that reads all of its inputs and writes all of its outputs moves as many bytes at least."
+    return Table("Bytes", note, columns(heads), rows)
 
 
 def name_table(index: KernelIndex) -> Table:

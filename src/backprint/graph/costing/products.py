@@ -8,11 +8,12 @@ causal counts in full, and the weight gradient of a grouped convolution counts a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from backprint.graph.nouns import Graph, List, Ref, Spec, Step, TensorSpec, Value
+from backprint.graph.nouns import Graph, List, Ref, Spec, Step, TensorSpec, Value, refs
 
 Shape = tuple[int, ...]
+Specs = Mapping[str, Spec]
 
 
 def specs_of(graph: Graph) -> dict[str, Spec]:
@@ -43,6 +44,56 @@ def shape(value: Value, specs: Mapping[str, Spec]) -> Shape:
     """Return the shape of an argument; symbolic sizes count as one."""
     spec = specs.get(value.name) if isinstance(value, Ref) else None
     return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
+
+
+def operator_name(target: str) -> str:
+    """Return an operator's name without its namespace and overload, the same for its in-place form and for lists."""
+    space, _, rest = target.partition(".")
+    if space in ("operator", "math"):
+        return rest
+    if target.startswith("torch.ops."):
+        return target
+    name = rest.split(".")[0].removeprefix("special_").removeprefix("_foreach_")
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def arguments_of(step: Step) -> Iterator[Value]:
+    """Yield the arguments, by position and by keyword."""
+    yield from step.args
+    yield from (value for _, value in step.kwargs)
+
+
+def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
+    """Yield the tensors of a spec."""
+    if isinstance(spec, TensorSpec):
+        yield spec
+    elif isinstance(spec, tuple):
+        for part in spec:
+            yield from tensors_in(part)
+
+
+def shapes_taken(step: Step, specs: Specs) -> Iterator[Shape]:
+    """Yield the shapes of the tensors that a step takes, in order."""
+    for value in arguments_of(step):
+        for name in refs(value):
+            if isinstance(specs.get(name), TensorSpec):
+                yield shape(Ref(name), specs)
+
+
+def dtype_of(step: Step, specs: Specs) -> str:
+    """Return the floating-point dtype of the results, else of the arguments; '' where all are integers."""
+    taken = (specs.get(name) for value in arguments_of(step) for name in refs(value))
+    dtypes = (tensor.dtype for spec in (step.spec, *taken) for tensor in tensors_in(spec))
+    return next((dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))), "")
+
+
+def numel_of(value: Value, specs: Specs) -> int:
+    """Return the number of elements of an argument, or of a list of arguments."""
+    return sum(spec.numel for name in refs(value) for spec in tensors_in(specs.get(name)))
+
+
+def int_of(size: int | str) -> int:
+    return size if isinstance(size, int) else 1
 
 
 def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:

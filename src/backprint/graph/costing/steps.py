@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from backprint.graph.costing.flops import FLEXIBLE, SLICED, step_arithmetic
-from backprint.graph.costing.formulas import Specs, arguments_of, operator_name, shapes_taken, tensors_in
-from backprint.graph.costing.products import FLOPS, MOST_FLOPS, specs_of
+from backprint.graph.costing.flops import FLEXIBLE, SLICED, step_flops
+from backprint.graph.costing.products import (
+    FLOPS,
+    MOST_FLOPS,
+    Specs,
+    arguments_of,
+    operator_name,
+    shapes_taken,
+    specs_of,
+    tensors_in,
+)
 from backprint.graph.costing.storages import is_view
 from backprint.graph.costing.traffic import memory_of, places, read_at
 from backprint.graph.nouns import Graph, Step, Sub, leaves
@@ -66,7 +74,7 @@ def step_cost(made: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepC
     name = made.target.split(".")[1] if made.target.startswith("aten.") else ""
     if name in FLOPS:
         return StepCost(min(FLOPS[name](made, specs), MOST_FLOPS), 0, read, written)
-    other = sum(count for _, count in step_arithmetic(made, specs, subgraphs).by_dtype)
+    other = sum(count for _, count in step_flops(made, specs, subgraphs))
     return StepCost(0, min(other, MOST_FLOPS), read, written)
 
 

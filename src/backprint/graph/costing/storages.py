@@ -14,8 +14,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeAlias
 
-from backprint.graph.costing.formulas import Specs, operator_name
-from backprint.graph.costing.products import argument, shape, specs_of
+from backprint.graph.costing.products import Specs, argument, operator_name, shape, specs_of
 from backprint.graph.nouns import Graph, Op, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.specs import ITEMSIZE
 from backprint.graph.table import operators

@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from backprint.graph.costing.formulas import int_of, numel_of, operator_name, tensors_in
-from backprint.graph.costing.products import argument
+from backprint.graph.costing.products import argument, int_of, numel_of, operator_name, tensors_in
 from backprint.graph.nouns import List, Spec, Step, TensorSpec, refs
 from backprint.graph.specs import ITEMSIZE
 
 
-def measurable(spec: Spec) -> bool:
-    """Whether the memory of a value follows from its spec; what is no tensor has none."""
-    return not isinstance(spec, TensorSpec) or spec.layout == "strided"
-
-
 def memory_of(spec: Spec) -> int:
     """Return the bytes of the elements that lie at different places of memory; 0 for what is no strided tensor."""
-    if not isinstance(spec, TensorSpec) or not measurable(spec):
+    if not isinstance(spec, TensorSpec) or spec.layout != "strided":
         return 0
     strides = spec.stride
     if strides is None or not spec.numel or not all(isinstance(each, int) for each in (*spec.shape, *strides)):

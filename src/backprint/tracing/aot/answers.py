@@ -1,8 +1,4 @@
-"""While a program is traced without values, operators that need values return what the scouting run read.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`, and
-`torch._functorch._aot_autograd.functional_utils`.
-"""
+"""While a program is traced without values, operators that need values return what the scouting run read."""
 
 from __future__ import annotations
 
@@ -12,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._functorch._aot_autograd.functional_utils import from_fun
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
+from backprint._torch import pytree
+from backprint._torch.aot import from_functional
+from backprint._torch.fake import FakeTensor, FakeTensorMode
+from backprint._torch.modes import TorchDispatchMode, without_modes
+from backprint._torch.tensors import storage_id
 from backprint.defects import for_program
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Source
@@ -36,7 +33,7 @@ READ = torch.ops.aten._local_scalar_dense.default
 def number_place(tensor: Tensor) -> tuple[Any, ...]:
     """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
     number."""
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.dtype
+    return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
 
 
 class RecordedFakes:
@@ -92,7 +89,7 @@ class RecordedFakes:
         if any(leaf not in self.reals for leaf in given):
             return False, None
         args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
-        with _disable_current_modes(), torch.no_grad():
+        with without_modes(), torch.no_grad():
             return True, for_program(func, *args, **kwargs)
 
     def follow(self, fake: Any, real: Any) -> None:
@@ -108,12 +105,12 @@ class Told(TorchDispatchMode):
     """Matches operators that read values with the readings of the scouting run, in order, and returns those results."""
 
     def __init__(
-        self, readings: Sequence[Reading], fake: RecordedFakes, specialise: bool, paths: Mapping[int, str]
+        self, readings: Sequence[Reading], fake: RecordedFakes, specialize: bool, paths: Mapping[int, str]
     ) -> None:
         super().__init__()
         self.paths = paths
         self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
-        self.fake, self.specialise = fake, specialise
+        self.fake, self.specialize = fake, specialize
         self.guards: list[tuple[Tensor, Reading]] = []
         self.used = bool(self.waiting)
 
@@ -124,7 +121,7 @@ class Told(TorchDispatchMode):
             return taken_apart(self, func, args, kwargs)
         self.used = True
         if self.fake.world is not None:
-            inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
+            inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
             if self.fake.world.able(func, pytree.tree_leaves(inner)):
                 found = self.fake.world.really(func, *inner)
                 return for_program(func, *args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
@@ -163,14 +160,14 @@ class Told(TorchDispatchMode):
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Continue with the result of the scouting run, with a guard if it depends on an input."""
         if func is READ:
-            self.fake.hold(from_fun(values[0]))
+            self.fake.hold(from_functional(values[0]))
         if not reading.inputs:
             return
         if func in CHECKS:
             bad = values[0] != 0 if func is CHECK else values[0] == 0
             self.guards.append((mark(bad.any()), replace(reading, result=False)))
             return
-        if not self.specialise:
+        if not self.specialize:
             raise DataDependentError(refused_reading(reading))
         if func is READ or isinstance(first_leaf(reading.result), Tensor):
             self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
@@ -195,5 +192,5 @@ def refused_reading(reading: Reading) -> str:
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})"
     return (
         f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
-        "Pass specialise=True to take this run's value and keep it as a guard"
+        "Pass specialize=True to take this run's value and keep it as a guard"
     )

@@ -36,8 +36,8 @@ def by_aot(program: CalledProgram, options: Options) -> Made:
 
 def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Traced:
     """Trace a program that has run."""
-    specialise = bool(options.specialise)
-    return trace(scouted, seen, specialise, options.partition, options.decompose, options.dynamic)
+    specialize = bool(options.specialize)
+    return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
 def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> Made:

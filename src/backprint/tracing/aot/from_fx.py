@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from backprint._torch.aot import TangentAOTInput
+from backprint._torch.operators import OpOverload
+from backprint._torch.pytree import tree_leaves
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
@@ -188,7 +191,7 @@ def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
 
 
 def is_draw(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    return isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def is_backward(node: fx.Node) -> bool:
@@ -220,7 +223,7 @@ def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Nod
 
 def guard(names: Names, local: str, reading: Reading) -> list[Step]:
     """Return the steps that check one reading."""
-    result = torch.utils._pytree.tree_leaves(reading.result)[0]
+    result = tree_leaves(reading.result)[0]
     name = names.free("guard")
     if isinstance(result, Tensor):
         return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
@@ -244,7 +247,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
     for node in traced.backward.graph.find_nodes(op="placeholder"):
         if node.name in saved or node.name.startswith("rng_state_output"):
             side.locals[node.name] = saved[node.name if node.name in saved else next(states)]
-        elif isinstance(node.meta.get("desc"), torch._functorch._aot_autograd.descriptors.TangentAOTInput):
+        elif isinstance(node.meta.get("desc"), TangentAOTInput):
             name = next(tangents)
             side.locals[node.name] = side.names.free(f"tangent_{name}")
             ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name]))

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
+from backprint._torch.fake import FakeTensor
+from backprint._torch.tensors import version_of
 from backprint.errors import CaptureError
 from backprint.result_tree import NOTHING
 from backprint.tracing.aot import symbolic
@@ -28,9 +29,9 @@ class TracedFunction:
     """The traced function: named tensors in, copies of the outputs out, and notes about each output."""
 
     def __init__(
-        self, program: ScoutedProgram, readings: Sequence[Reading], specialise: bool, real: bool, dynamic: Any = False
+        self, program: ScoutedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
     ) -> None:
-        self.program, self.specialise = program, specialise
+        self.program, self.specialize = program, specialize
         self.readings = tuple(readings)
         self.paths = module_paths(program.target())
         self.sizes = symbolic.sizes(program, dynamic, self.paths)
@@ -74,11 +75,11 @@ class TracedFunction:
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
-        told = Told(self.readings, self.fake, self.specialise, self.paths)
+        told = Told(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.reals is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, shielded(program, given, mark))
-        versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
+        versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(
             kept(program.target(), objects_given(program))
@@ -94,7 +95,7 @@ class TracedFunction:
         self.leaves = tuple(_still(leaf) for _, leaf in named)
         produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
         for name, version in versions.items():
-            if ready[name]._version != version:
+            if version_of(ready[name]) != version:
                 produced.append((name, "mutation", mark(ready[name].detach())))
         own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
         for name, tensor in tensors_of(program.target()):

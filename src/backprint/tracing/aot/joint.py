@@ -1,7 +1,4 @@
-"""Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs.
-
-Private torch APIs of this module, tried on torch 2.13: AOTAutograd's descriptors.
-"""
+"""Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._functorch._aot_autograd import descriptors
 
+from backprint._torch import aot as descriptors
 from backprint.errors import CaptureError
 from backprint.result_tree import ResultTree
 from backprint.tracing.aot import symbolic

@@ -1,7 +1,4 @@
-"""Note the user's line and module path on every node that a torch call makes while AOTAutograd traces.
-
-Private torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
-"""
+"""Note the user's line and module path on every node that a torch call makes while AOTAutograd traces."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
 import torch.fx.traceback as fx_traceback
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from backprint._torch.modes import DisableTorchFunction
 from backprint.defects import for_program
 from backprint.tracing import frames
 from backprint.tracing.custom import through
@@ -64,5 +61,5 @@ def noted(what: Any) -> Iterator[None]:
 
 def mark(tensor: Tensor) -> Tensor:
     """Copy a tensor in a way that `take_out_copies` recognises."""
-    with torch._C.DisableTorchFunction(), noted(True):
+    with DisableTorchFunction(), noted(True):
         return tensor.clone()

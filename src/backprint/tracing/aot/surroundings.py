@@ -1,43 +1,16 @@
-"""Patches of torch that are active while AOTAutograd traces, so that it traces the operators that eager runs.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._library.simple_registry`, `FunctionalTensor`, and the
-kernels that operators have in Python (`OpOverload.py_kernels`).
-"""
+"""Patches of torch that are active while AOTAutograd traces, so that it traces the operators that eager runs."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.functional_tensor import FunctionalTensor
 
-
-@contextlib.contextmanager
-def quiet_log() -> Iterator[None]:
-    """Keep torch from also logging, with a stack, an error under fake tensors that is raised."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before = log.disabled
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = before
-
-
-@contextlib.contextmanager
-def without_effects() -> Iterator[None]:
-    """Do not treat error checks of linear algebra as effects, which would thread tokens through the graph."""
-    holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
-    before = holder.effect
-    holder.register(None)
-    try:
-        yield
-    finally:
-        holder.register(before)
+from backprint._torch.fake import FunctionalTensor
+from backprint._torch.operators import schema_of, without_python_decompositions
 
 
 @contextlib.contextmanager
@@ -64,20 +37,9 @@ STATIC = ("aten::hardshrink", "aten::softshrink")
 @contextlib.contextmanager
 def as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as eager runs them, not as their Python decompositions."""
-    taken = []
-    for operator in python_decomposed():
-        if symbolic and operator._schema.name in STATIC:
-            continue
-        for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
-            if key in operator.py_kernels:
-                taken.append((operator, key, operator.py_kernels.pop(key)))
-        operator._dispatch_cache.clear()
-    try:
+    static = STATIC if symbolic else ()
+    with without_python_decompositions([each for each in python_decomposed() if schema_of(each).name not in static]):
         yield
-    finally:
-        for operator, key, kernel in taken:
-            operator.py_kernels[key] = kernel
-            operator._dispatch_cache.clear()
 
 
 @functools.cache

@@ -1,10 +1,4 @@
-"""Symbolic sizes while a program is traced: which dimensions are symbolic, and what tracing derived about them.
-
-Private torch APIs of this module, tried on torch 2.13: `torch.fx.experimental.symbolic_shapes.ShapeEnv` with its
-`_get_sloc`, `_generate_unique_id`, `_maybe_evaluate_static`, `guards`, `replacements_slocs` and `var_to_range`,
-`StatelessSymbolicContext`, `torch._guards.SLoc`, `torch._subclasses.fake_impls.conv`,
-`torch._dynamo.source.LocalSource`.
-"""
+"""Symbolic sizes while a program is traced: which dimensions are symbolic, and what tracing derived about them."""
 
 from __future__ import annotations
 
@@ -18,12 +12,9 @@ from typing import Any
 import sympy
 import torch
 from torch import Tensor
-from torch._dynamo.source import LocalSource
-from torch._guards import SLoc
-from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+from backprint._torch.fake import FakeTensorMode, code_of_convolutions
+from backprint._torch.shapes import DimDynamic, LocalSource, ShapeEnv, SLoc, StatelessSymbolicContext, is_always
 from backprint.errors import CaptureError, GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Guard, Source, Symbol, check_local
 from backprint.graph.sizes import FUNCTIONS, evaluate
@@ -112,7 +103,7 @@ def chooses_kernel() -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
         frame = frame.f_back
-    return frame is not None and frame.f_code is fake_impls.conv.__code__
+    return frame is not None and frame.f_code is code_of_convolutions()
 
 
 class Sizes(ShapeEnv):
@@ -293,7 +284,7 @@ def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line
 
 def worth_saying(sizes: Sizes, guard: Any) -> Any:
     """Return what a guard adds to the sizes' ranges; a range that one of the user's lines narrowed counts."""
-    if sizes._maybe_evaluate_static(guard.expr, axioms=()) is None:
+    if is_always(sizes, guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)
     expression = sizes.replace(guard.expr)
     if user_line(guard.sloc) is None or not expression.free_symbols:

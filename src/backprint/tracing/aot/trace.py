@@ -1,9 +1,4 @@
-"""Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies removed after.
-
-Private torch APIs of this module, tried on torch 2.13:
-`torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, `torch.fx.traceback`, and
-`torch.fx._lazy_graph_module`, which does not generate code for graphs that are never run.
-"""
+"""Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies taken out."""
 
 from __future__ import annotations
 
@@ -15,17 +10,18 @@ from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
-from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
+from backprint._torch.aot import export_joint
+from backprint._torch.fake import UnsupportedOperatorException, errors_not_logged
+from backprint._torch.graphs import lazy_code
+from backprint._torch.operators import without_effects_of_checks
 from backprint.defects import is_defect
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.fx.convert import pin_dtypes
 from backprint.tracing import frames
 from backprint.tracing.aot.function import StatelessModule, TracedFunction
 from backprint.tracing.aot.joint import Traced, split_joint, take_out_copies
-from backprint.tracing.aot.surroundings import as_eager_runs, quiet_log, without_cuda, without_effects
+from backprint.tracing.aot.surroundings import as_eager_runs, without_cuda
 from backprint.tracing.fake import UNKNOWN_VALUES, absent, dispatching
 from backprint.tracing.keep import kept
 from backprint.tracing.program import ScoutedProgram, objects_given
@@ -37,13 +33,13 @@ from backprint.tracing.scout import Findings
 def trace(
     program: ScoutedProgram,
     seen: Findings,
-    specialise: bool = False,
+    specialize: bool = False,
     partition: str | Callable[..., Any] | None = None,
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd, and partition the joint graph."""
-    traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
+    traced = trace_values(program, seen, specialize, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
@@ -54,15 +50,15 @@ def trace(
 
 
 def trace_values(
-    program: ScoutedProgram, seen: Findings, specialise: bool, partition: Any, decompose: Any, dynamic: Any
+    program: ScoutedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
-    """Trace without values; if that fails and the user specialises, trace with values too."""
+    """Trace without values; if that fails and the user specializes, trace with values too."""
     try:
-        return trace_once(TracedFunction(program, seen.readings, specialise, False, dynamic), partition, decompose)
+        return trace_once(TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
     except DataDependentError as error:
-        if not specialise or error.__cause__ is None:
+        if not specialize or error.__cause__ is None:
             raise
-    return trace_once(TracedFunction(program, seen.readings, specialise, True, dynamic), partition, decompose)
+    return trace_once(TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
 
 
 def trace_once(
@@ -72,13 +68,7 @@ def trace_once(
     program = run.program
     with tracing(run) as stack:
         try:
-            joint = aot_export_joint_with_descriptors(
-                stack,
-                StatelessModule(run),
-                run.fakes(),
-                decompositions=dict(decompose or {}),
-                _disable_torch_fn_metadata_mode=True,
-            )
+            joint = export_joint(stack, StatelessModule(run), run.fakes(), dict(decompose or {}))
         except UNKNOWN_VALUES as error:
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
@@ -107,9 +97,9 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and absent("cuda"):
             stack.enter_context(without_cuda())
-        stack.enter_context(_use_lazy_graph_module(True))
-        stack.enter_context(without_effects())
-        stack.enter_context(quiet_log())
+        stack.enter_context(lazy_code(True))
+        stack.enter_context(without_effects_of_checks())
+        stack.enter_context(errors_not_logged())
         stack.enter_context(as_eager_runs(run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
@@ -129,7 +119,7 @@ def _late(program: ScoutedProgram, error: Any) -> str:
     place = frames.place(frames.raised(error, module_paths(program.target())))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
-        "Pass specialise=True to take this run's values and keep them as guards"
+        "Pass specialize=True to take this run's values and keep them as guards"
     )
 
 

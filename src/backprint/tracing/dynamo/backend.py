@@ -1,9 +1,7 @@
 """Capture a graph that Dynamo has made of a program while the program waits for it.
 
 Engine `aot` captures it like any program; each operator has the line that Dynamo noted. The program itself continues
-with `as_eager` of the graph. Private torch APIs of this module, tried on torch 2.13: `torch._guards.tracing`,
-`torch._guards.CompileContext`, `torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`,
-`torch._dynamo.symbolic_convert`, and the metadata of Dynamo's placeholders (see `sources`).
+with `as_eager` of the graph.
 """
 
 from __future__ import annotations
@@ -16,13 +14,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._dynamo.exc import SkipFrame
-from torch._dynamo.symbolic_convert import InstructionTranslator
-from torch._guards import CompileContext, tracing
-from torch._higher_order_ops.wrap import TagActivationCheckpoint, tag_activation_checkpoint
-from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
+from backprint._torch import pytree
+from backprint._torch.dynamo import (
+    CONTEXT_OF_CHECKPOINT,
+    CompileContext,
+    InstructionTranslator,
+    SkipFrame,
+    TagActivationCheckpoint,
+    tag_activation_checkpoint,
+    tracing,
+)
 from backprint.graph.nouns import Capture
 from backprint.settings import outside_modes, quiet_random
 from backprint.tracing import frames
@@ -184,7 +187,7 @@ def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
 def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
     """`torch.utils.checkpoint.checkpoint` as eager runs it; arguments marked `inside` go through the closure."""
     own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
-    own.setdefault("context_fn", body.meta.get("_checkpoint_context_fn", noop_context_fn))
+    own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
 
     def run(*passed: Any, **named: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Link, Source
@@ -109,12 +110,12 @@ class TensorBook:
         changed |= {
             name
             for tensor, name in zip(entry.ran.inputs, entry.names, strict=True)
-            if name is not None and tensor.untyped_storage()._cdata in entry.ran.written
+            if name is not None and storage_id(tensor.untyped_storage()) in entry.ran.written
         }
         written = {id(t): name for t, name in zip(entry.ran.inputs, entry.names, strict=True) if name in changed}
-        storages = {t.untyped_storage()._cdata for t in entry.ran.inputs if id(t) in written}
+        storages = {storage_id(t.untyped_storage()) for t in entry.ran.inputs if id(t) in written}
         for tensor in self.tensors_known():
-            if id(tensor) not in written and tensor.numel() and tensor.untyped_storage()._cdata in storages:
+            if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in storages:
                 said = "it shares memory with a tensor that graph {} changes in place: return copies"
                 self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=said.format(index))
         for key, name in written.items():

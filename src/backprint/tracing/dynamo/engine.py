@@ -47,8 +47,8 @@ def by_dynamo(program: CalledProgram, options: Options) -> Made:
     traced = trace_all(book, options)
     guards = tuple(guard for each in traced for guard in each.guards)
     read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
-    if options.specialise is False and read is not None:
-        raise DataDependentError(f"the program reads {read.text}{frames.place(read.source)}, and specialise=False")
+    if options.specialize is False and read is not None:
+        raise DataDependentError(f"the program reads {read.text}{frames.place(read.source)}, and specialize=False")
     return Made(
         program=whole,
         pairs=tuple(each.pair for each in traced),

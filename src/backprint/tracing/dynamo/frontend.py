@@ -3,19 +3,11 @@
 Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the user's
 compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs: a mere read of a
 value is noted, anything else means that the graphs are not the whole program.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._dynamo.optimize` with `isolate_recompiles`,
-`torch._dynamo.convert_frame` (its trackers, counters and bytecode hooks), `torch._dynamo.utils` (counters,
-`graph_break_reasons`, `CleanupManager`), `torch._dynamo.bytecode_transformation.unique_id`, `torch._dynamo.pgo`,
-`torch._C._dynamo.eval_frame`, `TorchDispatchMode.ignore_compile_internals`, `torch._guards.CompileContext`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import inspect
-import logging
 import re
 import sys
 import warnings
@@ -24,19 +16,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch import Tensor, fx
-from torch._C._dynamo import eval_frame
-from torch._dynamo import convert_frame, pgo
-from torch._dynamo.bytecode_transformation import unique_id
-from torch._dynamo.guards import DeletedGuardManagerWrapper
-from torch._dynamo.utils import CleanupManager, counters, graph_break_reasons
-from torch._guards import CompileContext
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint._torch import pytree
+from backprint._torch.dynamo import (
+    CompileContext,
+    bytecode_noted,
+    config,
+    counts_restored,
+    forget,
+    graph_break_reasons,
+    known_codes,
+    optimize,
+    private_region,
+    unique_id,
+    without_logs,
+)
+from backprint._torch.fake import FakeTensor
+from backprint._torch.modes import TorchDispatchMode
+from backprint._torch.operators import HigherOrderOperator, schema_of
+from backprint._torch.tensors import storage_id
 from backprint.defects import for_program, is_defect
 from backprint.errors import BackprintError, CaptureError
 from backprint.graph.nouns import Source
@@ -44,13 +43,6 @@ from backprint.tracing import frames
 from backprint.tracing.custom import closed
 from backprint.tracing.facts import SILENT_WRITERS
 from backprint.tree import copy_values
-
-REGION: dict[str, Any] = (
-    {"isolate_recompiles": True}
-    if "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
-    else {}
-)
-"""A private region of Dynamo's caches, if torch has them; if not, only `forget` separates ours from the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ class Outside(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = for_program(func, *args, **(kwargs or {}))
-        if self.inside and not isinstance(func, HigherOrderOperator) and func._schema.name in SILENT_WRITERS:
+        if self.inside and not isinstance(func, HigherOrderOperator) and schema_of(func).name in SILENT_WRITERS:
             self.record.ran[-1].written |= running(func, args, kwargs or {})
         if self.inside or self.refused or harmless(func, args, kwargs, result):
             return result
@@ -149,10 +141,10 @@ class Outside(TorchDispatchMode):
 
 def running(func: Any, args: Any, kwargs: Any) -> set[int]:
     """Return the memory of a normalisation's running statistics."""
-    names = [argument.name for argument in func._schema.arguments]
+    names = [argument.name for argument in schema_of(func).arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     found = (given.get("running_mean"), given.get("running_var"))
-    return {tensor.untyped_storage()._cdata for tensor in found if isinstance(tensor, Tensor)}
+    return {storage_id(tensor.untyped_storage()) for tensor in found if isinstance(tensor, Tensor)}
 
 
 def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
@@ -162,7 +154,7 @@ def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
     if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
         return True
-    return frames.printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
+    return frames.printing() and not isinstance(func, HigherOrderOperator) and not schema_of(func).is_mutable
 
 
 def run_under_dynamo(
@@ -184,7 +176,7 @@ def run_under_dynamo(
 
     with closed(), quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
-        compiled = torch._dynamo.optimize(backend, dynamic=False, **REGION)
+        compiled = optimize(backend, dynamic=False, **private_region())
         before = len(graph_break_reasons)
         try:
             with outside:
@@ -268,36 +260,23 @@ SETTINGS: Mapping[str, Any] = {
 @contextlib.contextmanager
 def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     """Restore Dynamo's configuration, counters, logs and caches afterwards; entries made for `backend` are removed."""
-    log = logging.getLogger("torch._dynamo")
-    level = log.level
-    counted = copy.deepcopy(counters)
-    reasons = list(graph_break_reasons)
-    frames_seen = convert_frame.FRAME_COUNTER, convert_frame.FRAME_COMPILE_COUNTER.copy()
-    trackers = [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
-    sizes = copy.deepcopy(pgo._CODE_STATE)
     made: list[tuple[Any, Any]] = []
+    known = known_codes()
     first, aliases = serial(unique_id("backprint")), import_aliases()
-    hook = convert_frame.register_bytecode_hook(lambda code, out: made.append((code, out)))
-    log.setLevel(logging.CRITICAL)
-    try:
-        with torch._dynamo.config.patch({key: value for key, value in SETTINGS.items() if has_setting(key)}):
-            yield
-    finally:
-        hook.remove()
-        log.setLevel(level)
-        forget(backend, made, trackers)
-        tidy(first, aliases)
-        counters.clear()
-        counters.update(counted)
-        graph_break_reasons[:] = reasons
-        convert_frame.FRAME_COUNTER = frames_seen[0]
-        convert_frame.FRAME_COMPILE_COUNTER.clear()
-        convert_frame.FRAME_COMPILE_COUNTER.update(frames_seen[1])
-        pgo._CODE_STATE = sizes
+    with without_logs(), counts_restored():
+        try:
+            with (
+                bytecode_noted(lambda code, out: made.append((code, out))),
+                config.patch({key: value for key, value in SETTINGS.items() if has_setting(key)}),
+            ):
+                yield
+        finally:
+            forget(backend, made, known)
+            tidy(first, aliases)
 
 
 def has_setting(name: str) -> bool:
-    return hasattr(torch._dynamo.config, name)
+    return hasattr(config, name)
 
 
 def serial(name: str) -> int:
@@ -319,30 +298,3 @@ def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
         numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
         for key in numbered | (now - aliases.get(name, set())):
             scope.pop(key, None)  # one scope may be under two names
-
-
-def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:
-    """Remove code that was compiled for `backend` from Dynamo's caches."""
-    compiled = {id(code) for code, _ in made}
-    for code, out in made:
-        entries = eval_frame._debug_get_cache_entry_list(code)
-        if not REGION and all(entry.backend is backend for entry in entries):
-            eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
-            entries = []
-        for entry in entries:
-            if entry.backend is backend:
-                gone = DeletedGuardManagerWrapper("Backprint's capture is over")
-                entry.guard_manager.extra_state.invalidate(entry, gone)
-        for cleanup in CleanupManager.instance.get(out, ()):
-            cleanup()
-        if out in CleanupManager.instance:
-            CleanupManager.instance[out] = []
-    inputs, known = trackers[0]
-    for reference in inputs.seen:
-        code = reference()
-        if code is not None and id(code) not in known and id(code) not in compiled:
-            plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
-            eval_frame.set_code_exec_strategy(code, plain)
-    for tracker, before in trackers:
-        tracker.seen[:] = [each for each in tracker.seen if (code := each()) is not None and id(code) in before]
-        tracker.seen_ids &= before

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.dynamo.frontend import Ambient, GraphRun

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from backprint._torch import pytree
+from backprint._torch.modes import enter_autocast
 from backprint.errors import CaptureError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Guard, Link, Pair
@@ -50,8 +51,8 @@ def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options:
     called, places = program_of_pair(book, index, later)
     part, seen = scout(called)
     names = [entry.outputs[place] for place, _ in places]
-    specialise = options.specialise or bool(entry.after or (index == 0 and book.before))
-    made = trace(part, seen, specialise, options.partition, options.decompose)
+    specialize = options.specialize or bool(entry.after or (index == 0 and book.before))
+    made = trace(part, seen, specialize, options.partition, options.decompose)
     if made.unforeseen:
         raise CaptureError(
             f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
@@ -99,7 +100,7 @@ def refuse_shared_casts(book: TensorBook) -> None:
 
 def casts(ran: GraphRun) -> bool:
     """Whether a graph runs under autocast, or in part."""
-    entered = any(node.target is torch.amp.autocast_mode._enter_autocast for node in ran.module.graph.nodes)
+    entered = any(node.target is enter_autocast for node in ran.module.graph.nodes)
     return bool(ran.under.autocast) or entered
 
 

@@ -1,7 +1,4 @@
-"""Run a graph of Dynamo's node by node, to trace it or as an oracle.
-
-Private torch APIs of this module, tried on torch 2.13: `torch.fx.Interpreter`, `torch.fx.traceback.preserve_node_meta`.
-"""
+"""Run a graph of Dynamo's node by node, to trace it or as an oracle."""
 
 from __future__ import annotations
 

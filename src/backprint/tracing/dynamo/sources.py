@@ -1,7 +1,6 @@
 """Translate Dynamo's descriptions of inputs and nodes into FQNs, roles, lines of the user and module paths.
 
-Only plain texts of Dynamo's are read (`source.name`, `stack_trace`, `nn_module_stack`). Private torch APIs of this
-module, tried on torch 2.13: these texts, and `torch._guards.TracingContext`.
+Only plain texts of Dynamo's are read (`source.name`, `stack_trace`, `nn_module_stack`).
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import fx, nn
-from torch._guards import TracingContext
 
+from backprint._torch.dynamo import TracingContext
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.operators import schema_if_any
 from backprint.fx.convert import pack, target_name
 from backprint.graph.nouns import Ref, Step, TensorSpec
 from backprint.graph.steps import SAVING
@@ -93,7 +94,7 @@ class CallSteps:
 def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from a default dtype which the program had set: a graph that runs alone has
     the usual one."""
-    arguments = getattr(getattr(func, "_schema", None), "arguments", ())
+    arguments = getattr(schema_if_any(func), "arguments", ())
     if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
         return {}
     if kwargs.get("dtype") is not None or all(argument.name != "dtype" for argument in arguments):

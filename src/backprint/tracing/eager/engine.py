@@ -66,18 +66,18 @@ def by_eager(program: CalledProgram, options: Options) -> Made:
     """Capture a program by engine `eager`."""
     with uncollected():
         found = made_of(record_or_say_why(program), options)
-    if options.specialise is False and found.guards:
+    if options.specialize is False and found.guards:
         raise DataDependentError(refused_guard(found.guards[0]))
     return found
 
 
 def refused_guard(guard: Guard) -> str:
-    """Say where a program reads a value, for a user who passed `specialise=False`."""
+    """Say where a program reads a value, for a user who passed `specialize=False`."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
         f"the program reads a value{place} ({guard.text}, which depends on {', '.join(guard.inputs[:6])}), and "
-        "specialise=False refuses that: leave it out to keep the value as a guard"
+        "specialize=False refuses that: leave it out to keep the value as a guard"
     )
 
 

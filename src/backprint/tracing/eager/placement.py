@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import neg_view
 from backprint.errors import CaptureError
 from backprint.graph.nouns import ScalarSpec, Spec, TensorSpec
 
@@ -72,7 +73,7 @@ def meta_tensor(place: Placement) -> Tensor:
         raise NoPlainForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
     made = made.conj() if place.lazy[0] else made
-    return torch._neg_view(made) if place.lazy[1] else made
+    return neg_view(made) if place.lazy[1] else made
 
 
 CPU = torch.device("cpu")

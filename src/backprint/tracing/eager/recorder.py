@@ -1,8 +1,4 @@
-"""A Watch that also records every operator of a step on a tape, forward and backward.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
-`torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
-"""
+"""A Watch that also records every operator of a step on a tape, forward and backward."""
 
 from __future__ import annotations
 
@@ -15,6 +11,10 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.operators import HigherOrderOperator, name_of, schema_of
+from backprint._torch.tensors import storage_id, version_of
 from backprint.defects import for_program
 from backprint.errors import CaptureError
 from backprint.settings import random_states, state_bytes
@@ -66,7 +66,7 @@ class Recorder(Watch):
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
         for storage in storages(tensor):
-            key = storage._cdata
+            key = storage_id(storage)
             if key not in self.taint:
                 self.taint[key] = names
                 self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
@@ -80,7 +80,7 @@ class Recorder(Watch):
             memory = -1 - places[-1].memory
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
             return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
-        key = tensor.untyped_storage()._cdata
+        key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
             self.learn(tensor, frozenset())
         if not tensor.is_complex() and not tensor.is_neg():
@@ -94,7 +94,7 @@ class Recorder(Watch):
     # -------------------------------------------------------------- writing down
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # these reads of tensors are ours, not the program's
+        with DisableTorchFunction():  # these reads of tensors are ours, not the program's
             return self.written_down(func, types, args, kwargs or {})
 
     def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ class Recorder(Watch):
         facts = facts_of(func)
         if not facts.counts:
             return None
-        node = torch._C._current_autograd_node()
+        node = current_node()
         followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
         taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
         generator = generator_of(args, kwargs) if facts.draws else None
@@ -140,8 +140,8 @@ class Recorder(Watch):
             named,
             None,
             source,
-            torch._C._autograd._get_sequence_nr(),
-            None if node is None else node._sequence_nr(),
+            next_sequence_number(),
+            None if node is None else sequence_number(node),
             state,
             None,
             generator is not None,
@@ -177,7 +177,7 @@ class Recorder(Watch):
     def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
         """Return the Placement of an argument, of a call that autograd records or not; unknown memory comes from
         outside."""
-        keys = [storage._cdata for storage in storages(tensor)]
+        keys = [storage_id(storage) for storage in storages(tensor)]
         if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
@@ -217,11 +217,11 @@ class Recorder(Watch):
 
     def meet_sparse(self, tensor: Tensor) -> None:
         """Note a sparse tensor from outside: its bytes are kept before the first write, and its parts restored."""
-        self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+        self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
         self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
         self.seen.outside.append(tensor)
         self.seen.asking[id(tensor)] = tensor.requires_grad
-        self.versions.append((tensor, tensor._version))
+        self.versions.append((tensor, version_of(tensor)))
         self.shells.append((tensor, tensor.detach()))
         if tensor.is_leaf:
             self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
@@ -268,12 +268,12 @@ class Facts(NamedTuple):
 @functools.cache
 def facts_of(func: Any) -> Facts:
     """Return the Facts of an operator; raise for a higher-order one."""
-    if isinstance(func, torch._ops.HigherOrderOperator):
-        raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
-    silent = func._schema.name in SILENT_WRITERS
+    if isinstance(func, HigherOrderOperator):
+        raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
+    silent = schema_of(func).name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
     counts = func.namespace not in ("profiler", "_profiler")
-    return Facts(counts, bool(func._schema.is_mutable or silent), draws)
+    return Facts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})

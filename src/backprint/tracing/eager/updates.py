@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from backprint._torch.operators import schema_of
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Ref
 from backprint.tracing.eager.calls import CallSteps
@@ -67,7 +68,7 @@ class Updates:
         func = turned_form(call)
         if after.layout is not torch.strided:
             self.write_sparse_update(call, before, func)
-        elif call.func._schema.name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
+        elif schema_of(call.func).name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
             self.storages.resize(before, after)
         elif func is None:
             raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
@@ -147,7 +148,7 @@ class Updates:
         """Write an update as the operator that returns the new value."""
         if func is None:
             raise NoPlainForm(f"{call.func} has no form that returns the new value")
-        names = {each.name for each in func._schema.arguments}
+        names = {each.name for each in schema_of(func).arguments}
         args = self.values.packed(call.args)
         kwargs = {key: value for key, value in self.values.packed_kwargs(call).items() if key in names}
         found = gapless(self.page.foresight.results(func, args, kwargs))
@@ -225,7 +226,7 @@ class Updates:
         turned = torch.Tag.inplace_view in call.func.tags
         exact = turned or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
         if func is not None and exact and all(each.dtype == before.dtype for each in given):
-            names = {each.name for each in func._schema.arguments}
+            names = {each.name for each in schema_of(func).arguments}
             kwargs = {key: value for key, value in self.values.packed_kwargs(call).items() if key in names}
             name = self.calls.put_call(call, func, self.values.packed(call.args), kwargs)
             self.page.amend(spec=placement_spec(place))

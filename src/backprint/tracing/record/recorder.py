@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.tensors import storage_id
 from backprint.defects import told_whole
 from backprint.errors import CaptureError
 from backprint.memory import has_memory
@@ -110,7 +112,7 @@ class LiveRecorder(Recorder):
         if self.lost or os.getpid() != self.pid:
             return None
         try:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 return act(*args)
         except Exception as error:  # the script goes on
             self.lose(told_whole(error))
@@ -126,7 +128,7 @@ class LiveRecorder(Recorder):
         return super().before(func, args, kwargs)
 
     def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        if about.func in SETTERS and storages(result)[-1]._cdata not in self.taint:
+        if about.func in SETTERS and storage_id(storages(result)[-1]) not in self.taint:
             self.encounter(None, args[0], False)
             return
         if is_sum(about) and about.args[0] in self.backwards[-1].before.values():
@@ -147,7 +149,7 @@ class LiveRecorder(Recorder):
 
         The step may first use a part of a batch: then the whole batch is another input.
         """
-        if storages(tensor)[-1]._cdata not in self.taint:
+        if storage_id(storages(tensor)[-1]) not in self.taint:
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
@@ -156,7 +158,7 @@ class LiveRecorder(Recorder):
     def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = storage_id(storage)
         self.callers[key] = storage
         self.seen.outside.append(tensor)
         self.begun.append(tensor.detach())  # a tensor may be put on other memory while the step runs
@@ -215,7 +217,7 @@ class LiveRecorder(Recorder):
         """Return the tensors from outside as they were when the step began."""
         found = []
         for tensor in self.begun:
-            storage = self.undo.get(tensor.untyped_storage()._cdata)
+            storage = self.undo.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
                 if storage is None:
                     found.append(tensor.detach().clone())

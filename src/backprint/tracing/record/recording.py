@@ -3,10 +3,6 @@
 A step ends with an optimizer's step; if an optimizer steps during a backward, in a hook, with that backward; if a
 script has no optimizer, with a backward. Nothing of ours raises into the script, and none of the script's numbers
 depends on it: anything that cannot be followed loses the step, and the cause is reported.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
-`torch._C.DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes), `nn.Module._call_impl`, and
-`torch._dynamo.eval_frame._callback_from_stance`, which runs where a compiled function is called.
 """
 
 from __future__ import annotations
@@ -25,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
 from backprint import settings
+from backprint._torch.autograd import current_node
+from backprint._torch.dynamo import note_compiled_calls
+from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
+from backprint._torch.modules import CALL
 from backprint.defects import told_whole
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
@@ -131,25 +130,25 @@ class Recording:
         """An optimizer has made a step."""
         if torch.compiler.is_dynamo_compiling() or self.is_off():
             return
-        if torch._C._current_autograd_node() is not None or self.depth[threading.get_ident()]:
+        if current_node() is not None or self.depth[threading.get_ident()]:
             self.due = True
         else:
             self.guarded(self.end_step)
 
     def await_module(self) -> None:
         """Begin the first step where the first module runs. A global module hook would make `compile` warn."""
-        plain = nn.Module._call_impl
+        plain = getattr(nn.Module, CALL)
 
         @functools.wraps(plain)
         def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
-                if nn.Module._call_impl is first_call:
-                    nn.Module._call_impl = plain
+                if getattr(nn.Module, CALL) is first_call:
+                    setattr(nn.Module, CALL, plain)
                 if self.count == 0 and self.recorder is None and 0 not in self.settled:
                     self.guarded(self.begin_step)
             return plain(module, *args, **kwargs)
 
-        self.replace(nn.Module, "_call_impl", first_call)
+        self.replace(nn.Module, CALL, first_call)
 
     # -------------------------------------------------------------- autograd
 
@@ -216,21 +215,16 @@ class Recording:
         self.bodies.__enter__()
         self.notice_compiled()
         with modes_lifted():
-            _push_mode(recorder)
+            push_mode(recorder)
 
     def notice_compiled(self) -> None:
         """Lose the step where compiled code is called."""
-        from torch._dynamo import eval_frame
 
-        plain = eval_frame._callback_from_stance
-
-        def noticing(callback: Any) -> Any:
-            if callback is not None and self.recorder is not None and not self.is_off():
+        def lose_step() -> None:
+            if self.recorder is not None and not self.is_off():
                 self.recorder.lose(COMPILED)
-            return plain(callback)
 
-        eval_frame._callback_from_stance = noticing
-        self.undo_compiled = lambda: setattr(eval_frame, "_callback_from_stance", plain)
+        self.undo_compiled = note_compiled_calls(lose_step)
 
     def take_off(self) -> LiveRecorder | None:
         """Stop recording."""
@@ -247,7 +241,7 @@ class Recording:
 
     def sweep(self) -> None:
         """Remove finished recorders from this thread's mode stack; inside a backward that must wait."""
-        if self.worn and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+        if self.worn and self.depth[threading.get_ident()] < 2 and current_node() is None:
             done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
             with modes_lifted(done):
                 self.worn = [mode for mode in self.worn if mode not in done]
@@ -279,7 +273,7 @@ class Recording:
 
         def work() -> None:
             try:
-                with torch._C.DisableTorchFunction():
+                with DisableTorchFunction():
                     capture = capture_of_step(recorder, names, f"step_{number}")
                 self.done(number, capture)
             except BaseException as error:  # all errors here are ours, not the script's
@@ -353,7 +347,7 @@ def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
 @contextlib.contextmanager
 def out_of_sight() -> Iterator[None]:
     """Run a block without modes, the script's or ours, and without autograd."""
-    with torch._C.DisableTorchFunction(), modes_lifted(), torch.no_grad():
+    with DisableTorchFunction(), modes_lifted(), torch.no_grad():
         yield
 
 
@@ -364,15 +358,15 @@ def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
     Entering a `TorchDispatchMode` sets a process-wide flag that makes Dynamo and Inductor behave differently, so modes
     are moved on the stack only.
     """
-    modes = _get_current_dispatch_mode_stack()
+    modes = dispatch_modes()
     for _ in modes:
-        _pop_mode()
+        pop_mode()
     try:
         yield
     finally:
         for mode in modes:
             if not any(mode is other for other in without):
-                _push_mode(mode)
+                push_mode(mode)
 
 
 def nothing() -> None:

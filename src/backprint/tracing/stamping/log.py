@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.tensors import storage_id
 from backprint.fx.convert import tensor_spec
 from backprint.tracing import frames
 from backprint.tracing.stamping.extend import Row, family
@@ -35,7 +37,7 @@ class LoggedWatch(Watch):
 
     def know(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
         self.ready = named
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             for name, tensor in named.items():
                 self.rows.append(Row(("input", tensor_spec(tensor), tensor.requires_grad, family(name)), (name,)))
                 self.label(tensor, f"input {name}")
@@ -45,13 +47,13 @@ class LoggedWatch(Watch):
         """Name a tensor, which is kept, so that no other can have its identity."""
         if id(tensor) not in self.labels:
             self.kept.append(tensor)
-            self.memory.setdefault(tensor.untyped_storage()._cdata, label)
+            self.memory.setdefault(storage_id(tensor.untyped_storage()), label)
         self.labels[id(tensor)] = label
 
     def label_of(self, tensor: Tensor) -> str:
         """Return the label of a tensor; one that no operator returned has that of its memory."""
         if id(tensor) not in self.labels:
-            memory = tensor.untyped_storage()._cdata
+            memory = storage_id(tensor.untyped_storage())
             label = self.memory.get(memory)
             self.label(tensor, f"outside {len(self.rows)}" if label is None else f"in {label}")
         return self.labels[id(tensor)]
@@ -61,10 +63,10 @@ class LoggedWatch(Watch):
             return super().run_explained(func, args, kwargs, names)
         head: list[Any] = [func, torch.is_grad_enabled()]
         items: list[Any] = []
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             self.describe((args, kwargs), head, items)
         result = super().run_explained(func, args, kwargs, names)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             for count, leaf in enumerate(plain_leaves(result)):
                 if isinstance(leaf, Tensor):
                     head.append((leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.device))

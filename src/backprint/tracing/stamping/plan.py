@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.modules import BUFFERS, PARAMETERS, own_modules
 from backprint.fx.convert import tensor_spec
 from backprint.graph.specs import TensorSpec
 from backprint.tracing.reach import roots
@@ -36,7 +37,7 @@ class LayerRun:
 
     def __str__(self) -> str:
         end = self.start + self.count
-        whole = end == len(self.holder._modules) == self.count
+        whole = end == len(own_modules(self.holder)) == self.count
         return self.place if whole else f"{self.place}[{self.start}:{end}]"
 
 
@@ -73,7 +74,7 @@ def plan_of(target: Any) -> Plan:
 @contextlib.contextmanager
 def cut_to(plan: Plan, layers: int) -> Iterator[None]:
     """Leave this many layers of each run in the caller's own lists, and put all back at the end."""
-    before = [run.holder._modules for run in plan.runs]
+    before = [own_modules(run.holder) for run in plan.runs]
     try:
         for run, all_of in zip(plan.runs, before, strict=True):
             kept = list(all_of.values())
@@ -91,15 +92,15 @@ def cut_to(plan: Plan, layers: int) -> Iterator[None]:
 def runs_in(module: nn.Module, path: str, whys: list[str]) -> Iterator[LayerRun]:
     """Yield the outermost runs below a module; `whys` gets why a long list has none."""
     inside = range(0)
-    children = [child for child in module._modules.values() if child is not None]
-    numbered = list(module._modules) == [str(place) for place in range(len(children))]
+    children = [child for child in own_modules(module).values() if child is not None]
+    numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
     if isinstance(module, (nn.ModuleList, nn.Sequential)) and numbered and len(children) >= LEAST:
         inside, why = longest_run(children)
         if len(inside) >= LEAST:
             yield LayerRun(path, module, inside.start, len(inside))
         elif why:
             whys.append(f"{path}: {why}")
-    for place, (name, child) in enumerate(module._modules.items()):
+    for place, (name, child) in enumerate(own_modules(module).items()):
         if child is not None and (len(inside) < LEAST or place not in inside):
             yield from runs_in(child, f"{path}.{name}" if path else name, whys)
 
@@ -168,11 +169,11 @@ def unlike(left: nn.Module, right: nn.Module, met: Met) -> str:
     for name in HOOKS:
         if getattr(left, name, None) or getattr(right, name, None):
             return f"a {type(left).__name__} has hooks"
-    for kind in ("_parameters", "_buffers"):
+    for kind in (PARAMETERS, BUFFERS):
         if said := unlike_items(tensor_kinds(getattr(left, kind)), tensor_kinds(getattr(right, kind)), met):
             return said
     ours, theirs = ({key: value for key, value in vars(each).items() if key not in INTERNAL} for each in (left, right))
-    return unlike_items(ours, theirs, met) or unlike_items(left._modules, right._modules, met)
+    return unlike_items(ours, theirs, met) or unlike_items(own_modules(left), own_modules(right), met)
 
 
 def tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, bool] | None]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
-
+from backprint._torch.modules import has_any_global_hook
 from backprint.collector import collector_paused
 from backprint.defects import is_defect
 from backprint.fx.convert import tensor_spec
@@ -79,7 +78,7 @@ def refuse_call(program: CalledProgram, options: Options) -> None:
     for said, found in (
         ("dynamic sizes", options.dynamic), ("decompose=", options.decompose), ("order=2", program.tangents),
         ("gradient hooks", program.hooks),
-        ("hooks of all modules", nn.modules.module._has_any_global_hook()),
+        ("hooks of all modules", has_any_global_hook()),
         (whole, whole),
     ):  # fmt: skip
         if found:

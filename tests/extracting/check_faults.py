@@ -1,13 +1,14 @@
 """Plant errors in the kernels of a Capture, and count those that a check sees: the measure of the check itself.
 
-`python -P -m backprint.extracting.checking.check_faults FOLDER EVERY` is the process that runs them. A fault is `seen`
-if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit, `rounding` if
-results are as near to float64 as eager's or those of the right kernels, and `missed` else.
+`python -P -m extracting.check_faults FOLDER EVERY`, with the tests on the path, is the process that runs them. A fault
+is `seen` if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit,
+`rounding` if results are as near to float64 as eager's or those of the right kernels, and `missed` else.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from extracting.planted_faults import PlantedFault, planted_faults
+from torch import Tensor
 
 from backprint.benching.children import in_child
 from backprint.defects import is_defect
-from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.checking.check import process_of_check, subject_of, write_inputs
 from backprint.extracting.checking.check_folder import (
     SAMPLE,
@@ -29,7 +33,8 @@ from backprint.extracting.checking.check_folder import (
     read_plan,
     write_plan,
 )
-from backprint.extracting.checking.planted_faults import PlantedFault, planted_faults
+from backprint.extracting.checking.kernel_rounding import WIDER, RoundingBound, apart_by
+from backprint.extracting.nouns import CaptureKernels
 from backprint.graph.verdicts import GOOD
 
 SECONDS = 120.0
@@ -55,7 +60,8 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
         folder = Path(name)
         write_inputs(kernels.capture, folder / SAMPLE)
         write_plan(folder, plan)
-        process_of_check("backprint.extracting.checking.check_faults", folder, plan, timeout, str(every))
+        with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
+            process_of_check("extracting.check_faults", folder, plan, timeout, str(every))
         lines = (folder / VERDICTS).read_text("utf-8").splitlines()
         return [FaultRow(**json.loads(line)) for line in lines]
 
@@ -110,9 +116,18 @@ def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wan
     if all(map(one_to_the_bit, results, wanted)):
         return "nothing", ""
     pairs = enumerate(zip(results, wanted, strict=True))
-    if all(one_to_the_bit(*both) or judge.bound.as_exact(place, *both) for place, both in pairs):
+    if all(one_to_the_bit(*both) or is_as_exact(judge.bound, place, *both) for place, both in pairs):
         return "rounding", ""
     return "missed", "; ".join(f"{port.name}: {port.detail}" for port in verdict.ports if port.detail)[:300]
+
+
+def is_as_exact(bound: RoundingBound, place: int, faulty: Any, right: Any) -> bool:
+    """Whether a result is as near to float64 as eager's is, or that of right kernels."""
+    wanted = bound.eager.run.results[place]
+    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(bound.exact, str):
+        return False
+    own = apart_by(wanted, bound.eager.wide[place]), apart_by(right, bound.exact[place])
+    return apart_by(faulty, bound.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,309 @@
+"""Dynamo: running a function under it, what it keeps of a run, and what compilation or tracing runs in this thread.
+
+To import a name of this module loads Dynamo, so other rooms do that where they need it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from backprint._torch import private
+from backprint._torch.private import Private, Probe, look_up, probes_of, takes, uses
+
+PRIVATE_REGION = "isolate_recompiles"
+
+
+@uses("torch._dynamo.eval_frame._optimize", needed_by=(private.DYNAMO,))
+def private_region() -> dict[str, Any]:
+    """Return the options of `optimize` for a private region of Dynamo's caches; none where torch has no such regions.
+
+    Torch 2.11 and 2.12 have none: only `forget` separates our entries from the user's there.
+    """
+    from torch._dynamo import eval_frame
+
+    return {PRIVATE_REGION: True} if takes(eval_frame._optimize, (PRIVATE_REGION,)) else {}
+
+
+# ------------------------------------------------------------------ leaving Dynamo as it was
+
+
+@contextlib.contextmanager
+def without_logs() -> Iterator[None]:
+    """Keep Dynamo from logging."""
+    log = logging.getLogger("torch._dynamo")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@uses(
+    "torch._dynamo.convert_frame.FRAME_COMPILE_COUNTER",
+    "torch._dynamo.convert_frame.FRAME_COUNTER",
+    "torch._dynamo.pgo._CODE_STATE",
+    "torch._dynamo.utils.counters",
+    "torch._dynamo.utils.graph_break_reasons",
+    needed_by=(private.DYNAMO,),
+)
+@contextlib.contextmanager
+def counts_restored() -> Iterator[None]:
+    """Restore afterwards what Dynamo has counted, its list of graph breaks, and the sizes that it has seen."""
+    from torch._dynamo import convert_frame, pgo
+    from torch._dynamo.utils import counters, graph_break_reasons
+
+    counted, reasons = copy.deepcopy(counters), list(graph_break_reasons)
+    frames, compilations = convert_frame.FRAME_COUNTER, convert_frame.FRAME_COMPILE_COUNTER.copy()
+    sizes = copy.deepcopy(pgo._CODE_STATE)
+    try:
+        yield
+    finally:
+        counters.clear()
+        counters.update(counted)
+        graph_break_reasons[:] = reasons
+        convert_frame.FRAME_COUNTER = frames
+        convert_frame.FRAME_COMPILE_COUNTER.clear()
+        convert_frame.FRAME_COMPILE_COUNTER.update(compilations)
+        pgo._CODE_STATE = sizes
+
+
+@uses(
+    "torch._dynamo.convert_frame.input_codes", "torch._dynamo.convert_frame.output_codes", needed_by=(private.DYNAMO,)
+)
+def known_codes() -> list[tuple[Any, set[int]]]:
+    """Return Dynamo's two lists of codes, those that it read and those that it wrote, with what each knows now."""
+    from torch._dynamo import convert_frame
+
+    return [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
+
+
+@uses("torch._dynamo.convert_frame.register_bytecode_hook", needed_by=(private.DYNAMO,))
+@contextlib.contextmanager
+def bytecode_noted(note: Callable[[Any, Any], None]) -> Iterator[None]:
+    """Call `note(code, compiled code)` for each piece of code that Dynamo compiles."""
+    from torch._dynamo import convert_frame
+
+    hook = convert_frame.register_bytecode_hook(note)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@uses(
+    "torch._dynamo.guards.DeletedGuardManagerWrapper",
+    "torch._dynamo.utils.CleanupManager.instance",
+    "torch._C._dynamo.eval_frame._FrameAction",
+    "torch._C._dynamo.eval_frame._FrameExecStrategy",
+    "torch._C._dynamo.eval_frame._debug_get_cache_entry_list",
+    "torch._C._dynamo.eval_frame.reset_code",
+    "torch._C._dynamo.eval_frame.set_code_exec_strategy",
+    needed_by=(private.DYNAMO,),
+)
+def forget(backend: Any, made: list[tuple[Any, Any]], known: list[tuple[Any, set[int]]]) -> None:
+    """Remove code that was compiled for `backend` from Dynamo's caches, and codes that `known_codes` did not have."""
+    from torch._C._dynamo import eval_frame
+    from torch._dynamo.guards import DeletedGuardManagerWrapper
+    from torch._dynamo.utils import CleanupManager
+
+    has_regions = bool(private_region())
+    compiled = {id(code) for code, _ in made}
+    for code, out in made:
+        entries = eval_frame._debug_get_cache_entry_list(code)
+        if not has_regions and all(entry.backend is backend for entry in entries):
+            eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
+            entries = []
+        for entry in entries:
+            if entry.backend is backend:
+                gone = DeletedGuardManagerWrapper("Backprint's capture is over")
+                entry.guard_manager.extra_state.invalidate(entry, gone)
+        for cleanup in CleanupManager.instance.get(out, ()):
+            cleanup()
+        if out in CleanupManager.instance:
+            CleanupManager.instance[out] = []
+    inputs, before = known[0]
+    for reference in inputs.seen:
+        code = reference()
+        if code is not None and id(code) not in before and id(code) not in compiled:
+            plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
+            eval_frame.set_code_exec_strategy(code, plain)
+    for tracker, before in known:
+        tracker.seen[:] = [each for each in tracker.seen if (code := each()) is not None and id(code) in before]
+        tracker.seen_ids &= before
+
+
+# ------------------------------------------------------------------ compiled code that a script calls
+
+
+@uses("torch._dynamo.eval_frame._callback_from_stance", needed_by=(private.RECORD,))
+def note_compiled_calls(note: Callable[[], None]) -> Callable[[], None]:
+    """Call `note()` where code that `torch.compile` has made is called; return a function that ends this."""
+    from torch._dynamo import eval_frame
+
+    plain = eval_frame._callback_from_stance
+
+    def noticing(callback: Any) -> Any:
+        if callback is not None:
+            note()
+        return plain(callback)
+
+    def undo() -> None:
+        eval_frame._callback_from_stance = plain
+
+    eval_frame._callback_from_stance = noticing
+    return undo
+
+
+CONTEXT_OF_CHECKPOINT = "_checkpoint_context_fn"
+"""The key under which the graph of a checkpoint's body has the `context_fn` of its call."""
+
+ERRORS_OF_DYNAMO = "torch._dynamo.exc"
+"""The module of Dynamo's errors."""
+
+# ------------------------------------------------------------------ probes
+
+
+def run_under(backend: Any) -> None:
+    """Run a function under Dynamo, and forget it again."""
+    made: list[tuple[Any, Any]] = []
+    known = known_codes()
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with without_logs(), counts_restored(), bytecode_noted(lambda code, out: made.append((code, out))):
+        compiled = NAMES["optimize"].value()(backend, dynamic=False, **private_region())(doubled)
+        compiled(torch.ones(1))
+        forget(backend, made, known)
+    if not made:
+        raise LookupError("no code was compiled")
+
+
+def functions_run_and_are_forgotten() -> bool:
+    runs: list[Any] = []
+
+    def backend(module: Any, examples: Any) -> Any:
+        runs.append((NAMES["CompileContext"].value().current_compile_id(), NAMES["TracingContext"].value().try_get()))
+        return module.forward
+
+    run_under(backend)
+    run_under(backend)
+    return len(runs) == 2 and None not in runs[0] and NAMES["CompileContext"].value().try_get() is None
+
+
+def compiled_calls_are_noted() -> bool:
+    noted: list[bool] = []
+    undo = note_compiled_calls(lambda: noted.append(True))
+    try:
+        with without_logs(), counts_restored():
+            torch.compile(lambda x: x, backend="eager")(1)
+    finally:
+        undo()
+    return bool(noted)
+
+
+def settings_are_patched() -> bool:
+    config = NAMES["config"].value()
+    with config.patch(suppress_errors=True):
+        return bool(config.suppress_errors)
+
+
+def current_frame_is_known() -> bool:
+    return callable(NAMES["InstructionTranslator"].value().current_tx)
+
+
+def tracings_are_known() -> bool:
+    context = NAMES["TracingContext"].value()
+    return context.try_get() is None and callable(context.get_traced_code)
+
+
+def options_of_checkpoints_are_divided() -> bool:
+    own, given = NAMES["TagActivationCheckpoint"].value().divide_kwargs({"preserve_rng_state": True, "x": 1})
+    return own == {"preserve_rng_state": True} and given == {"x": 1}
+
+
+def names_are_numbered() -> bool:
+    return NAMES["unique_id"].value()("backprint").rpartition("_")[2].isdigit()
+
+
+# ------------------------------------------------------------------ names
+
+NAMES = {
+    "optimize": Private(
+        "torch._dynamo.optimize",
+        "Return a decorator that runs a function under Dynamo, with a backend for its graphs.",
+        (private.DYNAMO,),
+        passed=("dynamic",),
+    ),
+    "config": Private("torch._dynamo.config", "Dynamo's settings.", (private.DYNAMO,), holds=settings_are_patched),
+    "lookup_backend": Private("torch._dynamo.lookup_backend", "Return the backend that has a name.", (private.BENCH,)),
+    "OptimizedModule": Private(
+        "torch._dynamo.OptimizedModule", "The class of what `torch.compile` makes of a module.", (private.CAPTURE,)
+    ),
+    "SkipFrame": Private(
+        "torch._dynamo.exc.SkipFrame",
+        "Raised by a backend so that Dynamo runs the frame without it.",
+        (private.DYNAMO,),
+    ),
+    "Unsupported": Private(
+        "torch._dynamo.exc.Unsupported", "Raised if Dynamo cannot trace a program as one graph.", (private.SAMPLES,)
+    ),
+    "InstructionTranslator": Private(
+        "torch._dynamo.symbolic_convert.InstructionTranslator",
+        "What traces a frame; `current_tx()` is the one that traces now.",
+        (private.DYNAMO,),
+        holds=current_frame_is_known,
+    ),
+    "CompileContext": Private(
+        "torch._guards.CompileContext", "The compilation that runs in this thread, and its number.", (private.DYNAMO,)
+    ),
+    "TracingContext": Private(
+        "torch._guards.TracingContext",
+        "The tracing that runs in this thread, and the code that it traces.",
+        (private.CAPTURE,),
+        holds=tracings_are_known,
+    ),
+    "tracing": Private("torch._guards.tracing", "Set the TracingContext for a block.", (private.DYNAMO,)),
+    "TagActivationCheckpoint": Private(
+        "torch._higher_order_ops.wrap.TagActivationCheckpoint",
+        "The class of the operator that a checkpoint is in Dynamo's graphs.",
+        (private.DYNAMO,),
+        holds=options_of_checkpoints_are_divided,
+    ),
+    "tag_activation_checkpoint": Private(
+        "torch._higher_order_ops.wrap.tag_activation_checkpoint",
+        "The operator that a checkpoint is in Dynamo's graphs.",
+        (private.DYNAMO,),
+    ),
+    "unique_id": Private(
+        "torch._dynamo.bytecode_transformation.unique_id",
+        "Return a name that ends in the number of Dynamo's next name.",
+        (private.DYNAMO,),
+        holds=names_are_numbered,
+    ),
+    "graph_break_reasons": Private(
+        "torch._dynamo.utils.graph_break_reasons",
+        "The list of the graph breaks so far: reason, and the user's stack.",
+        (private.DYNAMO,),
+    ),
+}
+"""The private names that other rooms use, by the name under which they import each."""
+
+
+def __getattr__(name: str) -> Any:
+    return look_up(name, NAMES, globals())
+
+
+PROBES = probes_of(
+    __name__,
+    NAMES,
+    Probe("torch._dynamo.optimize and its caches", functions_run_and_are_forgotten, (private.DYNAMO,)),
+    Probe("torch._dynamo.eval_frame._callback_from_stance", compiled_calls_are_noted, (private.RECORD,)),
+)

@@ -1,0 +1,158 @@
+"""Fake tensors, functional tensors, and the rules by which operators run on fake ones."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from backprint._torch import private
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
+
+if TYPE_CHECKING:  # the types of what `__getattr__` returns
+    from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException as DynamicOutputShapeException
+    from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+    from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException as UnsupportedOperatorException
+    from torch._subclasses.functional_tensor import FunctionalTensor as FunctionalTensor
+
+
+@uses("torch._subclasses.fake_impls.conv", needed_by=(private.AOT,))
+def code_of_convolutions() -> CodeType:
+    """Return the code of the rule of convolutions, which asks for sizes only to choose a layout."""
+    from torch._subclasses import fake_impls
+
+    return fake_impls.conv.__code__
+
+
+@contextlib.contextmanager
+def errors_not_logged() -> Iterator[None]:
+    """Keep torch from also logging, with a stack, an error under fake tensors that is raised."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+# ------------------------------------------------------------------ probes
+
+
+def fake_mode() -> Any:
+    return NAMES["FakeTensorMode"].value()(allow_non_fake_inputs=True)
+
+
+def tensors_are_faked() -> bool:
+    with fake_mode():
+        return isinstance(torch.zeros(2).sin(), NAMES["FakeTensor"].value())
+
+
+def operators_are_dispatched() -> bool:
+    mode, seen = fake_mode(), []
+    plain = mode.dispatch
+
+    def dispatch(func: Any, *rest: Any) -> Any:
+        seen.append(func)
+        return plain(func, *rest)
+
+    mode.dispatch = dispatch
+    with mode:
+        torch.zeros(2)
+    return bool(seen) and hasattr(mode.fake_tensor_converter, "set_tensor_memo")
+
+
+def reads_of_fake_values_raise() -> bool:
+    with fake_mode():
+        tensor = torch.zeros(2).sum()
+        try:
+            tensor.item()
+        except NAMES["DataDependentOutputException"].value() as error:
+            return str(error.func) == "aten._local_scalar_dense.default"
+    return False
+
+
+def convolutions_have_a_rule() -> bool:
+    return code_of_convolutions().co_name == "conv"
+
+
+# ------------------------------------------------------------------ names
+
+NAMES = {
+    "FakeTensor": Private(
+        "torch._subclasses.fake_tensor.FakeTensor",
+        "The class of tensors with a shape, a dtype and a device, but no values.",
+        (private.REPLAY,),
+        holds=tensors_are_faked,
+    ),
+    "FakeTensorMode": Private(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        "The mode under which operators make fake tensors.",
+        (
+            private.AOT,
+            private.FAKE,
+            private.TO_FX,
+            private.KERNELS,
+        ),
+        passed=("allow_fallback_kernels", "allow_non_fake_inputs", "shape_env"),
+    ),
+    "UnsupportedOperatorException": Private(
+        "torch._subclasses.fake_tensor.UnsupportedOperatorException",
+        "Raised if an operator cannot run on fake tensors.",
+        (private.CAPTURE,),
+    ),
+    "DataDependentOutputException": Private(
+        "torch._subclasses.fake_tensor.DataDependentOutputException",
+        "Raised if an operator's result depends on values; its `func` is the operator.",
+        (
+            private.FAKE,
+            private.KERNELS,
+        ),
+        holds=reads_of_fake_values_raise,
+    ),
+    "DynamicOutputShapeException": Private(
+        "torch._subclasses.fake_tensor.DynamicOutputShapeException",
+        "Raised if a result's shape depends on values; its `func` is the operator.",
+        (
+            private.FAKE,
+            private.KERNELS,
+        ),
+    ),
+    "FunctionalTensor": Private(
+        "torch._subclasses.functional_tensor.FunctionalTensor",
+        "The class of tensors whose writes are traced as values.",
+        (
+            private.AOT,
+            private.TO_FX,
+        ),
+    ),
+    "fake_rules": Private(
+        "torch._subclasses.fake_impls.op_implementations_dict",
+        "The rules of operators on fake tensors that are not their meta kernels.",
+        (private.KERNELS,),
+    ),
+    "grouped_mm_output": Private(
+        "torch._meta_registrations._create_grouped_mm_output_tensor",
+        "Make the output of `aten._grouped_mm` on fake tensors.",
+        (private.FAKE,),
+    ),
+}
+"""The private names that other rooms use, by the name under which they import each."""
+
+
+def __getattr__(name: str) -> Any:
+    return look_up(name, NAMES, globals())
+
+
+PROBES = probes_of(
+    __name__,
+    NAMES,
+    Probe("torch._subclasses.fake_tensor.FakeTensorMode.dispatch", operators_are_dispatched, (private.FAKE,)),
+    Probe("torch._subclasses.fake_impls.conv", convolutions_have_a_rule, (private.AOT,)),
+)

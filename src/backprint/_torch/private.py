@@ -1,0 +1,233 @@
+"""How this room names what PyTorch keeps private: rows of tables, names that are looked up when they are first used,
+and probes.
+
+Each module of the room has a table NAMES. Its rows are private names: where torch keeps the name, what Backprint takes
+it to promise, and what stops working without it. Other rooms import the name on the left from the module, as they would
+any function or class (PEP 562: `__getattr__` of a module); after that it is a plain alias, which costs nothing a call.
+A name that this torch does not have is imported too, as a class that raises PrivateApiError wherever it is used. Where
+more than a name is needed, the module has a function, with its branches by version inside. Its table PROBES says for
+each name and each function how to find out whether it holds.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from backprint.errors import PrivateApiError
+
+# ------------------------------------------------------------------ what stops working
+
+CAPTURE = "capture"
+EAGER, DYNAMO, AOT = "engine eager", "engine dynamo", "engine aot"
+FAKE = "capture fake=True"
+REPLAY = "replay and verify"
+SAMPLES = "save and load"
+RECORD = "record"
+REGIONS = "regions"
+GRAPHNET = "GraphNet samples"
+TO_FX = "to_fx and export"
+BENCH = "bench"
+INDUCTOR = "bench --compiler inductor"
+KERNELS = "kernels"
+
+FEATURES = (
+    CAPTURE, EAGER, DYNAMO, AOT, FAKE, REPLAY, SAMPLES, RECORD, REGIONS, GRAPHNET, TO_FX, BENCH, INDUCTOR, KERNELS,
+)  # fmt: skip
+"""What a private name can be needed by, as `backprint doctor` says it."""
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    CAPTURE: (EAGER, DYNAMO, AOT, FAKE, RECORD, GRAPHNET),
+    AOT: (DYNAMO, FAKE),
+    REPLAY: (CAPTURE, BENCH),
+    TO_FX: (BENCH, KERNELS),
+    BENCH: (INDUCTOR,),
+}
+"""What else stops where one of these does not work: capture proves what it captured, by replaying it."""
+
+
+def stopped_by(features: Iterable[str]) -> tuple[str, ...]:
+    """Return all that stops working where these do not, in the order of FEATURES."""
+    stopped, rest = set[str](), list(features)
+    while rest:
+        feature = rest.pop()
+        if feature not in stopped:
+            stopped.add(feature)
+            rest += NEEDS.get(feature, ())
+    return tuple(feature for feature in FEATURES if feature in stopped)
+
+
+# ------------------------------------------------------------------ names and probes
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A check in milliseconds: whether a private part of torch does here what Backprint takes it to do.
+
+    `holds` returns whether it does, or raises what it met. `needed_by` are FEATURES that stop without it.
+    """
+
+    name: str
+    holds: Callable[[], bool]
+    needed_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A private name of torch: its path, its promise in a sentence, and the FEATURES that stop without it.
+
+    `of` returns an object that has the attribute; the name is then a function that reads it of its argument.
+    `passed` are the parameters that Backprint passes by name. `holds` is a check of the behaviour, where one is cheap.
+    """
+
+    path: str
+    promise: str
+    needed_by: tuple[str, ...]
+    of: Callable[[], Any] | None = None
+    passed: tuple[str, ...] = ()
+    holds: Callable[[], bool] | None = None
+
+    def value(self) -> Any:
+        """Return what torch has under this name, or raise PrivateApiError."""
+        if self.of is None:
+            return at_path(self.path, self.needed_by)
+        attribute = self.path.rpartition(".")[2]
+        if not hasattr(self.of(), attribute):
+            raise absent(self.path, self.needed_by)
+        return attrgetter(attribute)
+
+    def probe(self) -> Probe:
+        """Return the Probe of this name: it is there, takes what is passed by name, and behaves."""
+
+        def holds() -> bool:
+            value = self.value()
+            if self.passed and not takes(value, self.passed):
+                raise TypeError(f"{self.path} does not take {', '.join(self.passed)}: {inspect.signature(value)}")
+            return self.holds is None or self.holds()
+
+        return Probe(self.path, holds, self.needed_by)
+
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+_used: dict[str, list[Probe]] = {}
+
+
+def uses(*paths: str, needed_by: tuple[str, ...]) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+    """Decorate a function of this room that uses private names: it raises PrivateApiError if one of them is gone.
+
+    The names are probed too.
+    """
+
+    def decorate(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        _used.setdefault(function.__module__, []).extend(is_there(path, needed_by) for path in paths)
+
+        @functools.wraps(function)
+        def call(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+            for path in paths:
+                at_path(path, needed_by)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def is_there(path: str, needed_by: tuple[str, ...]) -> Probe:
+    """Return a probe of a name's presence."""
+
+    def holds() -> bool:
+        at_path(path, needed_by)
+        return True
+
+    return Probe(path, holds, needed_by)
+
+
+def probes_of(module: str, names: Mapping[str, Private], *more: Probe) -> tuple[Probe, ...]:
+    """Return the probes of a module's table of names, of what its functions use, and its others."""
+    return (*(row.probe() for row in names.values()), *_used.get(module, ()), *more)
+
+
+def takes(function: Any, names: Iterable[str]) -> bool:
+    """Whether a function can be called with these arguments by name."""
+    parameters = inspect.signature(function).parameters
+    return any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(names) <= set(parameters)
+
+
+# ------------------------------------------------------------------ looking a name up
+
+
+def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> Any:
+    """Return a name of a table for the module whose globals are `scope`, where it stays; else what stands for it."""
+    if name not in names:
+        raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
+    try:
+        scope[name] = value = names[name].value()
+    except PrivateApiError as error:
+        return stand_in(str(error))
+    return value
+
+
+def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
+    """Return the object at a dotted path, whose modules are imported as needed; raise PrivateApiError if it is gone."""
+    parts = path.split(".")
+    value: Any = sys.modules.get(parts[0]) or imported(parts[0])
+    for count, part in enumerate(parts[1:], 2):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            module = ".".join(parts[:count])
+            try:
+                value = imported(module)
+            except ModuleNotFoundError as error:
+                if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+                    raise absent(path, needed_by) from None
+                raise
+    return value
+
+
+def imported(module: str) -> Any:
+    """Return a module of torch, imported without the warnings of torch about torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(module)
+
+
+def absent(path: str, needed_by: tuple[str, ...]) -> PrivateApiError:
+    """Return the error for a name that this torch does not have."""
+    import torch
+
+    return PrivateApiError(f"torch {torch.__version__} has no {path}, which {', '.join(needed_by)} needs")
+
+
+class StandIn(type):
+    """The class of what stands for an absent name: any use of it raises PrivateApiError."""
+
+    message: str
+
+    def refuse(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise PrivateApiError(cls.message)
+
+    __call__ = __instancecheck__ = __subclasscheck__ = __iter__ = __contains__ = __getitem__ = refuse
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise PrivateApiError(cls.message)
+
+
+def stand_in(message: str) -> type:
+    """Return what stands for an absent name; as a base of a class it raises too, when the class is made."""
+
+    def refuse(cls: type, /, **kwargs: Any) -> NoReturn:
+        raise PrivateApiError(message)
+
+    return StandIn("Absent", (), {"message": message, "__init_subclass__": refuse})

@@ -1,0 +1,52 @@
+"""Regions: the backward of one block of an eager program, with its gradients, while the program runs untouched."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from backprint.tried import warn_with_this_torch
+
+if TYPE_CHECKING:
+    from backprint.regions.compare import DumpComparison
+    from backprint.regions.region import Region
+
+
+def region(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    gradients: str = "none",
+    stacks: bool = True,
+    name: str | None = None,
+    every: int = 1,
+    limit: int | None = None,
+    only_bad: bool = False,
+) -> Region:
+    """Record the backward of exactly one block of an eager program, which runs as without it: `with` or `@`.
+
+    Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
+    boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` the gradients on
+    each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder when it ends, never
+    partially; without it passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf
+    or an error, and `limit=5` at most five.
+    """
+    from backprint.regions.region import make_region
+
+    warn_with_this_torch()
+    return make_region(path, gradients, stacks, name, every, limit, only_bad)
+
+
+def compare_regions(
+    left: str | os.PathLike[str],
+    right: str | os.PathLike[str],
+    *,
+    run_a: str = "latest",
+    run_b: str = "latest",
+) -> DumpComparison:
+    """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
+
+    `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
+    """
+    from backprint.regions.compare import compare_dumps
+
+    return compare_dumps(left, right, run_a, run_b)
