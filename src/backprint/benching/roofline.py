@@ -21,6 +21,7 @@ from backprint.graph.costing.flops import FlopsByDtype, graph_flops, sum_by_dtyp
 from backprint.graph.costing.products import MOST_FLOPS, argument, specs_of
 from backprint.graph.costing.storages import is_view
 from backprint.graph.costing.traffic import memory_of, places, read_at
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.steps import free, mapped, with_names
 
