@@ -270,7 +270,7 @@ def doctor() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "stops", "works"),
     [
-        ("torch._dynamo.pgo._CODE_STATE", [private.DYNAMO], [private.CAPTURE, private.EAGER, private.KERNELS]),
+        ("torch._dynamo.pgo._CODE_STATE", [private.DYNAMO], [private.CAPTURE, private.EAGER, private.RECORD]),
         ("torch._inductor.graph.GraphLowering", [private.KERNELS], [private.DYNAMO, private.BENCH]),
         ("torch.autograd.graph._engine_run_backward", [private.REGIONS], [private.CAPTURE, private.DYNAMO]),
         ("torch._C._current_autograd_node", [private.CAPTURE, private.EAGER], [private.REPLAY, private.SAMPLES]),

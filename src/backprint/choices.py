@@ -12,6 +12,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "data": ("seed", "exact", "none"),
     "direction": ("both", "forward", "backward"),
     "layout": ("backprint", "graphnet"),
+    "partition": ("min-cut", "default"),
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),
     "executor": ("pool", "ray"),

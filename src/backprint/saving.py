@@ -33,7 +33,7 @@ from backprint.sample.export import check_export, without_exact, write_export
 from backprint.sample.inputs import Inputs, fit_inputs, with_recipes, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place
-from backprint.sample.save import check_custom, check_data, write_staged
+from backprint.sample.save import check_custom, write_staged
 
 __all__ = ["check_custom", "recorded_right", "write_file", "write_layout", "write_sample"]
 
@@ -48,7 +48,7 @@ def write_sample(
     power: str,
 ) -> Path:
     """Write a Capture as a Backprint sample, with its verdict."""
-    check_data(data)
+    check_choice("data", data)
     check_choice("power", power)
     check_place(path, overwrite)
     check_custom(capture, allow)

@@ -52,8 +52,8 @@ LOG: list[Path] = []
 
 def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     """Return the options, with the folder from the environment if none is given; refuse unknown ones by name."""
+    from backprint.choices import check_choice
     from backprint.errors import UsageError
-    from backprint.sample.save import check_data
 
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
@@ -63,7 +63,7 @@ def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, A
     place = options.get("dir") or os.environ.get(DIRECTORY)
     if not place:
         raise UsageError(f"backend 'backprint' needs a folder: set {DIRECTORY}, or pass options={{'dir': ...}}")
-    check_data(options.get("data", "seed"))
+    check_choice("data", options.get("data", "seed"))
     return {"data": "seed", "allow": (), **options, "dir": place}
 
 

@@ -22,10 +22,10 @@ import backprint as bp
 from backprint.benching.cuts import ITEM, RecordedGraph, record_values
 from backprint.benching.fault_trials import FaultTrial, eager_run
 from backprint.benching.minify import MinifiedGraph, UnminifiedGraph, minify_graph
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.shrink import UnitSearch
 from backprint.benching.subjects import BenchGraph, bench_graphs
 from backprint.cli import main
+from backprint.graph.fixed import unguarded_graph
 
 FAULTS_FILE = Path(__file__).parents[1] / "subjects" / "faults.py"
 

@@ -362,6 +362,7 @@ def test_a_freed_storage_is_never_read(tmp_path: Path) -> None:
 
 
 def test_the_process_is_as_it_was() -> None:
+    torch.distributions.Distribution.set_default_validate_args(True)  # Dynamo turns it off the first time that it runs
     kind, lock = enum.Enum("Kind", {"A": 1}), threading.Lock()
     largest = functools.partial(max, 1)
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _python_dispatch
 
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of, uses
+from backprint._torch.private import Private, Probe, look_up, probes_of
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._C import DisableTorchFunction as DisableTorchFunction
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
 MODES = "torch.utils._python_dispatch"
 
 
-@uses("torch.utils._python_dispatch._get_current_dispatch_mode_stack", needed_by=(private.CAPTURE,))
 def dispatch_modes() -> list[object]:
     """Return the `TorchDispatchMode`s that are active in this thread, the outermost first."""
     return list(_python_dispatch._get_current_dispatch_mode_stack())

@@ -23,10 +23,10 @@ from backprint.benching.draws import LiftedDraws, lifted_draws, steps_that_draw
 from backprint.benching.findings import CheatFound
 from backprint.benching.judging import judged_outputs, output_of_port
 from backprint.benching.moved import as_finite
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.seeds import RandomState
 from backprint.benching.subjects import BenchGraph, BenchStep, graph_classes
 from backprint.closeness import TOLERANCE
+from backprint.graph.fixed import unguarded_graph
 from backprint.sample.judged import Eager, apart, judged, nearly_equal, text_of_kind, within_tolerance
 from backprint.sample.rerun import EagerRun, copies, laid, rebuilt
 

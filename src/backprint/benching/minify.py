@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from backprint.benching.cuts import CutGraph, RecordedGraph, count_operators, record_values
 from backprint.benching.fault_trials import FAULTS, FaultTrial, FaultTrials
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.shrink import UnitSearch
 from backprint.benching.subjects import BenchGraph, Compile
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Graph, refs
 
 MOST_TESTS = 100

@@ -18,9 +18,9 @@ from backprint.benching.draws import opened_graph
 from backprint.benching.examine import Examination
 from backprint.benching.findings import CheatFound
 from backprint.benching.judge import PartJudge, other_values
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.subjects import graph_classes
 from backprint.errors import BackprintError
+from backprint.graph.fixed import unguarded_graph
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
 OPENED_CALLS = 24

@@ -43,12 +43,12 @@ from backprint.benching.draws import opened_graph
 from backprint.benching.findings import CheatFound, TimingWithheld
 from backprint.benching.gpu import on_gpu, with_device_bytes
 from backprint.benching.held import HeldBudget, Kind, kind_of, slot_offsets
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.seeds import seed_generators
 from backprint.benching.subjects import inputs_of_results, memory_of
 from backprint.benching.varied import Piece, VariedInputs
 from backprint.corpus.task import one_line
 from backprint.fx.to_fx import to_fx
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Graph
 from backprint.sample.judged import first_line
 from backprint.sample.rerun import copies

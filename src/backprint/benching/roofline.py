@@ -21,9 +21,9 @@ from backprint.graph.costing.flops import FlopsByDtype, graph_flops, sum_by_dtyp
 from backprint.graph.costing.products import MOST_FLOPS, argument, specs_of
 from backprint.graph.costing.storages import is_view
 from backprint.graph.costing.traffic import memory_of, places, read_at
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
-from backprint.graph.sizes import at_hints
-from backprint.graph.steps import free, live, mapped, with_names
+from backprint.graph.steps import free, mapped, with_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,6 @@ def least_step_work(forward: Graph, backward: Graph) -> Work:
     both read is read once."""
     forward, backward = unguarded_graph(forward), unguarded_graph(backward)
     return work_of(sum_by_dtype((graph_flops(forward), graph_flops(backward))), joined_flow(forward, backward))
-
-
-def unguarded_graph(graph: Graph) -> Graph:
-    """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
-    fixed = at_hints(graph)
-    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
 # ------------------------------------------------------------------ which values flow in and out

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.benching.roofline import unguarded_graph
 from backprint.choices import BENCH_DIRECTIONS
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample.alone import make_inputs

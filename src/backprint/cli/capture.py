@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from backprint import errors
-from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST
+from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
 from backprint.cli.say import echo, ending, limits, working
 from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.clock import stage
@@ -36,11 +36,7 @@ from backprint.sample.place import check_place, settle
 @DATA
 @MODE
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
-@click.option(
-    "--partition",
-    type=click.Choice(["min-cut", "default"]),
-    help="What is saved for the backward. Without it min-cut, and what autograd itself saved with engine eager.",
-)
+@choice("partition", "What is saved for the backward: else min-cut, and with engine eager what autograd saved.")
 @click.option(
     "--specialize/--no-specialize",
     default=None,

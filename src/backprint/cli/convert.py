@@ -20,6 +20,7 @@ def command(samples: tuple[Path, ...]) -> None:
     """
     from backprint.corpus.find import absent, samples_in
     from backprint.errors import BackprintError, UsageError
+    from backprint.graph.shown import number_of
     from backprint.sample.convert import convert
 
     failed = False
@@ -30,11 +31,7 @@ def command(samples: tuple[Path, ...]) -> None:
             failed = True
             echo(f"not converted: {error}", err=True)
             continue
-        echo(
-            f"{place}: {f'{count} graphs written flat' if count != 1 else '1 graph written flat'}"
-            if count
-            else f"{place}: has no loops"
-        )
+        echo(f"{place}: {number_of(count, 'graph')} written flat" if count else f"{place}: has no loops")
     if wrong := absent(samples):
         raise UsageError(wrong)
     if failed:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from backprint.graph.nouns import Atom, Graph, List, Port, Ref, ScalarSpec, Spec, Step, TensorSpec, Value
-from backprint.graph.sizes import at, evaluate, hints, known
+from backprint.graph.sizes import at, at_hints, evaluate, hints, known
 from backprint.graph.steps import free, live, mapped, with_names
 
 
@@ -115,3 +115,9 @@ def contiguous_inputs(graph: Graph) -> Graph:
     steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
     results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
     return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
+
+
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
+    fixed = at_hints(graph)
+    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))

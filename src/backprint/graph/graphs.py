@@ -134,11 +134,6 @@ class Step:
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
             raise GraphError(f"step {self.name}: a keyword stands twice")
 
-    def __repr__(self) -> str:
-        from backprint.graph.text import show_step
-
-        return f"Step({in_a_line(show_step(self), 160)})"
-
     @property
     def is_guard(self) -> bool:
         """Whether the step checks a value instead of making one."""
@@ -186,38 +181,23 @@ class Graph:
     def __post_init__(self) -> None:
         check_graph(self)
 
-    @property
-    def code(self) -> str:
-        """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
-        from backprint.graph.text import emit
-
-        return emit(self)
-
-    def __str__(self) -> str:
-        from backprint.graph.folding.fold import text_for_people
-
-        return text_for_people(self)
-
     def __repr__(self) -> str:
         return f"Graph({graph_in_words(self, len(self.steps))})"
 
-    def fold(self) -> FoldedGraph:
-        """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
-        from backprint.graph.folding.fold import folded
+    if TYPE_CHECKING:  # bound in backprint.graph, which joins the nouns with their texts, forms and folds
 
-        return folded(self)
+        @property
+        def code(self) -> str:
+            """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
 
-    def canonical(self) -> Canonical:
-        """The graph without names and without the order of independent steps."""
-        from backprint.graph.canonical import canonical
+        def fold(self) -> FoldedGraph:
+            """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
 
-        return canonical(self)
+        def canonical(self) -> Canonical:
+            """The graph without names and without the order of independent steps."""
 
-    def hash(self, sizes: bool = True) -> str:
-        """A digest of the canonical form; with `sizes=False` shapes and strides do not count."""
-        from backprint.graph.canonical import graph_hash
-
-        return graph_hash(self, sizes=sizes)
+        def hash(self, sizes: bool = True) -> str:
+            """A digest of the canonical form; with `sizes=False` shapes and strides do not count."""
 
     def by_role(self, role: str) -> tuple[Port, ...]:
         """The ports with this role, inputs first."""

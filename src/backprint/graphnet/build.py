@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from backprint._torch.modules import own_buffers, own_modules, own_parameters
-from backprint.errors import SampleError, UsageError
+from backprint.choices import check_choice
+from backprint.errors import SampleError
 from backprint.graph.nouns import Graph
 from backprint.graphnet import training
 from backprint.graphnet.code import FunctionCall, ModelProgram, Name, Return
@@ -67,8 +68,7 @@ def build_sample(
 
     `run` makes a function of a Graph: a sample whose `model.py` is a text of Backprint's own needs it.
     """
-    if mode not in (None, *training.MODES):
-        raise UsageError(f"mode={mode!r} is not one of None (as it was traced), 'train', 'eval'")
+    check_choice("mode", mode, optional=True)
     plan = plan_of(sample)
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))

@@ -30,8 +30,6 @@ from backprint.graphnet.code import (
     located_expressions,
 )
 
-MODES = ("train", "eval")
-
 FUNCTIONAL = "torch.nn.functional."
 TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
     f"{FUNCTIONAL}dropout": (2, "training", True),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backprint import settings
+from backprint.choices import check_choice
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.fixed import at_capture, held_constant
 from backprint.graph.nouns import Capture, Pair
@@ -25,7 +26,6 @@ from backprint.parts.pairs import pair_of
 from backprint.parts.pieces import kind_of, plan
 from backprint.parts.proof import verdict_of_part
 from backprint.sample.inputs import without_data
-from backprint.sample.save import check_data
 
 SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"
@@ -35,7 +35,7 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     """Cut a Capture. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had at the
     borders (`"seed"`), these values (`"exact"`), or neither (`"none"`)."""
     kind_of(by)
-    check_data(data)
+    check_choice("data", data)
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
     whole = replace(capture, pairs=tuple(map(fixed_pair, capture.pairs)))

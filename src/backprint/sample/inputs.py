@@ -24,8 +24,6 @@ from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach, to_jso
 from backprint.sample.recipes import DRAWN_KINDS, RANKS, bases_of, derive, make_all, redraw
 from backprint.tree import alias_groups
 
-MODES = ("seed", "exact", "none")
-
 
 @dataclass(frozen=True, slots=True)
 class Inputs:

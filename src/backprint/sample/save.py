@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
+from backprint.errors import PlaceError, RefusedError, SampleError
 from backprint.formats import CAPTURE
 from backprint.graph.claims import claims_of
 from backprint.graph.keys import PortValues
@@ -19,7 +19,6 @@ from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.inputs import MODES
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipe_json import to_json
@@ -53,11 +52,6 @@ def write_staged(
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
     return place
-
-
-def check_data(data: str) -> None:
-    if data not in MODES:
-        raise UsageError(f"data={data!r} is not one of {', '.join(map(repr, MODES))}")
 
 
 def check_custom(capture: Capture, allow: Sequence[str]) -> None:

@@ -14,11 +14,11 @@ import torch
 from torch import fx
 
 from backprint.benching.outside_draws import draws
-from backprint.benching.roofline import unguarded_graph
 from backprint.benching.subjects import BenchGraph, graph_classes
 from backprint.errors import RefusedError
 from backprint.extracting.lowering.prepare import NEW
 from backprint.fx.to_fx import to_fx
+from backprint.graph.fixed import unguarded_graph
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.sample.judged import one_to_the_bit

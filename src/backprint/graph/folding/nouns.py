@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from backprint.graph.folding.places import with_places
 from backprint.graph.folding.series import Index, Series
@@ -70,12 +70,11 @@ class FoldedGraph:
     title: str = ""
     isolated: str = ""
 
-    @property
-    def code(self) -> str:
-        """The folded graph as Python text that runs with torch alone."""
-        from backprint.graph.folding.text import emit_folded
+    if TYPE_CHECKING:  # bound in backprint.graph
 
-        return emit_folded(self)
+        @property
+        def code(self) -> str:
+            """The folded graph as Python text that runs with torch alone."""
 
     def __str__(self) -> str:
         return self.code

@@ -1,8 +1,12 @@
-"""A folded graph as Python that runs: loops as `for i in range(126)`, what recurs within them as functions.
+"""A folded graph as Python that runs, for people to read: loops as `for i in range(126)`, functions for what recurs.
 
 `v` is a table of the ports, and of each value that another iteration or the rest of the graph takes, by its key. Other
 values have short names. `params` and `saved` are the same table, by what is taken from it. `last_add` is what the
-iteration before computed. `body` writes the steps, `function_text` the functions, and `expand` the flat text again.
+iteration before computed. `body` writes the steps, `function_text` the functions, and `unroll` the flat text again.
+
+The text is never read to make a graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert` compares
+it with what samples of format 3 have on disk, to the letter: whoever changes what is written here keeps the old writer
+there, or ends that command.
 """
 
 from __future__ import annotations

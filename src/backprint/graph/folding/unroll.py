@@ -53,12 +53,15 @@ def unrolled(text: str) -> str:
         return Unroller(scanned.lines).flat(tree)
     except RecursionError as error:
         raise too_deep(error) from None
+    finally:
+        for cached in (rows_of, pieces_of_rule, rule_of_lines):
+            cached.cache_clear()  # they hold parts of a text that may be large
 
 
 def marked(text: str) -> str:
     """Return a text with each f-string as a call, `f("...")`: to parse one takes Python the square of its holes."""
     return PIECE.sub(
-        lambda found: f"f({found['short']})" if found["short"] and found["prefix"] == "f" else found[0], text
+        lambda piece: f"f({piece['short']})" if piece["short"] and piece["prefix"] == "f" else piece[0], text
     )
 
 
@@ -141,15 +144,15 @@ def rule_of(text: str) -> Rule:
     if start < 0 or not text.endswith(")"):
         return text, {}
     listed = [re.fullmatch(rf"at ({PLACES}) (.*)", part) for part in text[start + 1 : -1].split("; ")]
-    return text[:start].rstrip(), {index_of(found[1]): found[2] for found in listed if found}
+    return text[:start].rstrip(), {index_of(match[1]): match[2] for match in listed if match}
 
 
 @lru_cache(maxsize=1 << 12)
 def rule_of_lines(lines: tuple[str, ...]) -> Rule:
     """Return the rule of `# [layers.{i}] model.py:12 in forward: ...` and `# at 3: ...` above a step."""
     listed = [(line, re.fullmatch(rf"# at ({PLACES}): (.*)", line)) for line in lines]
-    regular = [line.removeprefix("# ") for line, found in listed if not found]
-    return "".join(regular[-1:]), {index_of(found[1]): found[2] for _, found in listed if found}
+    regular = [line.removeprefix("# ") for line, match in listed if not match]
+    return "".join(regular[-1:]), {index_of(match[1]): match[2] for _, match in listed if match}
 
 
 def index_of(text: str) -> tuple[int, ...]:
@@ -208,7 +211,7 @@ class Unroller:
         self.of_call = ""
         """In a function: the line of the program, or the module, that its call says."""
         self.is_called = False
-        self.said = "# -"
+        self.last_comment = "# -"
         self.out: list[str] = []
         self.left = MAX_WORK
 
@@ -383,9 +386,9 @@ class Unroller:
         echo = re.sub(r"\w+", lambda word: self.zeros.get(word[0], word[0]), of_iteration(plan.echo, self.numbers))
         source = "" if plan.behind.endswith(";") else self.line_of_program()
         comment = f"# {f'{echo}; {source}'.strip() if echo else source or '-'}"
-        if comment != self.said:
+        if comment != self.last_comment:
             self.out.append(f"        {comment}")
-            self.said = comment
+            self.last_comment = comment
         self.out.append(f"        {line}")
         self.spend(len(line))
 
