@@ -4,7 +4,7 @@
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
 #   make compat BUILD=2.15.0        the suite on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
-#   make page                       builds src/backprint/drawing/page.js and page.css from page/
+#   make page                       builds src/backprint/draw/page.js and page.css from page/
 #   make browser                    uses pages in headless Chromium, as a person does
 #   make plain                      what a user installs and nothing more, in an environment of its own
 #   make smoke                      a part of the suite on the newest torch, where pip can get it
@@ -22,7 +22,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py folding.py graphnet.py graphnet_tools.py judged.py judged_compilers.py kernels.py kernel_models.py page.py pictures.py power.py stamping.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check browser
+.PHONY: venv demo test test-all check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check browser
 
 venv: $(STAMP)
 
@@ -40,6 +40,11 @@ demo: $(STAMP)
 
 # Tests start hundreds of processes: each would compile the sources again where PYTHONDONTWRITEBYTECODE is set.
 test: $(STAMP)
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
+
+# With the tests that are marked slow, as CI runs them.
+test-all: $(STAMP)
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n 2
 
@@ -66,20 +71,20 @@ page/node_modules/.installed: page/package-lock.json page/.npmrc
 	@touch $@
 
 page: page/node_modules/.installed
-	@$(NPM) run --silent build -- "$(CURDIR)/src/backprint/drawing"
+	@$(NPM) run --silent build -- "$(CURDIR)/src/backprint/draw"
 
 # The page that is shipped is the build of its sources.
 page-check: page/node_modules/.installed
 	@$(NPM) run --silent types
 	@rm -rf build/page-check && mkdir -p build/page-check
 	@$(NPM) run --silent build -- "$(CURDIR)/build/page-check"
-	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/drawing/$$name || { echo "src/backprint/drawing/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
+	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/draw/$$name || { echo "src/backprint/draw/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
 
 CHROMIUM := (for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name > /dev/null && exit; done; false)
 
 browser: $(STAMP) page/node_modules/.installed
 	@$(CHROMIUM) || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium && $(CHROMIUM); } || { echo "make browser: there is no Chromium on PATH; install it, for example: sudo apt-get install chromium" >&2; exit 1; }
-	@$(BIN)/python tests/drawing/browser_pages.py build/page
+	@$(BIN)/python tests/draw/browser_pages.py build/page
 	@$(NPM) test --silent
 
 tiny: $(STAMP)

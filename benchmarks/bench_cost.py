@@ -24,11 +24,11 @@ from typing import Any
 import torch
 
 import backprint as bp
-from backprint.benching import baseline, clock, performer
-from backprint.benching.compilers.table import compiler_named
-from backprint.benching.judge import PartJudge
-from backprint.benching.trial import TrialPlan, tried
-from backprint.benching.turns import GraphClock, Turns, turns_folder
+from backprint.bench import clocks, performer
+from backprint.bench.compilers.table import compiler_named
+from backprint.bench.judge import PartJudge
+from backprint.bench.trial import TrialPlan, tried
+from backprint.jobs.turns import GraphClock, Turns, turns_folder
 from backprint.sample.rerun import EagerRun, Program
 
 
@@ -85,13 +85,13 @@ class Spent:
 
 def own_wait() -> float:
     """Return the seconds for which this thread has waited for a processor; 0 where they are not counted."""
-    counts = clock.counts_of_thread()
-    return clock.waited(counts) * 1e-9 if counts >= 0 else 0.0
+    counts = clocks.counts_of_thread()
+    return clocks.waited(counts) * 1e-9 if counts >= 0 else 0.0
 
 
 def count_calls(spent: Spent) -> None:
     """Count compilations, and calls of graphs wherever a bench makes them."""
-    for module in (clock, baseline, performer):
+    for module in (clocks, clocks, performer):
         module.timed = spent.counted(module.timed)  # type: ignore[attr-defined]
     performer.compile_timed = spent.counted(performer.compile_timed)  # type: ignore[attr-defined]
     performer.with_device_bytes = spent.counted(performer.with_device_bytes)  # type: ignore[attr-defined]
@@ -128,8 +128,11 @@ def main() -> int:
         for sample in arguments.samples:
             seconds, inside, outcomes = cost(sample, name, spent)
             whole, parts = whole + seconds, parts + inside
-            print(f"{name} {sample.name}: {seconds:.2f} s, {inside:.2f} in compilations and trials: "
-                  f"{seconds / inside:.2f} ({', '.join(outcomes)})", flush=True)  # fmt: skip
+            print(
+                f"{name} {sample.name}: {seconds:.2f} s, {inside:.2f} in compilations and trials: "
+                f"{seconds / inside:.2f} ({', '.join(outcomes)})",
+                flush=True,
+            )
         print(f"{name}: {whole / parts:.2f} times its compilations and trials")
     return 0
 

@@ -111,7 +111,7 @@ def graphnet_list(root: Path, count: int) -> list[str]:
 
 def take_quickest(captured: Path, out: Path, count: int) -> None:
     """Copy the samples with a backward that were captured in the least time."""
-    from backprint.corpus.ledger import Ledger
+    from backprint.jobs.ledger import Ledger
 
     with Ledger.reading(captured) as ledger:
         rows = [row for row in ledger.rows(order="seconds") if row["verdict"] in ("bitwise", "close")]

@@ -75,10 +75,12 @@ def print_folder(folder: Path, rows: list[FoldRow]) -> None:
     shorter = [row for row in rows if 3 * row.short < 2 * row.flat]
     slowest = max((row.seconds / row.steps * 1e3 for row in big), default=0.0)
     steps, seconds = sum(row.steps for row in rows), sum(row.seconds for row in rows)
-    print(f"| {folder.name} | {len(rows)} | {sum(not row.wrong for row in rows)} | {steps:,} "
-          f"| {sum(row.flat for row in rows):,} | {sum(row.short for row in rows):,} "
-          f"| {len(shorter)}: {sum(row.flat for row in shorter):,} → {sum(row.short for row in shorter):,} "
-          f"| {seconds / max(steps, 1) * 1e3:.3f} | {slowest:.3f} |")  # fmt: skip
+    print(
+        f"| {folder.name} | {len(rows)} | {sum(not row.wrong for row in rows)} | {steps:,} "
+        f"| {sum(row.flat for row in rows):,} | {sum(row.short for row in rows):,} "
+        f"| {len(shorter)}: {sum(row.flat for row in shorter):,} → {sum(row.short for row in shorter):,} "
+        f"| {seconds / max(steps, 1) * 1e3:.3f} | {slowest:.3f} |"
+    )
 
 
 def main() -> None:
@@ -88,8 +90,10 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     found = {folder: list(rows_of_folder(folder)) for folder in given.folders}
-    print("| samples | graphs | come back | steps | lines | folded | of those a third shorter | ms a step "
-          "| slowest of 100 steps or more |")  # fmt: skip
+    print(
+        "| samples | graphs | come back | steps | lines | folded | of those a third shorter | ms a step "
+        "| slowest of 100 steps or more |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for folder, rows in found.items():
         print_folder(folder, rows)

@@ -32,10 +32,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 COMMON_TAGS = {
-    "transformers", "pytorch", "tf", "jax", "flax", "safetensors", "onnx", "rust", "coreml", "openvino", "tensorboard",
-    "sentence-transformers", "gguf", "tflite", "adapter-transformers", "peft", "keras", "model_hub_mixin",
+    "transformers",
+    "pytorch",
+    "tf",
+    "jax",
+    "flax",
+    "safetensors",
+    "onnx",
+    "rust",
+    "coreml",
+    "openvino",
+    "tensorboard",
+    "sentence-transformers",
+    "gguf",
+    "tflite",
+    "adapter-transformers",
+    "peft",
+    "keras",
+    "model_hub_mixin",
     "custom_code",
-}  # fmt: skip
+}
 
 
 def kind_of(folder: Path) -> str:
@@ -104,12 +120,26 @@ def theirs(graphnet: Path, names: list[str], place: Path, options: list[str]) ->
             (place / "list.txt").write_text("\n".join(left) + "\n")
             start = time.perf_counter()
             done = subprocess.run(
-                [sys.executable, "-m", "graph_net.apply_sample_pass", "--model-path-list", str(place / "list.txt"),
-                 "--sample-pass-file-path", str(pass_file), "--sample-pass-class-name", "BackwardGraphExtractorPass",
-                 "--sample-pass-config", coded, *options],
-                stdout=out, stderr=subprocess.STDOUT, preexec_fn=capped, check=False,
+                [
+                    sys.executable,
+                    "-m",
+                    "graph_net.apply_sample_pass",
+                    "--model-path-list",
+                    str(place / "list.txt"),
+                    "--sample-pass-file-path",
+                    str(pass_file),
+                    "--sample-pass-class-name",
+                    "BackwardGraphExtractorPass",
+                    "--sample-pass-config",
+                    coded,
+                    *options,
+                ],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                preexec_fn=capped,
+                check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(graphnet), os.environ.get("PYTHONPATH", "")])},
-            )  # fmt: skip
+            )
             seconds += time.perf_counter() - start
             if done.returncode == 0:
                 break
@@ -137,10 +167,24 @@ def ours(root: Path, listed: Path, place: Path, jobs: int, options: list[str]) -
     tool = Path(sys.executable).with_name("backprint")
     start = time.perf_counter()
     done = subprocess.run(
-        [str(tool), "corpus", "backward", str(root), "--list", str(listed), "-o", str(place), "--json",
-         "--allow-unproven", *(["--jobs", str(jobs)] if jobs else []), *options],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            str(tool),
+            "corpus",
+            "backward",
+            str(root),
+            "--list",
+            str(listed),
+            "-o",
+            str(place),
+            "--json",
+            "--allow-unproven",
+            *(["--jobs", str(jobs)] if jobs else []),
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     seconds = time.perf_counter() - start
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not rows:

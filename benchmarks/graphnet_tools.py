@@ -97,9 +97,16 @@ def judged(graph: Path, tool: str, options: argparse.Namespace) -> Outcome:
         command = [sys.executable, "-m", *arguments(tool, copy, Path(work), options.device)]
         try:
             done = subprocess.run(
-                command, env=environment(options, work), cwd=work, text=True, errors="replace",
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=options.timeout, check=False,
-            )  # fmt: skip
+                command,
+                env=environment(options, work),
+                cwd=work,
+                text=True,
+                errors="replace",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=options.timeout,
+                check=False,
+            )
             code, log = done.returncode, done.stdout
         except subprocess.TimeoutExpired as error:
             code, log = -1, f"TimeoutError after {error.timeout:.0f} s\n"

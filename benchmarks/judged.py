@@ -41,12 +41,12 @@ from judged_compilers import RIGHT, WRONG, Kind, floats
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.benching.cells import RIGHT as RIGHT_OUTCOMES
-from backprint.benching.cells import STOPPED, BenchCell
-from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
-from backprint.benching.work import CELLS, bench_sample, load_all, read_cells
-from backprint.choices import BENCH_DIRECTIONS
-from backprint.corpus.task import Task
+from backprint.bench.cells import RIGHT as RIGHT_OUTCOMES
+from backprint.bench.cells import STOPPED, BenchCell
+from backprint.bench.trial import CELLS, bench_sample, load_all, read_cells
+from backprint.common.text import BENCH_DIRECTIONS
+from backprint.jobs.task import Task
+from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 
 KINDS = {**WRONG, **RIGHT}
 
@@ -172,7 +172,8 @@ def mixed_parameters(model: nn.Module) -> nn.Module:
 
 MODELS: dict[str, Callable[[float], tuple[nn.Module, Callable[[], Tensor]]]] = {
     "mlp": lambda p: (
-        nn.Sequential(nn.Linear(16, 32), nn.Dropout(p), nn.ReLU(), nn.Linear(32, 8)), lambda: torch.randn(12, 16)
+        nn.Sequential(nn.Linear(16, 32), nn.Dropout(p), nn.ReLU(), nn.Linear(32, 8)),
+        lambda: torch.randn(12, 16),
     ),
     "gelu": lambda p: (
         nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(p), nn.LayerNorm(32), nn.Linear(32, 8)),
@@ -180,14 +181,23 @@ MODELS: dict[str, Callable[[float], tuple[nn.Module, Callable[[], Tensor]]]] = {
     ),
     "convolutions": lambda p: (
         nn.Sequential(
-            nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(p), nn.Flatten(),
+            nn.Conv2d(3, 6, 3),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(p),
+            nn.Flatten(),
             nn.Linear(54, 6),
         ),
         lambda: torch.randn(4, 3, 8, 8),
     ),
     "groups": lambda p: (
         nn.Sequential(
-            nn.Conv2d(4, 8, 3, groups=4), nn.GroupNorm(2, 8), nn.SiLU(), nn.Dropout(p), nn.Conv2d(8, 4, 1),
+            nn.Conv2d(4, 8, 3, groups=4),
+            nn.GroupNorm(2, 8),
+            nn.SiLU(),
+            nn.Dropout(p),
+            nn.Conv2d(8, 4, 1),
             nn.AvgPool2d(2),
         ),
         lambda: torch.randn(2, 4, 8, 8),
@@ -198,7 +208,7 @@ MODELS: dict[str, Callable[[float], tuple[nn.Module, Callable[[], Tensor]]]] = {
     "gated": lambda p: (Gated(p), lambda: torch.randn(3, 5, 16)),
     "recurrent": lambda p: (Recurrent(p), lambda: torch.randn(5, 4, 8)),
     "coded": lambda p: (Coded(p), lambda: torch.randn(9, 20)),
-}  # fmt: skip
+}
 
 
 def sample_name(model: str, dtype: str, p: float) -> str:
@@ -507,11 +517,15 @@ def print_results(rows: Sequence[Row]) -> bool:
     counts = Counter(row["word"] for row in bad)
     whole = counts["seen"] + counts["missed"] + counts["open"]
     kinds = {row["kind"] for row in bad if row["word"] in ("seen", "missed", "open")}
-    print(f"\nwrong: {len(kinds)} kinds, {whole} cells in which they change results: {counts['seen']} seen "
-          f"({share(counts).strip()}), {counts['missed']} missed, {counts['open']} not judged")  # fmt: skip
+    print(
+        f"\nwrong: {len(kinds)} kinds, {whole} cells in which they change results: {counts['seen']} seen "
+        f"({share(counts).strip()}), {counts['missed']} missed, {counts['open']} not judged"
+    )
     words = Counter(row["word"] for row in good)
-    print(f"right: {len({row['kind'] for row in good})} kinds, {len(good)} cells: {words['accused']} accused, "
-          f"{words['open']} not judged")  # fmt: skip
+    print(
+        f"right: {len({row['kind'] for row in good})} kinds, {len(good)} cells: {words['accused']} accused, "
+        f"{words['open']} not judged"
+    )
     for row in rows:
         if row["word"] in ("missed", "open", "accused"):
             told = f"{row['outcome']} {row['reason'][:150]}"

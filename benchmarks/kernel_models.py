@@ -211,8 +211,17 @@ def seeded(make: Callable[[], Made]) -> Callable[[], Made]:
 
 
 TEN = (
-    mlp, convolutions, transformer_block, lstm, embedding_loss, spiking, layer_norm, layer_norm_bf16, guarded, llama,
-)  # fmt: skip
+    mlp,
+    convolutions,
+    transformer_block,
+    lstm,
+    embedding_loss,
+    spiking,
+    layer_norm,
+    layer_norm_bf16,
+    guarded,
+    llama,
+)
 
 MODELS: Mapping[str, Callable[[], Made]] = {make.__name__: seeded(make) for make in (*TEN, gpt_of_12_layers)}
 """Name -> a function that makes a model in training and its inputs: the ten, then the GPT."""

@@ -27,10 +27,9 @@ from typing import Any
 import torch
 
 import backprint as bp
-from backprint.extracting.build_triton import built
-from backprint.extracting.capture_kernels import capture_kernels
-from backprint.extracting.nouns import Kernel
-from backprint.extracting.targets import target_named
+from backprint.kernels.build_triton import built
+from backprint.kernels.extraction import capture_kernels
+from backprint.kernels.nouns import Kernel, target_named
 
 TARGETS = "cpu", "cuda:80", "cuda:90"
 GRAPHNET = 100
@@ -190,8 +189,10 @@ def folder_of(out: Path, group: str, name: str) -> Path:
 
 def show(rows: list[tuple[str, str, str, Row]]) -> None:
     """Print the totals by group and target, the refusals by reason, and a line for each subject and target."""
-    print("| subjects | target | subjects with all graphs | graphs | kernels | programs | configurations | PTX, cubin "
-          "| capture s | lower s | build s |")  # fmt: skip
+    print(
+        "| subjects | target | subjects with all graphs | graphs | kernels | programs | configurations | PTX, cubin "
+        "| capture s | lower s | build s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for group in dict.fromkeys(group for group, *_ in rows):
         for target in TARGETS:
@@ -212,9 +213,11 @@ def show(rows: list[tuple[str, str, str, Row]]) -> None:
             print(f"| {group}/{name} | {target} | {row['ended']} | | | | | | |")
             continue
         graphs = f"{row['graphs']} of {row['wanted']}"
-        print(f"| {group}/{name} | {target} | {graphs} | {kernels_of(row)} | {row['configurations'] or ''} "
-              f"| {row.get('built', '')} | {row['capture']:.1f} | {row['lower']:.1f} "
-              f"| {row.get('build', 0.0):.1f} |")  # fmt: skip
+        print(
+            f"| {group}/{name} | {target} | {graphs} | {kernels_of(row)} | {row['configurations'] or ''} "
+            f"| {row.get('built', '')} | {row['capture']:.1f} | {row['lower']:.1f} "
+            f"| {row.get('build', 0.0):.1f} |"
+        )
 
 
 def show_total(group: str, target: str, rows: list[Row]) -> None:
@@ -223,9 +226,11 @@ def show_total(group: str, target: str, rows: list[Row]) -> None:
     whole = sum(row["graphs"] == row["wanted"] for row in done)
     programs = {key for row in done for keys in row["hashes"].values() for key in keys}
     graphs = f"{total(done, 'graphs')} of {total(done, 'wanted')}"
-    print(f"| {group} | {target} | {whole} of {len(rows)} | {graphs} | {sum(map(kernels_of, done))} | {len(programs)} "
-          f"| {total(done, 'configurations') or ''} | {total(done, 'built') or ''} | {total(done, 'capture'):.0f} "
-          f"| {total(done, 'lower'):.0f} | {total(done, 'build'):.0f} |")  # fmt: skip
+    print(
+        f"| {group} | {target} | {whole} of {len(rows)} | {graphs} | {sum(map(kernels_of, done))} | {len(programs)} "
+        f"| {total(done, 'configurations') or ''} | {total(done, 'built') or ''} | {total(done, 'capture'):.0f} "
+        f"| {total(done, 'lower'):.0f} | {total(done, 'build'):.0f} |"
+    )
 
 
 def total(rows: list[Row], name: str) -> Any:

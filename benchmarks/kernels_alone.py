@@ -99,7 +99,7 @@ def model_kernels(names: Iterable[str], targets: Iterable[str]) -> Iterator[tupl
     import kernel_models
 
     import backprint as bp
-    from backprint.extracting.capture_kernels import capture_kernels
+    from backprint.kernels.extraction import capture_kernels
 
     for name, make in kernel_models.MODELS.items():
         if names and name not in names:
@@ -131,7 +131,7 @@ def checked_alone(model: str, kernels: list[Any]) -> AloneRow:
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
     """Write each kernel as a file of its own, and what the reference needs."""
-    from backprint.extracting.alone.alone_text import alone_text
+    from backprint.kernels.alone import alone_text
 
     rows = []
     for number, kernel in enumerate(kernels):
@@ -188,9 +188,8 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def run_reference(folder: Path) -> None:
     """Run the kernels as the wrapper has them on the arguments that the files made."""
-    from backprint.extracting.lowering.inductor import lowering_for
-    from backprint.extracting.nouns import Kernel
-    from backprint.extracting.targets import target_named
+    from backprint.kernels.inductor import lowering_for
+    from backprint.kernels.nouns import Kernel, target_named
 
     for number, row in enumerate(json.loads((folder / "kernels.json").read_text())):
         kernel = Kernel(**row)
@@ -207,7 +206,7 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    from backprint.extracting.alone.alone_cpp import head_of
+    from backprint.kernels.alone_file import head_of
 
     call = CppPythonBindingsCodeCache.load_pybinding(ast.literal_eval(kernel.declared), kernel.source)
     names = [name for name, _ in head_of(kernel)[1]]
@@ -222,8 +221,7 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
 def wrapper_triton(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
     """Return what runs a Triton kernel with Inductor's own autotuner, grids and helpers, in the interpreter."""
-    from backprint.extracting.build_triton import loaded_kernel
-    from backprint.extracting.grids import grid_of
+    from backprint.kernels.build_triton import grid_of, loaded_kernel
 
     libdevice_of_numpy()
     whole_arrays()
@@ -261,11 +259,28 @@ def libdevice_of_numpy() -> None:
         return np.vectorize(function, otypes=[np.float64])
 
     names = {
-        "exp": np.exp, "rsqrt": lambda x: 1 / np.sqrt(x.astype(np.float64)), "sqrt": np.sqrt, "erf": each(math.erf),
-        "tanh": np.tanh, "log1p": np.log1p, "expm1": np.expm1, "pow": np.power, "sin": np.sin, "cos": np.cos,
-        "log": np.log, "log2": np.log2, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-        "isnan": np.isnan, "isinf": np.isinf, "nearbyint": np.rint, "atan": np.arctan, "fmod": np.fmod,
-    }  # fmt: skip
+        "exp": np.exp,
+        "rsqrt": lambda x: 1 / np.sqrt(x.astype(np.float64)),
+        "sqrt": np.sqrt,
+        "erf": each(math.erf),
+        "tanh": np.tanh,
+        "log1p": np.log1p,
+        "expm1": np.expm1,
+        "pow": np.power,
+        "sin": np.sin,
+        "cos": np.cos,
+        "log": np.log,
+        "log2": np.log2,
+        "exp2": np.exp2,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "trunc": np.trunc,
+        "isnan": np.isnan,
+        "isinf": np.isinf,
+        "nearbyint": np.rint,
+        "atan": np.arctan,
+        "fmod": np.fmod,
+    }
 
     def called(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*operands: Any, **_: Any) -> Any:
@@ -303,9 +318,9 @@ def whole_arrays() -> None:
 
 def same_ptx(kernels: list[Any]) -> tuple[int, int]:
     """Return how many configurations there are, and of how many the file's PTX is the wrapper's."""
-    from backprint.extracting.alone.alone_text import alone_text
-    from backprint.extracting.build_triton import built
-    from backprint.extracting.targets import target_named
+    from backprint.kernels.alone import alone_text
+    from backprint.kernels.build_triton import built
+    from backprint.kernels.nouns import target_named
 
     count = same = 0
     for kernel in kernels:
@@ -333,7 +348,7 @@ def file_ptx(text: str, folder: Path, capability: int, kernel: Any) -> Iterator[
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from backprint.extracting.build_triton import loaded_kernel
+    from backprint.kernels.build_triton import loaded_kernel
 
     aligned = loaded_kernel(kernel).triton_meta["configs"][0]
     for one in module.CONFIGURATIONS:

@@ -1,6 +1,6 @@
 """Dedup of 100,000 kernels in one streaming pass: kernels per second, and peak memory after 25, 50 and 100 thousand.
 
-The kernels are variants of those that Inductor wrote of small functions (`tests/extracting/sources`): other names,
+The kernels are variants of those that Inductor wrote of small functions (`tests/kernels/sources`): other names,
 numbers of temporaries and constants. Half of them are a program that was there before. Bars: 500 kernels a second
 of the processor, and less than 16 MiB more memory after 100,000 kernels than after 25,000.
 
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.dedup import grouped_kernels
-from backprint.extracting.programs.normal import normal_form
-from backprint.extracting.programs.read import kernels_of_wrapper
+from backprint.kernels.groups import grouped_kernels
+from backprint.kernels.normal import normal_form
+from backprint.kernels.nouns import Kernel
+from backprint.kernels.read import kernels_of_wrapper
 
-SOURCES = Path(__file__).parents[1] / "tests" / "extracting" / "sources"
+SOURCES = Path(__file__).parents[1] / "tests" / "kernels" / "sources"
 PER_SAMPLE = 20
 BARS = {"kernels a second": 500.0, "MiB more": 16.0}
 

@@ -33,14 +33,12 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.formats import has_graphnet
+from backprint.common.formats import has_graphnet
 from backprint.graph.nouns import Capture
-from backprint.graph.power import Power
-from backprint.graphnet.plan import plan_of
-from backprint.graphnet.read import read_graphnet
+from backprint.graph.verdicts import Power
+from backprint.graphnet.read import plan_of, read_graphnet
 from backprint.replaying.power import power_of
-from backprint.sample.fit import recipe_at
-from backprint.sample.inputs import Inputs, held_exact
+from backprint.sample.inputs import Inputs, held_exact, recipe_at
 
 Row = dict[str, Any]
 

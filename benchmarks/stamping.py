@@ -28,17 +28,32 @@ LAYERS, WORDS, TOKENS = 14, 96, 8
 BARS = {"seconds": 6.0, "gibibytes": 1.0}
 
 SIZES: dict[str, Any] = {
-    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 2,
-    "vocab_size": WORDS, "max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 2,
+    "vocab_size": WORDS,
+    "max_position_embeddings": 32,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 FEW = {"num_key_value_heads": 1}
 GPT = {"n_embd": 16, "n_layer": LAYERS, "n_head": 2, "vocab_size": WORDS, "n_positions": 32}
 BOTH = {
-    "d_model": 16, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "vocab_size": WORDS,
-    "max_position_embeddings": 32, "pad_token_id": 0, "decoder_start_token_id": 1,
-}  # fmt: skip
+    "d_model": 16,
+    "encoder_layers": LAYERS,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "vocab_size": WORDS,
+    "max_position_embeddings": 32,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 1,
+}
 SEEN = {"image_size": 16, "patch_size": 8}
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -70,7 +85,12 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "DistilBertForMaskedLM": {"dim": 16, "hidden_dim": 32, "n_layers": LAYERS, "n_heads": 2, "vocab_size": WORDS},
     "AlbertForMaskedLM": SIZES | {"embedding_size": 16},
     "T5ForConditionalGeneration": {
-        "d_model": 16, "d_ff": 32, "d_kv": 8, "num_layers": LAYERS, "num_heads": 2, "vocab_size": WORDS,
+        "d_model": 16,
+        "d_ff": 32,
+        "d_kv": 8,
+        "num_layers": LAYERS,
+        "num_heads": 2,
+        "vocab_size": WORDS,
         "decoder_start_token_id": 0,
     },
     "BartForConditionalGeneration": BOTH,
@@ -78,7 +98,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "ViTForImageClassification": SIZES | SEEN,
     "DeiTForImageClassification": SIZES | SEEN,
     "BeitForImageClassification": SIZES | SEEN | {"drop_path_rate": 0.2},
-}  # fmt: skip
+}
 """The model -> what its configuration has."""
 
 

@@ -68,13 +68,13 @@ QUICK = (
     "tests/test_torch_seam.py",
     "tests/regions",
     "tests/corpus/test_commands.py",
-    "tests/differing",
-    "tests/drawing",
+    "tests/diff",
+    "tests/draw",
     "tests/graph/test_costing.py",
     "tests/graph/test_memory_line.py",
     "tests/tracing/test_programs.py",
-    "tests/benching/test_lowering.py",
-    "tests/benching/test_outside_draws.py",
+    "tests/bench/test_lowering.py",
+    "tests/bench/test_outside_draws.py",
 )
 """What `--smoke` runs: something of every room."""
 

@@ -21,10 +21,9 @@ import torch
 
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
-from backprint.graph.table import OperatorRow, read_rows, written
+from backprint.graph.operators import OperatorRow, read_rows, written
 from backprint.graphnet.emit import torch_callable
-from backprint.graphnet.isolation import callable_standings
-from backprint.graphnet.unsafe import guarded_function, guarded_method
+from backprint.graphnet.safety import callable_standings, guarded_function, guarded_method
 
 SOURCE = Path(__file__).parent.parent / "src/backprint"
 TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "graphnet/callables.txt"

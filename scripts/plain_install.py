@@ -34,8 +34,8 @@ NOT_PLAIN = ("numpy", "pyarrow", "ray", "resvg_py", "onnx", "openvino", "jax", "
 """Packages that a plain install does not have."""
 
 OF_EXTRAS = {
-    "benching.compilers.": "compilers",
-    "extracting.checking.mend_interpreter": "triton, numpy",
+    "bench.compilers.": "compilers",
+    "kernels.checking.interpreter": "triton, numpy",
 }
 """Modules that import what an extra brings; they are imported only where it is used, and say its name."""
 

@@ -171,7 +171,7 @@ def test_unknown_options_are_refused_by_name(
     options: dict[str, Any], mode: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BACKPRINT_DIR", raising=False)
-    with pytest.raises(bp.UsageError, match=said):
+    with pytest.raises(bp.errors.UsageError, match=said):
         backend(torch.fx.symbolic_trace(nn.Linear(2, 2)), [], options={"dir": str(tmp_path), **options}, mode=mode)
 
 
@@ -295,6 +295,7 @@ def test_a_script_needs_the_environment_variable_alone(environment: dict[str, st
     assert {step.source.file for step in capture.pairs[0].forward.steps if step.source} == {"train.py"}
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_folder(environment: dict[str, str], tmp_path: Path) -> None:
     running = [
         subprocess.Popen([sys.executable, "-c", SCRIPT], env=environment, stderr=subprocess.PIPE, text=True)

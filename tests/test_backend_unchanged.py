@@ -179,16 +179,36 @@ def seeded(m: Net, x: Tensor) -> Tensor:
 PROGRAMS: dict[str, Forward] = {
     f.__name__: f
     for f in (
-        dropped, checkpoint_in_lambda, checkpoint_reentrant, checkpoint_twice, checkpoint_reentrant_twice,
-        checkpoint_nested, checkpoint_selective, checkpoint_of_random_state, checkpoint_with_keywords,
-        checkpoint_of_several, checkpoint_of_buffers, checkpoint_of_buffers_reentrant, drawn_in_vain, own_autocast,
-        normed, used_twice, by_size, tensor_hook, no_grad_inside, broken, branch, in_place, buffers_in_place, counted,
+        dropped,
+        checkpoint_in_lambda,
+        checkpoint_reentrant,
+        checkpoint_twice,
+        checkpoint_reentrant_twice,
+        checkpoint_nested,
+        checkpoint_selective,
+        checkpoint_of_random_state,
+        checkpoint_with_keywords,
+        checkpoint_of_several,
+        checkpoint_of_buffers,
+        checkpoint_of_buffers_reentrant,
+        drawn_in_vain,
+        own_autocast,
+        normed,
+        used_twice,
+        by_size,
+        tensor_hook,
+        no_grad_inside,
+        broken,
+        branch,
+        in_place,
+        buffers_in_place,
+        counted,
         seeded,
     )
 } | {
     "checkpoint_partial": checkpointed(use_reentrant=False),
     "checkpoint_partial_reentrant": checkpointed(use_reentrant=True),
-}  # fmt: skip
+}
 
 
 def hooked(m: Net, seen: list[Tensor]) -> None:
@@ -257,6 +277,7 @@ def marked(test: Any) -> Any:
     return test
 
 
+@pytest.mark.slow
 @marked
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("around", ["plain", "autocast"])

@@ -60,13 +60,13 @@ CAPTURES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_capture_that_cannot_be_meant_so(name: str) -> None:
     call, text = CAPTURES[name]
-    with pytest.raises(bp.UsageError, match=text):
+    with pytest.raises(bp.errors.UsageError, match=text):
         call()
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "\ud800", "x" * 5000, 7])
 def test_a_name_under_which_no_sample_could_be_loaded_is_refused(name: Any) -> None:
-    with pytest.raises(bp.UsageError, match="printable text of at most 4096 characters"):
+    with pytest.raises(bp.errors.UsageError, match="printable text of at most 4096 characters"):
         bp.capture(torch.sin, torch.randn(3), name=name)
 
 
@@ -103,7 +103,7 @@ def test_a_keyword_that_the_target_takes_is_its_own() -> None:
 )
 def test_a_verb_that_is_given_something_else(call: Any, text: str, tmp_path: Path) -> None:
     path = bp.capture(MODEL, X).save(tmp_path / "sample", power="none")
-    with pytest.raises(bp.UsageError, match=text):
+    with pytest.raises(bp.errors.UsageError, match=text):
         call(str(path))
 
 

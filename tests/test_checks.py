@@ -10,16 +10,16 @@ import pytest
 import torch
 
 import backprint as bp
-from backprint import room
 from backprint.checks.asserting import check_on_gpu, would_assert
 from backprint.checks.schema import bound_by_schema
+from backprint.checks.sizes import MOST_ITEMS
 from backprint.checks.table import check_by_name
+from backprint.common import memory
 from backprint.errors import RefusedError, ReplayError
-from backprint.fx.operators import check_call, resolve
+from backprint.fx.values import check_call, resolve
 from backprint.graph.isolation import needs_isolation
 from backprint.graph.nouns import Graph, Op, Port, Ref, Step
-from backprint.graph.table import STANDINGS, table
-from backprint.growth import MOST_ITEMS
+from backprint.graph.operators import STANDINGS, table
 from backprint.replaying.run import run_graph
 
 CRASHED = Path(__file__).parent / "fuzz" / "crashed.jsonl"
@@ -312,7 +312,7 @@ def test_a_list_that_holds_itself_or_one_list_often_is_too_long() -> None:
 
 @pytest.mark.parametrize("line", CRASHED.read_text().splitlines(), ids=lambda line: json.loads(line)[0])
 def test_what_once_ended_a_process_is_refused_or_isolated(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.room._allowed", 1 << 30)
+    monkeypatch.setattr("backprint.common.memory._allowed", 1 << 30)
     name, _, text = json.loads(line)
     _, _, call = text.partition(" ")
     try:
@@ -421,13 +421,13 @@ def test_a_graph_says_what_it_is_isolated_for() -> None:
 def test_there_is_room_for_what_is_allowed_free_and_in_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
     ones = ("aten.ones.default", [2**28])
     assert refused(*ones) == ""
-    monkeypatch.setattr("backprint.room._allowed", room.held_bytes() + (1 << 29))
+    monkeypatch.setattr("backprint.common.memory._allowed", memory.held_bytes() + (1 << 29))
     assert "a result of 1.0 GiB, and there is room for 0.5" in refused(*ones)
-    monkeypatch.setattr("backprint.room._allowed", 0)
-    monkeypatch.setattr("resource.getrlimit", lambda kind: (room.held_bytes(0) + (1 << 28), -1))
+    monkeypatch.setattr("backprint.common.memory._allowed", 0)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (memory.held_bytes(0) + (1 << 28), -1))
     assert "a result of 1.0 GiB, and there is room for 0.2" in refused(*ones)
     monkeypatch.undo()
-    monkeypatch.setattr(room, "available_bytes", lambda: 1 << 27)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 27)
     assert "a result of 1.0 GiB, and there is room for 0.1" in refused(*ones)
 
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.choices import CHOICES
 from backprint.cli import VERBS, main
+from backprint.common.text import CHOICES
 from backprint.errors import UsageError
 
 
@@ -37,11 +37,11 @@ def test_a_corpus_run_from_python_loads_no_torch_and_goes_on(samples: Path, tmp_
     script = f"""
 import sys
 import backprint as bp
-done = bp.run_corpus("verify", {str(samples)!r}, {str(tmp_path / "out")!r}, jobs=1, only=("a", "w*"))
-again = bp.run_corpus("verify", {str(samples)!r}, {str(tmp_path / "out")!r}, jobs=1, only=("a", "w*"))
+done = bp.corpus.run("verify", {str(samples)!r}, {str(tmp_path / "out")!r}, jobs=1, only=("a", "w*"))
+again = bp.corpus.run("verify", {str(samples)!r}, {str(tmp_path / "out")!r}, jobs=1, only=("a", "w*"))
 assert done == again and done.good and done.verdicts == {{"bitwise": 2}}, done
 assert [row["id"] for row in done.rows()] == ["a", "wide"]
-kept = bp.dedup({str(samples)!r}, {str(tmp_path / "kept")!r}, ignore_sizes=True, files="none")
+kept = bp.corpus.dedup({str(samples)!r}, {str(tmp_path / "kept")!r}, ignore_sizes=True, files="none")
 assert [member.id for member in kept.kept] == ["a"], kept
 assert "torch" not in sys.modules
 """
@@ -51,7 +51,7 @@ assert "torch" not in sys.modules
 
 def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Path) -> None:
     events: list[Any] = []
-    done = bp.run_corpus(
+    done = bp.corpus.run(
         "split", samples, tmp_path / "out", by="range:2", unique=True, data="none", jobs=1, watch=events.append
     )
     assert done.good
@@ -64,15 +64,15 @@ def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda s, o: bp.run_corpus("verify", s, o, only="a"), r"only='a' is a text: write only=\('a',\)"),
-        (lambda s, o: bp.run_corpus("verify", s, o, retry="failed"), "retry='failed' is a text"),
-        (lambda s, o: bp.run_corpus("verify", s, o, executor="rays"), "executor='rays' is not one of 'pool', 'ray'"),
-        (lambda s, o: bp.run_corpus("backward", s, o, data="all"), "data='all' is not one of 'seed', 'exact', 'none'"),
-        (lambda s, o: bp.run_corpus("backward", s, o, mode="eval"), "backward means mode='train', not mode='eval'"),
-        (lambda s, o: bp.run_corpus("verify", s, o, allow="ns::op"), "allow='ns::op' is a text"),
-        (lambda s, o: bp.run_corpus("split", s, o, by="half"), "'half' is not one of range"),
-        (lambda s, o: bp.run_corpus("backward", s, o, depth=3), "backward takes no option 'depth'"),
-        (lambda s, o: bp.dedup(s, o, files="list"), "files='list' is not one of 'link', 'copy', 'none'"),
+        (lambda s, o: bp.corpus.run("verify", s, o, only="a"), r"only='a' is a text: write only=\('a',\)"),
+        (lambda s, o: bp.corpus.run("verify", s, o, retry="failed"), "retry='failed' is a text"),
+        (lambda s, o: bp.corpus.run("verify", s, o, executor="rays"), "executor='rays' is not one of 'pool', 'ray'"),
+        (lambda s, o: bp.corpus.run("backward", s, o, data="all"), "data='all' is not one of 'seed', 'exact', 'none'"),
+        (lambda s, o: bp.corpus.run("backward", s, o, mode="eval"), "backward means mode='train', not mode='eval'"),
+        (lambda s, o: bp.corpus.run("verify", s, o, allow="ns::op"), "allow='ns::op' is a text"),
+        (lambda s, o: bp.corpus.run("split", s, o, by="half"), "'half' is not one of range"),
+        (lambda s, o: bp.corpus.run("backward", s, o, depth=3), "backward takes no option 'depth'"),
+        (lambda s, o: bp.corpus.dedup(s, o, files="list"), "files='list' is not one of 'link', 'copy', 'none'"),
     ],
 )
 def test_a_run_that_cannot_be_meant_so_is_refused_before_it_begins(
@@ -89,7 +89,7 @@ def test_an_option_of_every_run_is_not_set_for_the_verb(samples: Path, tmp_path:
 
 
 def test_a_corpus_is_captured_in_the_mode_that_it_is_in(samples: Path, tmp_path: Path) -> None:
-    done = bp.run_corpus("capture", samples, tmp_path / "out", only=("a",), jobs=1)
+    done = bp.corpus.run("capture", samples, tmp_path / "out", only=("a",), jobs=1)
     [row] = done.rows()
     assert (row["verdict"], row["mode"]) == ("bitwise", None)
 
@@ -183,10 +183,10 @@ def test_dumps_of_regions_are_compared(tmp_path: Path) -> None:
         with bp.region(tmp_path / name, gradients="values"):
             y = x.sin().sum()
         y.backward()
-    found = bp.compare_regions(tmp_path / "one", tmp_path / "two")
+    found = bp.regions.compare(tmp_path / "one", tmp_path / "two")
     assert found.good
     with pytest.raises(UsageError, match="no such folder"):
-        bp.compare_regions(tmp_path / "one", tmp_path / "three")
+        bp.regions.compare(tmp_path / "one", tmp_path / "three")
 
 
 # ------------------------------------------------------------------ one option, one meaning

@@ -15,7 +15,7 @@ import backprint as bp
 from backprint.errors import CaptureError, RefusedError
 from backprint.tracing.aot import trace as aot_trace
 from backprint.tracing.dynamo import frontend
-from backprint.tracing.eager import recorder
+from backprint.tracing.eager import tape
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.stamping import stamp
 
@@ -37,8 +37,8 @@ IN_TORCH = "return torch.device('absent')"
 """A call of torch's that is ours and wrong, as `.numpy()` is without numpy: torch has no frames."""
 
 DEFECTS = {
-    "eager, before the run": ("eager", recorder, "own_generators"),
-    "eager, at an operator": ("eager", recorder.Recorder, "before"),
+    "eager, before the run": ("eager", tape, "own_generators"),
+    "eager, at an operator": ("eager", tape.Recorder, "before"),
     "eager, after the run": ("eager", Writer, "write_into"),
     "aot, after the trace": ("aot", aot_trace, "take_out_copies"),
     "dynamo, in its backend": ("dynamo", frontend, "ran_once"),

@@ -35,6 +35,7 @@ RUNNABLE = sorted({page for page, block in BLOCKS if block.language in ("python"
 # ------------------------------------------------------------------ code blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     done = run_page(ROOT / page, tmp_path)
@@ -177,7 +178,7 @@ def test_every_verdict_is_explained(page: str) -> None:
 
 
 def test_the_table_of_engines_is_the_engines() -> None:
-    from backprint.tracing.engines import ENGINES
+    from backprint.tracing.entry import ENGINES
 
     words = {"functional=False": "updates", "sparse tensors": "sparse"}
     table = TEXTS["docs/engines.md"].partition("| option or input |")[2].partition("\n\n")[0].splitlines()

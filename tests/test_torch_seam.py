@@ -40,8 +40,20 @@ from backprint.errors import PrivateApiError
 
 SOURCE = Path(bp.__file__).parent
 TABLES = (
-    aot, autograd, dynamo, fake, functorch, graphs, inductor, modes, modules, operators, pytree, shapes, tensors,
-)  # fmt: skip
+    aot,
+    autograd,
+    dynamo,
+    fake,
+    functorch,
+    graphs,
+    inductor,
+    modes,
+    modules,
+    operators,
+    pytree,
+    shapes,
+    tensors,
+)
 
 # ------------------------------------------------------------------ who says a private name
 
@@ -51,24 +63,21 @@ NAMES_IN_KERNELS = "names in the sources of Inductor's kernels, which are read a
 WORDS = "a text that users read"
 
 ALLOWED = {
-    "benching/compilers/experimental.py": "an option of ExecuTorch",
-    "benching/compilers/table.py": WORDS,
-    "extracting/checking/mend_interpreter.py": "parts of Triton's interpreter",
-    "extracting/lowering/fake_gpu.py": "a symbol of torch's C++ library",
-    "extracting/lowering/kernel_compilers.py": WORDS,
-    "extracting/programs/normal_order.py": NAMES_IN_KERNELS,
-    "extracting/programs/read.py": NAMES_IN_KERNELS,
+    "bench/compilers/experimental.py": "an option of ExecuTorch",
     "graphnet/code.py": NAMES_IN_SAMPLES,
     "graphnet/emit.py": NAMES_IN_SAMPLES,
-    "graphnet/training.py": NAMES_IN_SAMPLES,
-    "graphnet/uses.py": NAMES_IN_SAMPLES,
+    "graphnet/read.py": NAMES_IN_SAMPLES,
+    "kernels/checking/interpreter.py": "parts of Triton's interpreter",
+    "kernels/compilers.py": WORDS,
+    "kernels/inductor.py": "a symbol of torch's C++ library",
+    "kernels/read.py": NAMES_IN_KERNELS,
     "sample/generator.py": RUNS_ALONE,
     "sample/judged.py": RUNS_ALONE,
     "sample/repro.py": RUNS_ALONE,
     "sample/short.py": "the imports of a file that it writes",
     "sample/short_text.py": RUNS_ALONE,
-    "tracing/chance.py": "numpy's own generator",
-    "tracing/kinds.py": "the beginnings of the names of torch's modules",
+    "tracing/reach.py": "the beginnings of the names of torch's modules",
+    "tracing/state/restore.py": "numpy's own generator",
 }
 """The files of other rooms that say private names, with the reason."""
 
@@ -309,7 +318,7 @@ names[sys.argv[2]] = replace(names[sys.argv[2]], path=sys.argv[3])
 for engine in ("eager", "aot", "dynamo"):
     try:
         print(engine, bp.capture(lambda x: x.sin() * x, torch.ones(3), engine=engine).verify()[-1].verdict)
-    except bp.BackprintError as error:
+    except bp.errors.BackprintError as error:
         print(engine, f"{type(error).__name__}: {error}")
 """
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import backprint as bp
-from backprint import tried
+from backprint.common import tried
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,12 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
 import torch
+from test_floors import FLOORS, room_of
 
 import backprint as bp
 
@@ -27,21 +29,20 @@ def told() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """The functions of Backprint's that were called, in the order of their first calls, and where a file was reentered.
+    """The functions of Backprint's that were called, in the order of their first calls.
 
-    `again` has (caller, callee) where a file calls another that has called it, by way of others; functions inside of
-    functions are left out, which are handed down to be called. `up` has those where a room calls one above it.
+    `up` has (caller, callee) where a room calls one above it; functions inside of functions are left out, which are
+    handed down to be called.
     """
 
     called: list[str]
-    again: set[tuple[str, str]]
     up: set[tuple[str, str]]
 
 
 def trip() -> Trip:
     """The calls of a capture and its verification, once all modules are loaded."""
     taken()
-    found = Trip([], set(), set())
+    found = Trip([], set())
     stack: list[tuple[str, str]] = []
 
     def note(frame: Any, event: str, arg: Any) -> None:
@@ -55,9 +56,7 @@ def trip() -> Trip:
         name = f"{file}.{code.co_qualname}"
         if stack and stack[-1][0] != file and "<locals>" not in name:
             caller = stack[-1][1]
-            if any(each == file for each, _ in stack):
-                found.again.add((caller, name))
-            if floor(file) > floor(stack[-1][0]) and code.co_name not in HANDED:
+            if floor(file) > floor(stack[-1][0]) and not is_handed(code):
                 found.up.add((caller, name))
         stack.append((file, name))
         found.called.append(name)
@@ -78,15 +77,14 @@ def taken() -> list[str]:
     return [verdict.verdict for verdict in bp.capture(lambda x, w: x.sin() * w, x, w).verify()]
 
 
-HANDED = ("__torch_function__", "__torch_dispatch__")
-"""What torch calls: a room's call of torch below a mode arrives there, wherever the room is."""
-
-FLOORS = {"graph": 1, "fx": 2, "tracing": 3, "sample": 3, "replaying": 3, "api": 4}
+def is_handed(code: CodeType) -> bool:
+    """Whether a function is handed down: a mode, which torch calls, or a Capture's origin, a Protocol of `graph`."""
+    return code.co_name in ("__torch_function__", "__torch_dispatch__") or code.co_qualname.startswith("LiveProgram.")
 
 
 def floor(file: str) -> int:
     """The floor of a file, as ARCHITECTURE has it."""
-    return FLOORS.get(file.partition("/")[0], 0)
+    return FLOORS[room_of(file.replace("/", "."))]
 
 
 @pytest.fixture(scope="module")
@@ -103,17 +101,3 @@ def test_every_call_of_the_trip_is_made_in_the_order_that_is_told(made: Trip) ->
 
 def test_no_room_calls_one_above_it(made: Trip) -> None:
     assert made.up == set()
-
-
-BELOW = {
-    ("tracing/watch.Watch.know", "tracing/eager/recorder.Recorder.learn"),  # a method of the subclass
-    ("tracing/eager/recorder.Recorder.learn", "tracing/watch.storages"),
-    ("tracing/unseen.HookWatch.__torch_function__", "tracing/custom.through"),
-}
-"""Where a file calls one that has called it: a class and its subclass, and what torch hands every function to."""
-
-
-def test_no_file_of_the_trip_is_entered_again_from_below(made: Trip) -> None:
-    marked = {pair for pair in made.again if pair[1] == "defects.for_program"}  # it only marks a call as the program's
-    assert made.again - marked == BELOW
-    assert not {name for pair in BELOW for name in pair} & set(told())

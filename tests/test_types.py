@@ -20,11 +20,11 @@ import backprint as bp
 x = torch.randn(4, 3)
 cap = bp.capture(torch.nn.Linear(3, 2), x, requires_grad=("input",), dynamic={"input": {0: "batch"}}, engine="aot")
 out = bp.replay(cap, x, state={"weight": x}, tangents=[x])
-sure: bp.Verdict = cap.verify()[0]
-port: bp.PortVerdict = sure.ports[0]
-again: bp.Replayed = out
+sure: bp.types.Verdict = cap.verify()[0]
+port: bp.types.PortVerdict = sure.ports[0]
+again: bp.types.Replayed = out
 with bp.region("dump") as region:
-    seen: bp.Region = region
+    seen: bp.types.Region = region
 """
 
 TYPES = {

@@ -1,4 +1,4 @@
-// What the tests share: a browser, the pages that tests/drawing/browser_pages.py writes, and how a person uses them.
+// What the tests share: a browser, the pages that tests/draw/browser_pages.py writes, and how a person uses them.
 import { after, before } from "node:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

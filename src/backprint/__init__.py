@@ -1,7 +1,8 @@
 """Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backprint import bench, corpus, diff, draw, errors, kernels, regions
 from backprint.api import (
     capture,
     export,
@@ -17,132 +18,56 @@ from backprint.api import (
     split,
     verify,
 )
-from backprint.benches import bench, minify
-from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
-from backprint.corpora import dedup
-from backprint.corpus.face import CorpusRun, run_corpus
-from backprint.differences import diff
-from backprint.drawings import draw, view
-from backprint.errors import (
-    BackprintError,
-    CaptureError,
-    DataDependentError,
-    GraphError,
-    GuardError,
-    PlaceError,
-    RefusedError,
-    RegionError,
-    ReplayError,
-    SampleError,
-    UsageError,
-)
-from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
-from backprint.graph.power import Power, Trial
-from backprint.graph.verdicts import PortVerdict, Verdict
-from backprint.kernel_sets import kernels
-from backprint.region_face import compare_regions, region
+from backprint.graph.nouns import Capture
+from backprint.regions import region
 from backprint.version import __version__
-from backprint.web_page import WebPage
-
-if TYPE_CHECKING:
-    from backprint.benching.minify_sample import MinifiedSample
-    from backprint.benching.runs import BenchRun
-    from backprint.differing.nouns import Diff
-    from backprint.extracting.nouns import CaptureKernels, Kernel
-    from backprint.graph.folding.nouns import FoldedGraph
-    from backprint.regions.region import Region
-    from backprint.replaying.whole import Replayed
-    from backprint.tracing.kernel_values import KernelGraph, KernelPair, KernelRun
-
-_LATER = {
-    "BenchRun": "backprint.benching.runs",
-    "CaptureKernels": "backprint.extracting.nouns",
-    "Diff": "backprint.differing.nouns",
-    "FoldedGraph": "backprint.graph.folding.nouns",
-    "Kernel": "backprint.extracting.nouns",
-    "KernelGraph": "backprint.tracing.kernel_values",
-    "KernelPair": "backprint.tracing.kernel_values",
-    "KernelRun": "backprint.tracing.kernel_values",
-    "MinifiedSample": "backprint.benching.minify_sample",
-    "Region": "backprint.regions.region",
-    "Replayed": "backprint.replaying.whole",
-}
-"""Types of the face whose modules load torch or much else, and are imported when first asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'backprint' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LATER[name]), name)
-
 
 __all__ = [
-    "BackprintError",
-    "BenchCell",
-    "BenchOutput",
-    "BenchRun",
-    "BenchTiming",
     "Capture",
-    "CaptureError",
-    "CaptureKernels",
-    "CorpusRun",
-    "DataDependentError",
-    "Diff",
-    "FoldedGraph",
-    "Graph",
-    "GraphError",
-    "Guard",
-    "GuardError",
-    "Kernel",
-    "KernelGraph",
-    "KernelPair",
-    "KernelRun",
-    "Link",
-    "MinifiedSample",
-    "Pair",
-    "Port",
-    "PortKey",
-    "PortVerdict",
-    "Power",
-    "RefusedError",
-    "Region",
-    "PlaceError",
-    "RegionError",
-    "ReplayError",
-    "Replayed",
-    "SampleError",
-    "Signature",
-    "Step",
-    "TensorSpec",
-    "Trial",
-    "UsageError",
-    "Verdict",
-    "WebPage",
     "__version__",
     "bench",
     "capture",
-    "compare_regions",
-    "dedup",
+    "corpus",
     "diff",
     "draw",
+    "errors",
     "export",
     "fake",
     "forward_backward_graphs",
     "inference_graph",
     "kernels",
     "load",
-    "minify",
     "power",
     "record",
     "region",
+    "regions",
     "replay",
     "run",
-    "run_corpus",
     "save",
     "split",
+    "types",
     "verify",
-    "view",
 ]
+
+MOVED = {
+    "minify": "bench.minify",
+    "run_corpus": "corpus.run",
+    "dedup": "corpus.dedup",
+    "view": "draw.view",
+    "compare_regions": "regions.compare",
+}
+"""Functions that stood here in earlier versions."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return `types`, which loads torch, when it is first asked for; say where a name of earlier versions is now."""
+    if name == "types":
+        import backprint.types as types
+
+        return types
+    if name in MOVED:
+        raise AttributeError(f"bp.{name} is bp.{MOVED[name]} now")
+    if name.endswith("Error"):
+        raise AttributeError(f"module 'backprint' has no attribute {name!r}; errors are in bp.errors")
+    place = "; classes are in bp.types" if name[:1].isupper() else ""
+    raise AttributeError(f"module 'backprint' has no attribute {name!r}{place}")

@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from backprint.graph.captures import Twin
-from backprint.graph.nouns import Capture, Graph
-from backprint.tried import warn_with_this_torch
+from backprint.common.tried import warn_with_this_torch
+from backprint.graph.nouns import Capture, Graph, Twin
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
     from torch import Tensor, fx
 
     from backprint._torch.operators import OpOverload, OpOverloadPacket
-    from backprint.graph.power import Power
-    from backprint.graph.verdicts import Verdict
-    from backprint.parts.nouns import Split
+    from backprint.graph.verdicts import Power, Verdict
+    from backprint.parts.cuts import Split
     from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
-    from backprint.tracing.kernel_values import KernelGraph, KernelPair
+    from backprint.tracing.kernel_graphs import KernelGraph, KernelPair
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
     RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
@@ -109,7 +107,7 @@ def record(
     if a step cannot be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's
     `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
-    from backprint.choices import check_sequence
+    from backprint.common.text import check_sequence
     from backprint.tracing.record import script as home
 
     check_sequence("arguments", arguments)
@@ -195,7 +193,7 @@ def replay(
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
     """Run one direction alone, on inputs by port name or in port order."""
-    from backprint.replaying.run import run_graph as run_graph
+    from backprint.replaying.run import run_graph
 
     return run_graph(graph, inputs)
 
@@ -211,7 +209,7 @@ def verify(
     traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ.
     """
     from backprint.calls import check_capture
-    from backprint.choices import check_sequence
+    from backprint.common.text import check_sequence
     from backprint.replaying.draws import DRAWS
     from backprint.replaying.verify import verify_capture as prove
 
@@ -224,7 +222,7 @@ def verify(
         return [verify_stamped(capture, trace)]
     if twin is None:
         return prove(capture, tuple(draws or DRAWS))
-    from backprint.replaying.twin import beside
+    from backprint.replaying.verify import beside
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
@@ -303,7 +301,7 @@ def save(
 
     from backprint import saving
     from backprint.calls import check_save
-    from backprint.choices import check_choice, check_sequence
+    from backprint.common.text import check_choice, check_sequence
     from backprint.errors import UsageError
 
     check_save(capture, path)
@@ -355,7 +353,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
     run: `backprint verify` runs it in a process of its own, `trust=True` in this one.
     """
     from backprint.calls import check_load
-    from backprint.choices import check_sequence
+    from backprint.common.text import check_sequence
     from backprint.sample.load import load as read
 
     check_load(path)
@@ -366,7 +364,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
 def inputs(capture: Capture) -> dict[str, Tensor]:
     """Return the tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs,
     constants."""
-    from backprint.replaying.state import recipe_inputs
+    from backprint.replaying.arguments import recipe_inputs
 
     return recipe_inputs(capture)
 

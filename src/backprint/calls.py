@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backprint.choices import check_choice, check_sequence
+from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 

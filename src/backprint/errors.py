@@ -19,6 +19,12 @@ A measured difference is not an error: it is a Verdict.
 from __future__ import annotations
 
 import errno
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What the system says of a place that takes no more files."""
@@ -84,3 +90,92 @@ class RegionError(BackprintError):
 
 class PrivateApiError(BackprintError):
     """This version of torch has no private name that Backprint uses: the message has the name and what needs it."""
+
+
+# ----------------------------------------------------------------------------
+# Tells a defect of Backprint from a refusal, from an error of the program, and from one of torch.
+#
+# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then goes on with the
+#  next engine, and says why. A defect of Backprint is none of these. It is raised where one engine was asked for;
+#  `auto` warns with its traceback, and goes on.
+#
+# Who raised an error is read from the innermost frame of its traceback. Operators have no frames: a function that
+#  calls one for the program does so through `for_program`.
+# ----------------------------------------------------------------------------
+
+OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+EXAMPLES = os.path.join(OURS, "examples", "")
+STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of packages, which are inside that of the standard library."""
+
+OF_THE_MACHINE = (MemoryError, OSError, Warning)
+"""Errors that a machine or a process's settings cause, wherever they are raised: no memory, a full disk, warnings that
+are errors. `torch.OutOfMemoryError` is another, by name, because this module does not import torch."""
+
+
+def for_program(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call an operator, or a function of the program or of torch, for the program: an error of it is not ours."""
+    return function(*args, **kwargs)
+
+
+def is_defect(error: BaseException) -> bool:
+    """Whether an error is a defect of Backprint: neither a refusal nor an error of the program, of torch or of the
+    machine."""
+    return any(raised_by_us(each) for each in causes(error))
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it was raised from, up to a refusal. A ReplayError only says at which step a run
+    of a graph ended."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        if not isinstance(each, BackprintError) or isinstance(each, ReplayError):
+            left += [each.__cause__, getattr(each, "inner_exception", None)]  # Dynamo's, of what a backend raises
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether a frame of Backprint raised an error that is no refusal."""
+    if not isinstance(error, Exception) or isinstance(error, (BackprintError, *OF_THE_MACHINE)):
+        return False
+    if type(error).__name__ == "OutOfMemoryError":
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    code = next((code for code in reversed(codes) if not is_standard(code)), None)
+    return code is not None and is_ours(code)
+
+
+def is_standard(code: CodeType) -> bool:
+    """Whether code is Python's own, which raises for whoever called it."""
+    name = code.co_filename
+    return name.startswith("<frozen") or (name.startswith(STANDARD) and not any(each in name for each in INSTALLED))
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether code is Backprint's and works for itself."""
+    name = os.path.abspath(code.co_filename)
+    return name.startswith(OURS) and not name.startswith(EXAMPLES) and code is not for_program.__code__
+
+
+def told(error: BaseException) -> str:
+    """Return a defect as one line: what, and in which line of Backprint."""
+    lines = [
+        f"{os.path.relpath(frame.f_code.co_filename, OURS)}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_ours(frame.f_code)
+    ]
+    return f"{type(error).__name__}: {error} ({lines[-1] if lines else 'no line'})"
+
+
+def told_whole(error: BaseException) -> str:
+    """Return an error as a text for a program that goes on: a defect with its traceback, any other in one line."""
+    if not is_defect(error):
+        return f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return f"a defect of Backprint, please report it: {told(error)}\n{trace}"

@@ -12,18 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backprint import settings
-from backprint.choices import check_choice
-from backprint.defects import is_defect
-from backprint.errors import CaptureError, SampleError, UsageError
+from backprint.common.text import check_choice
+from backprint.errors import CaptureError, SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
-from backprint.graph.nouns import Capture, Graph
-from backprint.graph.recipes import InputRecipes
-from backprint.graph.stamps import stamp_of
+from backprint.graph.nouns import Capture, Graph, InputRecipes, stamp_of
 from backprint.graph.verdicts import REFUTED, Verdict
-from backprint.graphnet.layout import write_trees
-from backprint.graphnet.write import graphnet_writer
+from backprint.graphnet.write import graphnet_writer, write_trees
 from backprint.replaying.annotations import with_found_annotations
 from backprint.replaying.attest import Attested, attest, port_values, verdict_json
 from backprint.replaying.draws import drawn
@@ -34,6 +29,7 @@ from backprint.sample.inputs import Inputs, fit_inputs, with_recipes, without_da
 from backprint.sample.load import load
 from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, write_staged
+from backprint.values import settings
 
 __all__ = ["check_custom", "recorded_right", "write_file", "write_layout", "write_sample"]
 
@@ -175,9 +171,15 @@ def write_layout(
     source = Path(source_folder) if source_folder is not None else None
     given = (evaluation, values_on_recipes(evaluation)) if evaluation is not None else None
     return write_trees(
-        made, Path(out_root), relative, values_on_recipes(made),
-        evaluation=given, source=source, run=None if made.fake else run_loosely, overwrite=overwrite,
-    )  # fmt: skip
+        made,
+        Path(out_root),
+        relative,
+        values_on_recipes(made),
+        evaluation=given,
+        source=source,
+        run=None if made.fake else run_loosely,
+        overwrite=overwrite,
+    )
 
 
 def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
@@ -196,9 +198,9 @@ def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
     """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
-    from backprint.replaying.traced import against_trace
+    from backprint.replaying.verify import against_trace
+    from backprint.tracing.captured import LiveProgram
     from backprint.tracing.entry import capture_call
-    from backprint.tracing.origin import LiveProgram
 
     check_trace(stamped, trace)
     if isinstance(trace, Capture):

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.choices import check_sequence
+from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
+from backprint.common.text import check_sequence
 from backprint.errors import SampleError, UsageError
-from backprint.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.graph.isolation import check_here, isolation_request
 from backprint.graph.nouns import Capture
 
@@ -113,7 +113,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     """Build a GraphNet sample. One that needs a process of its own is refused here, unless it is trusted or fake."""
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
-    from backprint.graphnet.isolation import calls_to_isolate
+    from backprint.graphnet.safety import calls_to_isolate
     from backprint.replaying.again import function_of
     from backprint.tracing import frames
     from backprint.tracing.fake import fake as world
@@ -147,7 +147,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
-    from backprint.graph.devices import new_devices, on_device
+    from backprint.graph.sizes import new_devices, on_device
     from backprint.replaying.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
@@ -343,10 +343,21 @@ def capture_made(
 
 
 DEFAULTS: dict[str, Any] = {
-    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
-    "specialize": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
+    "engine": "auto",
+    "partition": None,
+    "decompose": None,
+    "mode": None,
+    "loss": None,
+    "requires_grad": None,
+    "specialize": None,
+    "functional": True,
+    "dynamic": False,
+    "fake": False,
+    "stamp": True,
+    "order": 1,
+    "allow": (),
     "name": None,
-}  # fmt: skip
+}
 """The options of a capture with their defaults, as the signature of `bp.capture` has them; a test compares the two."""
 
 LOSSES = ("sum", "mean")
@@ -362,7 +373,7 @@ def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("loss"), str):
         given["loss"] = loss_of(given["loss"])
     if isinstance(given.get("decompose"), (tuple, list)):
-        from backprint.tracing.decompositions import decompositions_of
+        from backprint.tracing.custom import decompositions_of
 
         given["decompose"] = decompositions_of(given["decompose"]) or None
     return given

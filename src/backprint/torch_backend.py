@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.defects import told_whole
+from backprint.errors import told_whole
 
 if TYPE_CHECKING:
     from torch import fx
@@ -32,7 +32,7 @@ def backend(
     """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
     settings = checked_options(options or {}, mode)
     from backprint.tracing.dynamo.backend import Uncompiled, as_eager
-    from backprint.tracing.dynamo.sources import function_of
+    from backprint.tracing.dynamo.frontend import function_of
 
     name = function_of(module.graph)
     try:
@@ -52,7 +52,7 @@ LOG: list[Path] = []
 
 def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     """Return the options, with the folder from the environment if none is given; refuse unknown ones by name."""
-    from backprint.choices import check_choice
+    from backprint.common.text import check_choice
     from backprint.errors import UsageError
 
     unknown = [key for key in options if key not in OPTIONS]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import backprint as bp
 from backprint.cli import VERBS, main
-from backprint.graph.summary import summarize
+from backprint.graph.cost import summarize
 from backprint.version import __version__
 
 HUGE = """
@@ -559,7 +559,7 @@ def test_the_doctor_lists_the_engines_that_work(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_doctor_names_what_is_not_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
-        raise bp.SampleError("the disk is full")
+        raise bp.errors.SampleError("the disk is full")
 
     monkeypatch.setattr(bp, "save", fail)
     result = call("doctor", "--json")

@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import backprint as bp
 from backprint.cli import main
-from backprint.tracing.record import recorded, recording
-from backprint.tracing.record.recorder import LiveRecorder
+from backprint.tracing.record import recording, steps
 from backprint.tracing.record.script import own_trace
+from backprint.tracing.record.steps import LiveRecorder
 
 TRAINING = """
 import sys
@@ -162,10 +162,10 @@ PARAMETERS = {f"net.{name}" for name in ("0.weight", "0.bias", "1.weight", "1.bi
 def test_a_script_gives_what_it_gives_alone(place: Path) -> None:
     (place / "script.py").write_text(TRAINING.format(optimizer="AdamW"))
     plain = alone("script.py")
-    recorded = alone("-m", "backprint", "record", "-o", "out", "script.py")
+    steps = alone("-m", "backprint", "record", "-o", "out", "script.py")
     assert (plain.returncode, plain.stderr) == (0, "")
-    assert (recorded.returncode, recorded.stdout) == (0, plain.stdout)
-    assert recorded.stderr == "backprint: step 1: 2 pairs, verdict bitwise, in out\n"
+    assert (steps.returncode, steps.stdout) == (0, plain.stdout)
+    assert steps.stderr == "backprint: step 1: 2 pairs, verdict bitwise, in out\n"
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
@@ -287,6 +287,7 @@ def test_a_step_recorded_from_python_is_proved_and_saved_like_any_capture(place:
     assert {verdict.verdict for verdict in bp.load("seeded").verify()} <= {"bitwise", "undifferentiable"}
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(place: Path) -> None:
     """A thread that goes on while the process ends aborts it, and leaves a folder half written."""
     (place / "script.py").write_text(SMALL)
@@ -375,7 +376,7 @@ def test_a_scripts_own_exit_code_goes_before_ours(capfd: pytest.CaptureFixture[s
     assert "so step 7 was not reached" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("where", [(recorded, "capture_of_step"), (bp, "save"), (LiveRecorder, "leave_backward")])
+@pytest.mark.parametrize("where", [(steps, "capture_of_step"), (bp, "save"), (LiveRecorder, "leave_backward")])
 def test_a_defect_of_ours_does_not_stop_the_script(
     where: tuple[Any, str], place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

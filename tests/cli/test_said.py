@@ -24,13 +24,13 @@ from subjects.graphnet_samples import write
 
 import backprint as bp
 from backprint.cli import main, say
-from backprint.corpus.progress import ProgressLines
-from backprint.corpus.run import Begun, Written
+from backprint.common.text import parse_json, printable, spreadsheet_cell
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import TensorSpec
 from backprint.graph.text import parse
-from backprint.plain import parse_json, printable, spreadsheet_cell
-from backprint.report.files import text_of
+from backprint.jobs.progress import ProgressLines
+from backprint.jobs.run import Begun, Written
+from backprint.report.formats import text_of
 
 SOURCE = Path(bp.__file__).parent
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x1b[31mFAKE bitwise\x1b[0m\r\x08\u202egnp"
@@ -74,7 +74,7 @@ def raw_prints(path: Path) -> list[str]:
 
 
 def test_everything_is_printed_through_one_helper() -> None:
-    files = [*(SOURCE / "cli").glob("*.py"), SOURCE / "corpus" / "progress.py"]
+    files = [*(SOURCE / "cli").glob("*.py"), SOURCE / "jobs" / "progress.py"]
     found = [line for path in files if path.name != "say.py" for line in raw_prints(path)]
     assert found == ["progress.py: Console(stderr=True)"]
     assert raw_prints(SOURCE / "cli" / "say.py"), "this test can see one"
@@ -104,6 +104,7 @@ FORGED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 @pytest.mark.parametrize("verb", ["show", "verify", "power", "capture"])
 def test_escapes_in_a_sample_never_reach_the_terminal(sample: Path, tmp_path: Path, name: str, verb: str) -> None:
@@ -280,11 +281,11 @@ def interrupted(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("verb", "hook", "said"),
     [
-        (["capture", "{}", "-o", "out"], "backprint.corpus.apart.outcome_of", "nothing was written"),
-        (["verify", "{}", "{}"], "backprint.corpus.apart.outcome_of", "0 of 2 samples were checked"),
-        (["power", "{}"], "backprint.corpus.apart.outcome_of", "0 of 1 samples were measured"),
+        (["capture", "{}", "-o", "out"], "backprint.jobs.apart.outcome_of", "nothing was written"),
+        (["verify", "{}", "{}"], "backprint.jobs.apart.outcome_of", "0 of 2 samples were checked"),
+        (["power", "{}"], "backprint.jobs.apart.outcome_of", "0 of 1 samples were measured"),
         (["show", "{}"], "backprint.load", "nothing was changed"),
-        (["corpus", "dedup", "{}", "-o", "out"], "backprint.corpus.dedup.dedup", "the same command goes on"),
+        (["corpus", "dedup", "{}", "-o", "out"], "backprint.corpus.duplicates.dedup", "the same command goes on"),
         (["doctor"], "backprint.cli.doctor.CHECKS.items", "nothing was changed"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -338,9 +339,10 @@ def test_a_real_ctrl_c_in_a_long_capture(tmp_path: Path) -> None:
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "backprint", "capture", "slow.py:factory", "-o", "out"],
-        cwd=tmp_path, **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
+        cwd=tmp_path,
+        **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
         preexec_fn=heard,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import backprint as bp
-from backprint import settings
 from backprint.graph.text import parse
+from backprint.values import settings
 
 OUTCOMES = ("bitwise", "close", "undifferentiable", "refused", "unproven", "wrong", "failed", "crashed", "text")
 LETTERS = dict(zip(OUTCOMES, "bcnrpwfxt", strict=True))
@@ -37,7 +37,7 @@ def check(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options:
         warnings.simplefilter("ignore")
         try:
             capture = bp.capture(target, args=args, kwargs=kwargs, **options)
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             return "refused", f"{type(error).__name__}: {error}"
         except Exception as error:
             return "crashed", f"{type(error).__name__}: {error}"

@@ -50,6 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("section", "name", "whole"), cases)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the databases' own: complex-to-real casts, beta layouts, deprecations
 def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bool, record_property: Any) -> None:
     row = harness.SECTIONS[section]

@@ -13,11 +13,11 @@ from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
 from backprint.cli import main
-from backprint.corpus.apart import apart
+from backprint.jobs.apart import apart
 
 DEEDS = """
 import json, os, signal, time
-from backprint.corpus.apart import write_answer
+from backprint.jobs.apart import write_answer
 
 def deed(task, options, staging):
     name = task.path.name
@@ -51,6 +51,7 @@ ENDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_each_sample_has_its_answer_or_its_end(tmp_path: Path, platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", platform)  # what processes cannot be forked on has an interpreter a sample
@@ -141,6 +142,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DEATHS)
 def test_a_captured_sample_that_ends_its_process_costs_a_line_and_leaves_nothing(case: str, tmp_path: Path) -> None:
     line, more, words = DEATHS[case]
@@ -172,6 +174,7 @@ def test_a_sample_is_captured_in_a_process_of_its_own_as_it_is_here(mixed: Path,
     assert (again.exit_code, "exists already" in again.output) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_trees_of_a_sample_are_put_in_their_place(mixed: Path, tmp_path: Path) -> None:
     for code, more in ((0, ()), (2, ()), (0, ("--overwrite",))):
         result = captured(mixed / "a", tmp_path / "trees", "--layout", "graphnet", "--json", *more)

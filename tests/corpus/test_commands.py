@@ -19,10 +19,10 @@ from subjects.corpora import VERBS, corpus, rows
 import backprint as bp
 from backprint.cli import main
 from backprint.cli.corpus import command
-from backprint.corpus.ledger import COLUMNS
-from backprint.corpus.pool import Stage
-from backprint.corpus.progress import Bars
-from backprint.corpus.run import Begun, Written
+from backprint.jobs.ledger import COLUMNS
+from backprint.jobs.pool import Stage
+from backprint.jobs.progress import Bars
+from backprint.jobs.run import Begun, Written
 
 
 def backprint(*arguments: object) -> Result:
@@ -52,8 +52,11 @@ def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> N
     objects = {row["sample"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.exit_code == 1
     assert {name: row["verdict"] for name, row in objects.items()} == {
-        "forged": "failed", "indices": "undifferentiable", "nets/small": "bitwise", "nets/wide": "bitwise",
-    }  # fmt: skip
+        "forged": "failed",
+        "indices": "undifferentiable",
+        "nets/small": "bitwise",
+        "nets/wide": "bitwise",
+    }
     assert set(objects["forged"]) >= {"sample", "verdict", "cause", "detail", "stage", "seconds", "power"}
     assert (objects["forged"]["cause"], objects["forged"]["stage"]) == ("refused", "read")
     assert objects["nets/small"]["power"] > 1
@@ -85,13 +88,17 @@ def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
     place = wide / "pair_0/backward/model.py"
     text = place.read_text()
     assert "gelu_backward.default(" in text
-    place.write_text(re.sub(r"aten\.mm\.default\((\w+), (\w+)\)", r"aten.mm.default(\1, \2) ", text, count=1).replace(
-        "aten.gelu_backward.default(", "aten.silu_backward.default(", 1))  # fmt: skip
+    place.write_text(
+        re.sub(r"aten\.mm\.default\((\w+), (\w+)\)", r"aten.mm.default(\1, \2) ", text, count=1).replace(
+            "aten.gelu_backward.default(", "aten.silu_backward.default(", 1
+        )
+    )
     done = backprint("corpus", "verify", wide, "--jobs", 1, "--json")
     [row] = map(json.loads, done.stdout.splitlines())
     assert (done.exit_code, row["verdict"]) == (1, "wrong")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "verdicts"),
     [

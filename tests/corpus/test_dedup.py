@@ -17,10 +17,10 @@ from torch import nn
 
 import backprint as bp
 from backprint.cli.corpus_dedup import command
-from backprint.corpus import dedup as module
-from backprint.corpus.dedup import Dedup, dedup
-from backprint.corpus.places import RESULT
+from backprint.corpus import duplicates as module
+from backprint.corpus.duplicates import Dedup, dedup
 from backprint.errors import SampleError, UsageError
+from backprint.jobs.places import RESULT
 
 
 class Other(nn.Module):

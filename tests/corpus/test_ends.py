@@ -14,11 +14,12 @@ import ends
 import pytest
 from ends import ACCIDENTS, SIGNALS, TOKEN, Bench, End, ended, main, planned, table
 
-from backprint.corpus.ledger import NAME
+from backprint.jobs.ledger import NAME
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.slow
 def test_a_few_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--moments", "2", "--executors", "pool", "--seconds", "0.1", "-o", str(tmp_path / "ends.jsonl")]
     arguments += ["--ends", *SIGNALS, "OUT removed", "clock back"]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from subjects.corpora import corpus
 
-from backprint.corpus import find as find_module
-from backprint.corpus.find import DEPTH, MOST_BYTES, Job, escape, find, unescape
 from backprint.errors import UsageError
+from backprint.jobs import find as find_module
+from backprint.jobs.find import DEPTH, MOST_BYTES, Job, escape, find, unescape
 
 
 def found(source: Path, **options: object) -> dict[str, Job]:
@@ -66,8 +66,14 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     corpus(tmp_path, names)
     jobs = found(tmp_path)
     assert set(jobs) == {
-        r"two\nlines", r"\xff\xfe", r"back\\slash", r"back\\nslash", "é 😀", r"tab\t", "x" * 255,
-    }  # fmt: skip
+        r"two\nlines",
+        r"\xff\xfe",
+        r"back\\slash",
+        r"back\\nslash",
+        "é 😀",
+        r"tab\t",
+        "x" * 255,
+    }
     assert {unescape(id) for id in jobs} == set(names)
     assert causes(tmp_path) == dict.fromkeys(jobs, "")
 
@@ -146,8 +152,10 @@ def test_choosing(tmp_path: Path) -> None:
     names = tmp_path / "list"
     names.write_text("b/three\n# a remark\n\nb/three\na/two\\n\r\nabsent\nb\n")
     assert {job.id: job.cause for job in find(source, names=names)} == {
-        "b/three": "", r"a/two\n": "", "absent": "missing file",
-    }  # fmt: skip
+        "b/three": "",
+        r"a/two\n": "",
+        "absent": "missing file",
+    }
 
 
 @pytest.mark.parametrize("line", ["/etc", "../other", "a/../../b"])

@@ -12,11 +12,10 @@ import pytest
 from subjects.corpora import SMALL, VERBS, at_work, corpus, left_behind, plan, rows, worked
 from subjects.hostile import DEEDS, PRINTED
 
-from backprint.corpus import worker
-from backprint.corpus.places import WORK, log_of
-from backprint.corpus.pool import Event, Pool, Stage
-from backprint.corpus.run import run_plan
-from backprint.corpus.stopping import Stopped
+from backprint.jobs import worker
+from backprint.jobs.places import WORK, log_of
+from backprint.jobs.pool import Event, Pool, Stage
+from backprint.jobs.run import Stopped, run_plan
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -96,7 +95,7 @@ def test_the_last_of_what_a_failed_sample_printed_is_kept(out: Path) -> None:
 
 
 def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.corpus.pool.SILENCE", 1.0)
+    monkeypatch.setattr("backprint.jobs.pool.SILENCE", 1.0)
     found = worked(corpus(tmp_path / "samples", ["stop_its_worker", "good"]), tmp_path / "out")
     assert found["good"]["verdict"] == "bitwise"
     # The sample itself goes on, but nobody is left to hear of it.

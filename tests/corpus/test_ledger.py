@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from backprint.corpus import status
-from backprint.corpus.find import Job
-from backprint.corpus.ledger import COLUMNS, NAME, Ledger, place_of, source_of, take_up
 from backprint.errors import SampleError, UsageError
+from backprint.jobs import progress
+from backprint.jobs.find import Job
+from backprint.jobs.ledger import COLUMNS, NAME, Ledger, place_of, source_of, take_up
 
 FACTS = {"format": 1, "verb": "backward", "source": "/corpus", "options": {"mode": "train"}, "run": "r", "started": 0.0}
 JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"]
@@ -31,9 +31,16 @@ def test_every_sample_is_in_it_once_in_the_order_it_came(tmp_path: Path) -> None
 
 def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
     row = {
-        "verdict": "close", "cause": "", "detail": "\udcff x", "stages": {"read": 0.5}, "power": math.inf,
-        "vacuous": ["output y"], "asks": [["w", "a parameter"]], "seconds": 1, "peak_bytes": 5.0,
-    }  # fmt: skip
+        "verdict": "close",
+        "cause": "",
+        "detail": "\udcff x",
+        "stages": {"read": 0.5},
+        "power": math.inf,
+        "vacuous": ["output y"],
+        "asks": [["w", "a parameter"]],
+        "seconds": 1,
+        "peak_bytes": 5.0,
+    }
     with opened(tmp_path) as ledger:
         ledger.add(JOBS)
         ledger.begin("f/a")
@@ -52,8 +59,8 @@ def test_after_the_clock_was_set_back_nothing_runs_for_less_than_no_time(
     with opened(tmp_path) as ledger:
         ledger.add(JOBS)
         ledger.begin("f/a")
-        monkeypatch.setattr("backprint.corpus.status.time.time", lambda: 1.0)
-        assert status.state(tmp_path)["running"] == [{"sample": "f/a", "seconds": 0.0}]
+        monkeypatch.setattr("backprint.jobs.progress.time.time", lambda: 1.0)
+        assert progress.state(tmp_path)["running"] == [{"sample": "f/a", "seconds": 0.0}]
 
 
 def test_what_is_not_done_is_given_a_page_at_a_time(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from subjects.corpora import left_behind, rows
 from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
-from backprint.corpus.ledger import GOOD
-from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.places import WORK, log_of
-from backprint.corpus.run import RunPlan, run_plan
-from backprint.corpus.task import Task
-from backprint.corpus.verbs import backward, kept_options
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Pair, Ref, Step
-from backprint.tracing.engines import ENGINES
+from backprint.jobs.ledger import GOOD
+from backprint.jobs.places import WORK, log_of
+from backprint.jobs.processes import GIB, Limits
+from backprint.jobs.run import RunPlan, run_plan
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import backward, kept_options
+from backprint.tracing.entry import ENGINES
 
 HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # what is written, then the verdict, the cause and what the detail says
@@ -28,18 +28,25 @@ HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "two\nlines": ({}, "bitwise", "", ""),
     "hang": ({"before": ONE_BY_ONE + "time.sleep(600)"}, "failed", "timeout", "(--timeout)"),
     "hang_in_forward": (
-        {"before": ONE_BY_ONE, "within": "time.sleep(600)"}, "failed", "timeout", "(--timeout)",
+        {"before": ONE_BY_ONE, "within": "time.sleep(600)"},
+        "failed",
+        "timeout",
+        "(--timeout)",
     ),
     "segfault": ({"before": ONE_BY_ONE + "ctypes.string_at(0)"}, "failed", "killed by SIGSEGV", "Segmentation fault"),
     "abort": ({"before": ONE_BY_ONE + "os.abort()"}, "failed", "killed by SIGABRT", "Aborted"),
     "exhaust": (
         {"before": "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.001)"},
-        "failed", "out of memory", "(--memory)",
+        "failed",
+        "out of memory",
+        "(--memory)",
     ),
     "allocate": ({"before": "torch.empty(2**45)"}, "unproven", "out of memory", "allocate memory"),
     "fork_bomb": (
         {"before": ONE_BY_ONE + "for _ in range(7):\n    os.fork()\ntime.sleep(60)"},
-        "failed", "too many processes", "32 are allowed",
+        "failed",
+        "too many processes",
+        "32 are allowed",
     ),
     "exit": ({"before": ONE_BY_ONE + "sys.exit(3)"}, "failed", "exit 3", "sys.exit"),
     "os_exit": ({"before": ONE_BY_ONE + "os._exit(5)"}, "failed", "exit 5", "before it was done"),
@@ -47,7 +54,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "syntax": ({"code": "class GraphModule(torch.nn.Module:\n"}, "failed", "syntax", ""),
     "raise": ({"before": "1 / 0"}, "failed", "ZeroDivisionError", "division by zero"),
     "large": ({"rows": 2**26}, "unproven", "too large", "(--memory)"),
-}  # fmt: skip
+}
 BROKEN = {"no_model": "missing file", "no_meta": "missing file", "dangling": "missing file", "folder": "unreadable"}
 
 LIMITS = Limits(timeout=20.0, memory=3 * GIB // 2, disk=GIB)
@@ -102,8 +109,11 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
     run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
     found = rows(tmp_path / "out")
     assert [(found[name]["verdict"], found[name]["attempts"]) for name in sorted(found)] == [
-        ("bitwise", 2), ("bitwise", 1), ("bitwise", 1), ("unproven", 1),
-    ]  # fmt: skip
+        ("bitwise", 2),
+        ("bitwise", 1),
+        ("bitwise", 1),
+        ("unproven", 1),
+    ]
     assert found["a_large"]["peak_bytes"] > limits.memory
     assert found["a_large"]["started"] > max(found[name]["finished"] for name in ("b_small", "c_small", "d_larger"))
     assert (found["d_larger"]["cause"], found["a_large"]["cause"]) == ("too large", "")

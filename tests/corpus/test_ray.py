@@ -20,16 +20,15 @@ import pytest
 import subjects
 from subjects.corpora import command, corpus, left_behind, rows, until
 
-from backprint.corpus import processes
-from backprint.corpus import ray as module
-from backprint.corpus.files import packed, unpacked
-from backprint.corpus.ledger import Ledger
-from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.places import RESULT, WORK
-from backprint.corpus.ray import Cluster, connected, ends_at_once, limits_on
-from backprint.corpus.run import RunPlan, Written, run_plan
-from backprint.corpus.task import Task
 from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.jobs import processes
+from backprint.jobs import ray as module
+from backprint.jobs.ledger import Ledger
+from backprint.jobs.places import RESULT, WORK, packed, unpacked
+from backprint.jobs.processes import GIB, Limits
+from backprint.jobs.ray import Cluster, connected, ends_at_once, limits_on
+from backprint.jobs.run import RunPlan, Written, run_plan
+from backprint.jobs.task import Task
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 os.environ |= {"RAY_health_check_period_ms": "1000"}
@@ -107,6 +106,7 @@ def written(out: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path, tmp_path: Path) -> None:
     plan = RunPlan(VERB, source, tmp_path / "ray", {"seconds": 0.5})
     done: list[Any] = []
@@ -159,7 +159,7 @@ def just_begun(raylet: int) -> bool:
     """Whether a sample has begun on a node, and is far from its end."""
     for pid in processes.descendants(raylet):
         with contextlib.suppress(OSError):
-            at_work = b"backprint.corpus.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            at_work = b"backprint.jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
             for cell in processes.children(pid) if at_work else []:
                 begun = int(Path(f"/proc/{cell}/stat").read_text().rpartition(")")[2].split()[19])
                 return time.clock_gettime(time.CLOCK_BOOTTIME) - begun / os.sysconf("SC_CLK_TCK") < 0.25
@@ -179,6 +179,7 @@ def apart(nodes: Any, plan: RunPlan, monkeypatch: pytest.MonkeyPatch, **more: An
     return on_cluster(nodes, plan, kind=Apart, **more)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_shared_samples_travel(
     cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_verb_that_nodes_do_not_have_is_named(cluster: Any, source: Path, tmp_
         on_cluster(cluster, RunPlan(f"{tmp_path}/absent.py:act", source, tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ["run", VERB, source, "-o", out, "--set", "seconds=0.3", "--timeout", 2, "--memory", 0.25]
@@ -247,6 +249,7 @@ def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_p
     assert {place.name for place in (out / WORK).iterdir()} == {"lock", "logs"}
 
 
+@pytest.mark.slow
 def test_asked_to_end_at_any_moment_it_ends_by_that(cluster: Any, tmp_path: Path) -> None:
     chance = random.Random(3)
     source, out = corpus(tmp_path / "source", [f"s{number:02}" for number in range(40)]), tmp_path / "out"
@@ -294,7 +297,7 @@ def left_of(out: Path) -> list[str]:
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
             said = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
-            if b"backprint.corpus.worker" in said and str(out).encode() in Path("/proc", name, "environ").read_bytes():
+            if b"backprint.jobs.worker" in said and str(out).encode() in Path("/proc", name, "environ").read_bytes():
                 found.append(name)
     return found
 

@@ -24,10 +24,10 @@ from subjects.corpora import (
     worked,
 )
 
-from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.places import RESULT, WORK
-from backprint.corpus.run import run_plan
 from backprint.errors import UsageError
+from backprint.jobs.ledger import NAME, Ledger
+from backprint.jobs.places import RESULT, WORK
+from backprint.jobs.run import run_plan
 
 
 def finished(out: Path) -> set[str]:
@@ -50,9 +50,18 @@ def test_killed_twenty_times_a_run_ends_as_one_that_was_not(tmp_path: Path) -> N
     log = tmp_path / "log"
     worked(source, tmp_path / "whole", "logged", log=str(tmp_path / "other_log"))
     arguments = (
-        "run", f"{VERBS}:logged", source, "-o", tmp_path / "out", "--jobs", 2,
-        "--set", f"log={log}", "--set", "seconds=0.01",
-    )  # fmt: skip
+        "run",
+        f"{VERBS}:logged",
+        source,
+        "-o",
+        tmp_path / "out",
+        "--jobs",
+        2,
+        "--set",
+        f"log={log}",
+        "--set",
+        "seconds=0.01",
+    )
     allowed: Counter[str] = Counter()
     for _ in range(20):
         before, seen = len(lines(log)), finished(tmp_path / "out")
@@ -95,13 +104,13 @@ def test_an_end_between_a_sample_and_its_row(
 
     with monkeypatch.context() as patch:
         if where == "before the rename":
-            patch.setattr("backprint.corpus.run.settle", die)
+            patch.setattr("backprint.jobs.run.settle", die)
         elif where == "after the rename":
             patch.setattr(Ledger, "finish", die)
         else:
-            patch.setattr("backprint.corpus.ledger.encoded", die)
+            patch.setattr("backprint.jobs.ledger.encoded", die)
         if how == "killed":  # nothing tidies up: the rows stay as they are
-            patch.setattr("backprint.corpus.run.give_up", lambda ledger: None)
+            patch.setattr("backprint.jobs.run.give_up", lambda ledger: None)
         with pytest.raises(Killed):
             worked(source, tmp_path / "out", "logged", jobs=1, log=str(log))
     states = {row["state"] for row in rows(tmp_path / "out").values()}
@@ -137,8 +146,11 @@ def test_new_and_changed_samples_are_done_the_others_not(tmp_path: Path) -> None
     (tmp_path / "out/s2/stale.txt").write_text("of what it was")
     found = worked(source, tmp_path / "out", "logged", log=str(log))
     assert Counter(line for line in lines(log) if "begin" in line) == {
-        "begin s1": 1, "begin s2": 2, "begin s3": 1, "begin s4": 1,
-    }  # fmt: skip
+        "begin s1": 1,
+        "begin s2": 2,
+        "begin s3": 1,
+        "begin s4": 1,
+    }
     assert len(found) == 4
     assert not (tmp_path / "out/s2/stale.txt").exists()
 
@@ -148,8 +160,10 @@ def test_samples_within_samples_each_have_their_place(tmp_path: Path) -> None:
     for _ in range(2):
         worked(source, tmp_path / "out", "logged", log=str(log))
         assert {str(place.parent.relative_to(tmp_path / "out")) for place in (tmp_path / "out").rglob(RESULT)} == {
-            "s1", "s1/s2", "s1/s2/s3",
-        }  # fmt: skip
+            "s1",
+            "s1/s2",
+            "s1/s2/s3",
+        }
         for name in ("s1", "s1/s2", "s1/s2/s3"):
             (source / name / "model.py").write_text("changed")
             assert (tmp_path / "out" / name / "pair_0/model.py").exists()
@@ -183,8 +197,11 @@ def test_a_run_that_is_asked_to_end_ends_in_order(tmp_path: Path, number: signal
     assert f"stopped by {number.name}; the same command goes on from here" in said
     assert left_behind(tmp_path / "out") == []
     assert {id: row["state"] for id, row in rows(tmp_path / "out").items()} == {
-        "a": "done", "daemonise": "done", "hang": "todo", "z": "todo",
-    }  # fmt: skip
+        "a": "done",
+        "daemonise": "done",
+        "hang": "todo",
+        "z": "todo",
+    }
     assert {place.name for place in (tmp_path / "out" / WORK).iterdir()} == {"lock"}
 
 

@@ -17,18 +17,17 @@ from subjects.corpora import SMALL, VERBS, at_work, command, corpus, plan, rows,
 from subjects.odd_rows import ODD
 
 from backprint.cli import main
-from backprint.corpus import places
-from backprint.corpus.find import find, source_hash
-from backprint.corpus.ledger import Ledger
-from backprint.corpus.places import RESULT, WORK
-from backprint.corpus.rows import LARGEST, LONGEST, checked_row, row_to_keep
-from backprint.corpus.run import RunPlan, run_plan
-from backprint.corpus.task import TREE_FILES, TREE_NAMES, TREES
-from backprint.corpus.worker import MESSAGE
+from backprint.corpus.report import RunView as Reading
+from backprint.corpus.report import report
 from backprint.errors import PlaceError, UsageError
-from backprint.report.files import render_csv
-from backprint.report.rows import RunView as Reading
-from backprint.report.tables import report
+from backprint.jobs import places
+from backprint.jobs.find import find, source_hash
+from backprint.jobs.ledger import LARGEST, LONGEST, Ledger, checked_row, row_to_keep
+from backprint.jobs.places import RESULT, WORK
+from backprint.jobs.run import RunPlan, run_plan
+from backprint.jobs.task import TREE_FILES, TREE_NAMES, TREES
+from backprint.jobs.worker import MESSAGE
+from backprint.report.formats import render_csv
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -77,6 +76,7 @@ def test_a_result_that_was_tampered_with_is_done_again(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ what is written to goes away
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "said"), [("", "begins anew"), (WORK, "goes on from here")])
 def test_a_folder_that_is_removed_costs_one_line_and_a_resume(tmp_path: Path, what: str, said: str) -> None:
     source, out = corpus(tmp_path / "src", [*"abc", "hang"]), tmp_path / "out"
@@ -104,7 +104,7 @@ Room = namedtuple("Room", "f_bavail f_frsize")
 def test_a_full_disk_is_no_samples_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = corpus(tmp_path / "src", ["a", "fill", "z"]), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("backprint.corpus.run.os.statvfs", lambda place: Room(1, 1 << 20))
+        patch.setattr("backprint.jobs.run.os.statvfs", lambda place: Room(1, 1 << 20))
         with pytest.raises(PlaceError, match=r"cannot be written to: 0\.00 GiB are left.*goes on from here"):
             worked(source, out, jobs=1)
     assert {name: row["state"] for name, row in rows(out).items()} == {"a": "done", "fill": "todo", "z": "todo"}
@@ -123,7 +123,7 @@ def test_no_space_for_what_came_of_a_sample_ends_the_run(
 
     with monkeypatch.context() as patch:
         if where == "settle":
-            patch.setattr("backprint.corpus.run.settle", full)
+            patch.setattr("backprint.jobs.run.settle", full)
         else:
             patch.setattr(Ledger, "finish", full)
         with pytest.raises(PlaceError, match="No space left on device; once it can be, the same command goes on"):
@@ -157,7 +157,7 @@ def test_a_name_that_cannot_be_written_is_the_samples_own(tmp_path: Path, monkey
     def long(*_: object) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
-    monkeypatch.setattr("backprint.corpus.run.settle", long)
+    monkeypatch.setattr("backprint.jobs.run.settle", long)
     [row] = worked(corpus(tmp_path / "src", ["a"]), tmp_path / "out").values()
     assert (row["verdict"], row["cause"]) == ("failed", "not written")
 
@@ -205,9 +205,9 @@ def test_subgraphs_that_are_no_more_go_and_samples_below_stay(tmp_path: Path) ->
 
 
 def test_trees_are_called_as_the_layout_has_them() -> None:
-    from backprint.graphnet import layout
+    from backprint.graphnet import write
 
-    assert (layout.TREES, "graph_net.json") == (TREE_NAMES, places.MARK)
+    assert (write.TREES, "graph_net.json") == (TREE_NAMES, places.MARK)
     assert TREES not in TREE_NAMES
 
 
@@ -284,7 +284,7 @@ def test_only_given_twice_keeps_both(tmp_path: Path) -> None:
 
 
 def test_a_tree_of_a_sample_holds_no_samples_below_it(tmp_path: Path) -> None:
-    from backprint.graphnet.layout import copy_sample
+    from backprint.graphnet.write import copy_sample
 
     for name in ("model.py", "subgraph_0/model.py", "deeper/one/model.py", "data/numbers.txt"):
         (tmp_path / "a" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ def layers(found: Any, direction: str) -> list[Any]:
 
 
 def test_two_models_share_a_layer(corpus: Path, tmp_path: Path) -> None:
-    found = bp.dedup(corpus, tmp_path / "out", by="part", jobs=1)
+    found = bp.corpus.dedup(corpus, tmp_path / "out", by="part", jobs=1)
     shared = [part for part in layers(found, "forward") if part.samples == ("a", "b")]
     most = max(shared, key=lambda part: part.count)
     assert most.count >= 7  # the first layer of each takes an input that needs no gradient
@@ -69,7 +69,7 @@ def test_two_models_share_a_layer(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_every_step_is_in_one_part(corpus: Path, tmp_path: Path) -> None:
-    found = bp.dedup(corpus, tmp_path / "out", by="part", jobs=1)
+    found = bp.corpus.dedup(corpus, tmp_path / "out", by="part", jobs=1)
     graphs = [
         graph
         for place in ("a", "b", "wide")
@@ -85,7 +85,7 @@ def test_every_step_is_in_one_part(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_sizes_may_be_ignored(corpus: Path, tmp_path: Path) -> None:
-    found = bp.dedup(corpus, tmp_path / "out", by="part", ignore_sizes=True, jobs=1)
+    found = bp.corpus.dedup(corpus, tmp_path / "out", by="part", ignore_sizes=True, jobs=1)
     assert found.by == "shape"
     assert any(part.samples == ("a", "b", "wide") for part in layers(found, "forward"))
     assert any(part.samples == ("a", "b", "wide") for part in layers(found, "backward"))
@@ -94,10 +94,10 @@ def test_sizes_may_be_ignored(corpus: Path, tmp_path: Path) -> None:
 def test_it_goes_on_with_what_is_new(corpus: Path, tmp_path: Path) -> None:
     here = tmp_path / "corpus"
     shutil.copytree(corpus, here)
-    first = bp.dedup(here, tmp_path / "out", by="part", jobs=1)
+    first = bp.corpus.dedup(here, tmp_path / "out", by="part", jobs=1)
     before = (tmp_path / "out" / "a" / "stretches.json").stat().st_mtime_ns
     shutil.copytree(here / "b", here / "c")
-    again = bp.dedup(here, tmp_path / "out", by="part", jobs=2)
+    again = bp.corpus.dedup(here, tmp_path / "out", by="part", jobs=2)
     assert (tmp_path / "out" / "a" / "stretches.json").stat().st_mtime_ns == before
     assert again.count > first.count
     assert len(again.parts) == len(first.parts)
@@ -109,7 +109,7 @@ def test_a_sample_that_cannot_be_read_is_left_out_by_name(corpus: Path, tmp_path
     shutil.copytree(corpus / "b", tmp_path / "corpus" / "b")
     model = tmp_path / "corpus" / "b" / "pair_0" / "forward" / "model.py"
     model.write_text(model.read_text().replace("aten.sin.default", "os.system"))
-    found = bp.dedup(tmp_path / "corpus", tmp_path / "out", by="part", jobs=1)
+    found = bp.corpus.dedup(tmp_path / "corpus", tmp_path / "out", by="part", jobs=1)
     [(name, why)] = found.left_out
     assert name == "b"
     assert "os.system" in why
@@ -137,14 +137,14 @@ def test_the_command_prints_each_part_once(corpus: Path, tmp_path: Path) -> None
 )
 def test_options_of_the_other_way_are_refused(given: list[str], said: str, corpus: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["corpus", "dedup", str(corpus), "-o", str(tmp_path / "out"), *given])
-    assert isinstance(done.exception, SystemExit | bp.UsageError)
+    assert isinstance(done.exception, SystemExit | bp.errors.UsageError)
     assert said in f"{done.output} {done.exception}"
 
 
 def test_the_same_in_python(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(bp.UsageError, match="by='parts' is not one of 'graph', 'part'"):
-        bp.dedup(corpus, tmp_path / "out", by="parts")
-    with pytest.raises(bp.UsageError, match="no samples are kept"):
-        bp.dedup(corpus, tmp_path / "out", by="part", files="copy")
-    with pytest.raises(bp.UsageError, match="jobs= is for by='part'"):
-        bp.dedup(corpus, tmp_path / "out", jobs=2)
+    with pytest.raises(bp.errors.UsageError, match="by='parts' is not one of 'graph', 'part'"):
+        bp.corpus.dedup(corpus, tmp_path / "out", by="parts")
+    with pytest.raises(bp.errors.UsageError, match="no samples are kept"):
+        bp.corpus.dedup(corpus, tmp_path / "out", by="part", files="copy")
+    with pytest.raises(bp.errors.UsageError, match="jobs= is for by='part'"):
+        bp.corpus.dedup(corpus, tmp_path / "out", jobs=2)

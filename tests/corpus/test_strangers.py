@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from subjects.odd_graphnet import graphnet
 
 import backprint as bp
-from backprint import room
 from backprint.cli import main
+from backprint.common import memory
 from backprint.errors import BackprintError, RefusedError
 
 X = "L_x_"
@@ -219,6 +219,7 @@ def rows_of(*arguments: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "each"), [("verify", 1), ("power", 5)])
 def test_every_sample_has_its_row_and_the_good_ones_are_good(verb: str, each: int, strangers: Path) -> None:
     places = sorted(strangers.iterdir())[::each]
@@ -227,6 +228,7 @@ def test_every_sample_has_its_row_and_the_good_ones_are_good(verb: str, each: in
     held(said, {name: bool(row.get("proof")) for name, row in rows.items()}, places)
 
 
+@pytest.mark.slow
 def test_a_corpus_has_a_row_for_each_of_them(strangers: Path, tmp_path: Path) -> None:
     rows = rows_of("corpus", "backward", strangers, "-o", tmp_path / "out", "--jobs", 1, "--memory", 1)
     said = {row["sample"]: f"{row['cause']}: {row['detail']}" for row in rows}
@@ -234,7 +236,7 @@ def test_a_corpus_has_a_row_for_each_of_them(strangers: Path, tmp_path: Path) ->
 
 
 def test_in_this_process_each_is_refused_by_name(strangers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_allowed", room.held_bytes() + (1 << 30))
+    monkeypatch.setattr(memory, "_allowed", memory.held_bytes() + (1 << 30))
     for place in bad_ones(strangers):
         with pytest.raises(BackprintError) as error:
             run_here(place)

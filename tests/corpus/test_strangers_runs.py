@@ -10,18 +10,25 @@ from pathlib import Path
 import pytest
 from subjects.ledgers import ledger, many
 
-from backprint.benching.graphnet_log import read_log
-from backprint.benching.runs import read_lines, read_meta
-from backprint.corpus.dedup import load_to_compare
-from backprint.corpus.ledger import place_of
-from backprint.corpus.parts import PARTS, unify
-from backprint.corpus.shared import NOTES, all_shared_parts
+from backprint.bench.graphnet_log import read_log
+from backprint.bench.runs import read_lines, read_meta
+from backprint.corpus.duplicates import NOTES, all_shared_parts, load_to_compare
 from backprint.errors import BackprintError, SampleError
-from backprint.regions.read import begin_of_pass, read_gradients, read_graph_json
+from backprint.jobs.ledger import place_of
+from backprint.jobs.parts import PARTS, unify
+from backprint.regions.dumps import begin_of_pass, read_gradients, read_graph_json
 from backprint.sample.metadata import read_json as read_capture_json
 
-PART = {"sample": "a", "label": "layer", "verdict": "bitwise", "detail": "", "forward_steps": 1, "backward_steps": 1,
-        "backward": "sliced", "key": "k"}  # fmt: skip
+PART = {
+    "sample": "a",
+    "label": "layer",
+    "verdict": "bitwise",
+    "detail": "",
+    "forward_steps": 1,
+    "backward_steps": 1,
+    "backward": "sliced",
+    "key": "k",
+}
 
 
 @pytest.mark.parametrize("part", ["../../mine", "/mine", 5, None])

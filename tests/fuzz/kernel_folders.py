@@ -16,10 +16,8 @@ from whole import Broken, printed
 
 from backprint.cli import kernels_dedup, kernels_find, kernels_report
 from backprint.errors import BackprintError
-from backprint.extracting.programs.dedup import KernelGroups
-from backprint.extracting.programs.find import find_uses, index_runs
-from backprint.extracting.programs.index import KernelIndex
-from backprint.extracting.programs.layout import write_layout
+from backprint.kernels.groups import KernelGroups, write_layout
+from backprint.kernels.index import KernelIndex, find_uses, index_runs
 
 KEPT = ("drop", "emb", "rms")
 """The functions whose kernels are mutated: the shorter ones."""

@@ -349,8 +349,15 @@ class Run:
         print(f"number {number}, of {name}: {finding.place}: {finding.said}", flush=True)
         changed = {path: content for path, content in files.items() if content != corpus[name].get(path)}
         absent = sorted(path for path in corpus[name] if path not in files)
-        row = {"of": name, "seed": self.seed, "number": number, "found": finding.place, "said": finding.said,
-               "without": absent, "changed": json.loads(packed(changed))}  # fmt: skip
+        row = {
+            "of": name,
+            "seed": self.seed,
+            "number": number,
+            "found": finding.place,
+            "said": finding.said,
+            "without": absent,
+            "changed": json.loads(packed(changed)),
+        }
         place = self.folder / f"{self.seed}_{number}.json"
         place.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
 

@@ -21,10 +21,10 @@ from typing import Any
 from seeds import Files
 
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 from backprint.graph.verdicts import VERDICTS
 from backprint.graphnet.code import callables
-from backprint.sample.recipe_json import KINDS
+from backprint.sample.recipes import KINDS
 from backprint.sample.standalone import MARKER
 
 Draw = random.Random
@@ -186,9 +186,38 @@ def changed_letters(draw: Draw, text: str) -> str:
 # ------------------------------------------------------------------ JSON
 
 NUMBERS: tuple[Any, ...] = (
-    0, 1, -1, 2, 3, 7, 64, 255, 2**31 - 1, 2**31, 2**48, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63),
-    -(2**63) - 1, 10**40, 10**400, 0.5, -0.0, 1e308, 5e-324, 2.0, 1e16, True, False, None, float("inf"), float("nan"),
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    64,
+    255,
+    2**31 - 1,
+    2**31,
+    2**48,
+    2**53 + 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**63),
+    -(2**63) - 1,
+    10**40,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    5e-324,
+    2.0,
+    1e16,
+    True,
+    False,
+    None,
+    float("inf"),
+    float("nan"),
+)
 
 
 @functools.cache
@@ -636,9 +665,24 @@ def deepened(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -
 
 
 BRACKETS = (
-    ("(", ")"), ("[", "]"), ("-", ""), ("(", ",)"), ("x(", ")"), ("{1: ", "}"), ("not ", ""), ("x + ", ""), ("x.", ""),
-    ("f(x=", ")"), ("x[", "]"), ("~", ""), ("", ".T"), ("", "[0]"), ("", " < x"), ("torch.relu(", ")"), ("", " ** 2"),
-)  # fmt: skip
+    ("(", ")"),
+    ("[", "]"),
+    ("-", ""),
+    ("(", ",)"),
+    ("x(", ")"),
+    ("{1: ", "}"),
+    ("not ", ""),
+    ("x + ", ""),
+    ("x.", ""),
+    ("f(x=", ")"),
+    ("x[", "]"),
+    ("~", ""),
+    ("", ".T"),
+    ("", "[0]"),
+    ("", " < x"),
+    ("torch.relu(", ")"),
+    ("", " ** 2"),
+)
 
 
 def rewritten(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> None:
@@ -647,11 +691,18 @@ def rewritten(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) 
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
     name, other = some_name(draw, lines), some_name(draw, lines)
     words_of = {
-        "name": name, "other": other, "size": draw.choice(SIZES), "size_1": draw.choice(SIZES),
-        "literal": draw.choice(LITERALS), "spec": draw.choice(SPECS), "target": draw.choice(targets()),
-        "word": draw.choice(words())[:99], "atom": draw.choice(sorted(ATOMS)), "echo": draw.choice(ECHOES),
+        "name": name,
+        "other": other,
+        "size": draw.choice(SIZES),
+        "size_1": draw.choice(SIZES),
+        "literal": draw.choice(LITERALS),
+        "spec": draw.choice(SPECS),
+        "target": draw.choice(targets()),
+        "word": draw.choice(words())[:99],
+        "atom": draw.choice(sorted(ATOMS)),
+        "echo": draw.choice(ECHOES),
         "sign": draw.choice(ARITHMETIC),
-    }  # fmt: skip
+    }
     lines[at : at + draw.randrange(2)] = [indent + draw.choice(FORMS).format(**words_of)]
 
 

@@ -32,13 +32,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint import room
+from backprint.common import memory
 from backprint.errors import RefusedError
-from backprint.fx.operators import check_call, resolve
-from backprint.graph.table import operators
+from backprint.fx.values import check_call, resolve
+from backprint.graph.operators import operators
 from backprint.graphnet.code import callables
 from backprint.graphnet.emit import torch_callable as torch_function
-from backprint.graphnet.unsafe import guarded_function, guarded_method
+from backprint.graphnet.safety import guarded_function, guarded_method
 
 SECONDS = 4
 """How long one call may take."""
@@ -273,7 +273,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    room.limit_memory(MEMORY // 4)
+    memory.limit_memory(MEMORY // 4)
 
 
 def shown(value: Any) -> str:

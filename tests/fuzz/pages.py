@@ -19,12 +19,12 @@ from whole import At, Broken, printed, stage_of
 
 import backprint as bp
 from backprint.cli import diff as diff_cli
-from backprint.differing.compare import compare_captures
-from backprint.differing.page import page_of_diff
-from backprint.differing.words import diff_json
-from backprint.drawing.drawn import drawn_pair
-from backprint.drawing.write import as_dot, as_svg
-from backprint.drawings import page_of
+from backprint.diff.differences import compare_captures
+from backprint.diff.page import page_of_diff
+from backprint.diff.words import diff_json
+from backprint.draw import page_of
+from backprint.draw.layout import drawn_pair
+from backprint.draw.write import as_dot, as_svg
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture
 

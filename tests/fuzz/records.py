@@ -30,31 +30,49 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benching"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
 from runs_made import cell, stopped, write_run  # the paths are set above
 from subjects.ledgers import ledger, many
 
-from backprint.benching.reports import bench_report, cell_rows
-from backprint.benching.runs import read_run
-from backprint.corpus import status
-from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.parts import PARTS, PartRow, all_parts, unify
-from backprint.corpus.shared import NOTES, SharedPart, all_shared_parts
+from backprint.bench.reports import bench_report, cell_rows
+from backprint.bench.runs import read_run
+from backprint.corpus.duplicates import NOTES, SharedPart, all_shared_parts
 from backprint.errors import BackprintError
-from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.dedup import KernelGroups
-from backprint.extracting.programs.find import find_uses, index_runs
-from backprint.extracting.programs.index import KernelIndex
-from backprint.report.html import render
+from backprint.jobs import progress
+from backprint.jobs.ledger import NAME, Ledger
+from backprint.jobs.parts import PARTS, PartRow, all_parts, unify
+from backprint.kernels.groups import KernelGroups
+from backprint.kernels.index import KernelIndex, find_uses, index_runs
+from backprint.kernels.nouns import Kernel
+from backprint.report.formats import html_render
 
 SECONDS = 5.0
 GROWTH = 1 << 30
 
 VALUES: tuple[Any, ...] = (
-    None, 0, -1, 2**63 - 1, 1.5, -1e300, float("inf"), "", "x", "\x1b[31m", "{}", "[]", "[1, {}]", '{"a": "b"}',
-    b"\xff\x00", "nan", "[" * 5000, "1" * 5000, "done", "todo", "a" * 100_000,
-)  # fmt: skip
+    None,
+    0,
+    -1,
+    2**63 - 1,
+    1.5,
+    -1e300,
+    float("inf"),
+    "",
+    "x",
+    "\x1b[31m",
+    "{}",
+    "[]",
+    "[1, {}]",
+    '{"a": "b"}',
+    b"\xff\x00",
+    "nan",
+    "[" * 5000,
+    "1" * 5000,
+    "done",
+    "todo",
+    "a" * 100_000,
+)
 
 STATEMENTS = (
     "create trigger t{n} after insert on {table} begin delete from {table}; end",
@@ -95,8 +113,10 @@ def good_parts(folder: Path) -> Path:
     for sample in ("a", "b"):
         place = folder / "parts" / sample
         (place / "part_0").mkdir(parents=True)
-        parts = [PartRow(sample, "part_0", "layer", "bitwise", "", 3, 4, "sliced", key="k"),
-                 PartRow(sample, "", "head", "failed", "why", 1, 0, "none")]  # fmt: skip
+        parts = [
+            PartRow(sample, "part_0", "layer", "bitwise", "", 3, 4, "sliced", key="k"),
+            PartRow(sample, "", "head", "failed", "why", 1, 0, "none"),
+        ]
         (place / PARTS).write_text(json.dumps([asdict(part) for part in parts]))
         (place / NOTES).write_text(json.dumps([asdict(SharedPart("h", "forward", "m", True, 3, 9, 2, (sample,)))]))
     (folder / "parts" / "kept").mkdir()
@@ -132,9 +152,9 @@ def use_sources(path: Path, draw: random.Random) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(writer, signal.SIGKILL)
     for writer in writers:
-        status = os.waitpid(writer, 0)[1]
-        if status not in (0, signal.SIGKILL):
-            raise AssertionError(f"a writer ended with {status}")
+        progress = os.waitpid(writer, 0)[1]
+        if progress not in (0, signal.SIGKILL):
+            raise AssertionError(f"a writer ended with {progress}")
     if index.exists() and index.stat().st_size:
         with contextlib.closing(sqlite3.connect(index)) as connection:
             if connection.execute("pragma integrity_check").fetchone() != ("ok",):
@@ -182,7 +202,7 @@ def use_index(path: Path, draw: random.Random) -> None:
 
 
 def use_ledger(path: Path, draw: random.Random) -> None:
-    status.state(path.parent)
+    progress.state(path.parent)
     with Ledger.reading(path) as opened:
         list(opened.rows())
         opened.proofs()
@@ -193,7 +213,7 @@ def use_ledger(path: Path, draw: random.Random) -> None:
 def use_run(path: Path, draw: random.Random) -> None:
     run = read_run(path)
     report = bench_report(run)
-    "".join(render(report))
+    "".join(html_render(report))
     list(cell_rows(run))
 
 

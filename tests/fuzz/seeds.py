@@ -214,8 +214,11 @@ def write() -> None:
             keep(f"ours_{name}", read(place, whole=False))
         for name in graphnet_samples.SAMPLES:
             keep(f"graphnet_{name}", read(graphnet_samples.write(name, Path(work) / "g" / name), whole=True))
-        parts = {f"subgraph_{index}/{path}": text for index, name in enumerate(("subgraph_3", "vmap"))
-                 for path, text in read(Path(work) / "g" / name, whole=True).items()}  # fmt: skip
+        parts = {
+            f"subgraph_{index}/{path}": text
+            for index, name in enumerate(("subgraph_3", "vmap"))
+            for path, text in read(Path(work) / "g" / name, whole=True).items()
+        }
         keep("graphnet_nested", parts | {"graph_net.json": '{"framework": "torch", "model_name": "nested"}'})
         untyped = read(Path(work) / "g" / "transformer", whole=True)
         keep("graphnet_untyped", {path: text for path, text in untyped.items() if path != "weight_meta.py"})

@@ -8,7 +8,7 @@ import differ
 from differ import fuzz, read_text, tried
 
 from backprint.graph.folding.unroll import unrolled
-from backprint.graph.graphs import Graph
+from backprint.graph.nouns import Graph
 from backprint.graph.text import parse
 
 

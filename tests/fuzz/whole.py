@@ -21,28 +21,38 @@ from seeds import OPERATOR
 import backprint as bp
 from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
-from backprint.corpus import rows
-from backprint.corpus.find import find
-from backprint.corpus.verbs import described
 from backprint.errors import BackprintError, GraphError
-from backprint.graph.claims import lies
 from backprint.graph.isolation import needs_isolation
+from backprint.graph.links import lies
 from backprint.graph.text import parse
-from backprint.graphnet import isolation, training
-from backprint.graphnet import read_graphnet as read_graphnet
-from backprint.graphnet.build import module_with_state
+from backprint.graphnet import emit, read_graphnet, safety
+from backprint.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
 from backprint.graphnet.emit import compile_program
-from backprint.graphnet.meta import Use
-from backprint.graphnet.metas import listed_bytes, read_symbol_examples
-from backprint.graphnet.plan import plan_of
-from backprint.graphnet.probe import number_candidates
-from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
+from backprint.graphnet.metas import Use, listed_bytes, read_symbol_examples
+from backprint.graphnet.read import plan_of
+from backprint.jobs import ledger
+from backprint.jobs.find import find
+from backprint.jobs.verbs import described
 from backprint.sample.convert import convert
 
 STAGES = (
-    "files", "JSON", "Python", "characters", "metadata", "fields", "grammar", "graph", "ports", "sizes", "witness",
-    "recipes", "inputs", "row", "function", "loaded",
-)  # fmt: skip
+    "files",
+    "JSON",
+    "Python",
+    "characters",
+    "metadata",
+    "fields",
+    "grammar",
+    "graph",
+    "ports",
+    "sizes",
+    "witness",
+    "recipes",
+    "inputs",
+    "row",
+    "function",
+    "loaded",
+)
 """Where a sample can end, in the order in which it is read."""
 
 SHALLOW = ("files", "JSON", "Python", "characters")
@@ -133,7 +143,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     assert recipes.exact is not None
     at.stage = "row"
     if number % 2 or number == 0:
-        json.dumps(rows.row_to_keep({"verdict": "unproven", **described(capture)})).encode()
+        json.dumps(ledger.row_to_keep({"verdict": "unproven", **described(capture)})).encode()
     at.stage = "function"
     if number % 16 == 0:
         read_back(graphs)
@@ -178,20 +188,23 @@ def graphnet(folder: Path, at: At, number: int) -> None:
         json.dumps(graphnet_cli.sample_numbers(folder)).encode()
     plan, program = plan_of(sample), sample.program
     assert program is not None
-    isolation.isolated_calls(program)
+    safety.isolated_calls(program)
     static = {size for each in sample.metas.values() for size in each.shape}
     for argument in program.arguments:
         if argument.kind.startswith("Sym"):
             number_candidates(argument, program.arguments, sample.metas, read_symbol_examples(folder), static)
     at.stage = "recipes"
-    known = [(each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
-             for each in plan.inputs if each.raw in plan.metas]  # fmt: skip
+    known = [
+        (each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
+        for each in plan.inputs
+        if each.raw in plan.metas
+    ]
     recipes_from_metas(known, 0, "cpu")
     recipe_notes(known)
     at.stage = "function"
     names = {each.raw: each.name for each in plan.inputs if each.role == "input"}
     state = {each.raw: each.name for each in plan.inputs if each.role != "input"}
-    changed, _ = training.rewrite_mode(program, ("eval", "train")[number % 2], ())
+    changed, _ = emit.rewrite_mode(program, ("eval", "train")[number % 2], ())
     forward = compile_program(changed, names, state, str(folder / "model.py"), "cpu")
     made = {
         name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known

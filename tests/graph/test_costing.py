@@ -22,14 +22,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 import backprint as bp
-from backprint.graph.costing import storages
-from backprint.graph.costing.live import memory_line
-from backprint.graph.costing.products import specs_of
-from backprint.graph.costing.steps import FREE, StepCost, step_costs, total_cost
-from backprint.graph.costing.storages import is_view, storage_bytes, storages_of, uses_first
+from backprint.graph import cost
+from backprint.graph.cost import (
+    FREE,
+    StepCost,
+    is_view,
+    memory_line,
+    specs_of,
+    step_costs,
+    storage_bytes,
+    storages_of,
+    summarize,
+    total_cost,
+    uses_first,
+)
 from backprint.graph.nouns import DTYPES, Graph, List, Pair, Ref, Step, TensorSpec, Value
-from backprint.graph.summary import summarize
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 from backprint.graph.text import HEADER, parse
 
 NAMES = (
@@ -52,6 +60,7 @@ def tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_products_and_saved_bytes_are_those_of_an_eager_run(name: str) -> None:
     torch.manual_seed(0)
@@ -94,7 +103,7 @@ def test_an_input_that_is_kept_as_a_view_counts_as_kept() -> None:
 
 def test_what_torch_counts_twice_is_told_apart_from_the_least_work() -> None:
     """The counter takes a grouped weight gradient for one without groups; the roofline does not."""
-    from backprint.benching.roofline import least_work
+    from backprint.bench.roofline import least_work
 
     pair = bp.capture(nn.Conv1d(4, 4, 1, groups=4), torch.randn(1, 4, 10)).pairs[0]
     assert pair.backward is not None
@@ -257,6 +266,7 @@ def calls() -> Iterator[Callable[[], Any]]:
             yield lambda each=each, sample=sample: tensors(each(sample.input, *sample.args, **sample.kwargs))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's own samples call what is deprecated
 def test_what_shares_memory_is_what_kernels_return() -> None:
     watch, failed = Watch(), 0
@@ -276,7 +286,7 @@ def test_what_shares_memory_is_what_kernels_return() -> None:
 def test_a_view_that_the_table_does_not_know_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(3, 4)
     assert said("aten._unsafe_view.default", (x, [12]), aten._unsafe_view(x, [12])) is True
-    monkeypatch.setattr(storages, "UNDECLARED", frozenset())
+    monkeypatch.setattr(cost, "UNDECLARED", frozenset())
     with Watch() as watch:
         torch.ops.aten._unsafe_view(x, [12])
     assert watch.wrong == {"aten._unsafe_view.default"}
@@ -351,7 +361,7 @@ def test_views_know_their_base() -> None:
 
 
 def test_costs_need_no_torch_and_no_stack() -> None:
-    code = "import sys, backprint.graph.summary, backprint.graph.costing.live; sys.exit('torch' in sys.modules)"
+    code = "import sys, backprint.graph.cost, backprint.graph.cost; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     line = '{0}: "f32[4, 8]" = aten.add.Tensor({1}, x)'
     lines = [line.format(f"a{index}", f"a{index - 1}" if index else "x") for index in range(28_000)]
@@ -360,6 +370,7 @@ def test_costs_need_no_torch_and_no_stack() -> None:
     assert len(step_costs(graph)) == 28_002
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(anything())
 def test_any_graph_that_a_stranger_writes_has_numbers(graph: Graph) -> None:

@@ -55,6 +55,7 @@ ROWS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_what_hangs_on_what(name: str) -> None:
     program, wanted = ROWS[name]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError
-from backprint.graph.devices import in_general_form, new_devices, on_device, without_saved
+from backprint.graph.sizes import in_general_form, new_devices, on_device, without_saved
 from backprint.graph.text import parse
 
 
@@ -25,7 +25,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3) + torch.arange(4, device="cpu")
 
 
-def forward() -> bp.Graph:
+def forward() -> bp.types.Graph:
     return bp.capture(Attention(), torch.randn(2, 5, 8)).pairs[0].forward
 
 

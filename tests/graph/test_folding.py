@@ -17,21 +17,26 @@ from subjects.random_graphs import anything, to_the_letter
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.collector import collector_paused
+from backprint.common.collector import collector_paused
 from backprint.errors import RefusedError
+from backprint.graph.cost import summarize
 from backprint.graph.folding import fold
-from backprint.graph.folding.costs import part_costs
 from backprint.graph.folding.find import DEEPEST
-from backprint.graph.folding.functions import Finder
-from backprint.graph.folding.names import planned_names
-from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only, unfolded_once
-from backprint.graph.folding.places import places_of, with_places
-from backprint.graph.folding.series import series_of
-from backprint.graph.folding.stretches import StretchGraphs, stretches_of
-from backprint.graph.folding.text import emit_folded
+from backprint.graph.folding.nouns import (
+    FoldedGraph,
+    FoldedStep,
+    Item,
+    Loop,
+    Only,
+    places_of,
+    series_of,
+    unfolded_once,
+    with_places,
+)
+from backprint.graph.folding.stretches import StretchGraphs, part_costs, stretches_of
+from backprint.graph.folding.text import Finder, emit_folded, planned_names
 from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Dict, Echo, Graph, List, Port, Ref, Source, Step, TensorSpec
-from backprint.graph.summary import summarize
 from backprint.graph.text import parse
 
 
@@ -149,6 +154,7 @@ def assert_text_returns(graph: Graph) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_and_time_steps_are_loops_that_run_as_the_graph_does(name: str) -> None:
     for graph in graphs(name):
@@ -296,6 +302,7 @@ def test_models_that_have_the_same_layer_have_the_same_hash_there() -> None:
 # ------------------------------------------------------------------ any graph
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(anything())
 def test_any_graph_unfolds_to_itself(graph: Graph) -> None:
@@ -335,6 +342,7 @@ def test_steps_that_repeat_are_read_back_from_their_text(graph: Graph) -> None:
     assert_text_returns(graph)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(anything(), st.data())
 def test_the_places_of_a_step_can_be_changed_and_changed_back(graph: Graph, data: st.DataObject) -> None:

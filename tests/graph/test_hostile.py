@@ -16,8 +16,7 @@ import pytest
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph import text as text_module
-from backprint.graph.scan import MAX_CHARACTERS, MAX_TOKENS
-from backprint.graph.text import parse
+from backprint.graph.text import MAX_CHARACTERS, MAX_TOKENS, parse
 
 GOOD = '''\
 """good"""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backprint.errors import ReplayError
-from backprint.graph.graphs import Port
 from backprint.graph.keys import PortKey, tangent_name, with_tangents, without_tangents
-from backprint.graph.origin import GONE, Origin
+from backprint.graph.nouns import GONE, Origin, Port
 
 
 @pytest.mark.parametrize(("role", "name"), [("output", "y"), ("gradient", "layer1.0.weight"), ("input", "a b  c ")])

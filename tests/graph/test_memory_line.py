@@ -15,8 +15,8 @@ from subjects.programs import PROGRAMS
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.costing import live, storages
-from backprint.graph.costing.live import LiveSpan, MemoryLine, memory_line
+from backprint.graph import cost
+from backprint.graph.cost import LiveSpan, MemoryLine, memory_line
 from backprint.graph.nouns import Graph, Pair, Port, Ref, TensorSpec, refs
 from backprint.graph.steps import used
 from backprint.replaying.run import feed, perform_steps, subgraphs
@@ -121,7 +121,7 @@ def captured_with_inputs(name: str, engine: str) -> tuple[Pair, dict[str, Any]]:
     program, args, kwargs = SUBJECTS[name]()
     try:
         capture = bp.capture(program, args=args, kwargs=kwargs, engine=engine)
-    except bp.BackprintError as error:
+    except bp.errors.BackprintError as error:
         pytest.skip(f"engine {engine} refuses it: {error}")
     if len(capture.pairs) != 1:
         pytest.skip("it is captured as several Pairs, and a time line is that of one Pair")
@@ -133,6 +133,7 @@ WORKSPACE = ("recurrent", "aot")
 """oneDNN's LSTM takes a workspace that its fake kernel does not have, so the text has not either."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["eager", "aot"])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_each_step_holds_what_a_run_holds(name: str, engine: str) -> None:
@@ -153,10 +154,10 @@ def test_so_with_each_partition(partition: str) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (storages, {"UNDECLARED": frozenset()}, "_unsafe_view"),
-        (storages, {"is_view": lambda made, specs: False}, "aten."),
-        (live, {"used": lambda made: ()}, "bytes, not"),
-        (live, {"carried": lambda *_: {}}, "bytes, not"),
+        (cost, {"UNDECLARED": frozenset()}, "_unsafe_view"),
+        (cost, {"is_view": lambda made, specs: False}, "aten."),
+        (cost, {"used": lambda made: ()}, "bytes, not"),
+        (cost, {"carried": lambda *_: {}}, "bytes, not"),
     ],
 )
 def test_a_wrong_time_line_is_seen(

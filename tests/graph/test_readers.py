@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from backprint.checks.sizes import why_outgrown
+from backprint.common.files import read_bytes
 from backprint.errors import GraphError, RefusedError, SampleError
-from backprint.extracting.nouns import Kernel
-from backprint.extracting.programs.normal_triton import MAX_HOLES, TOKENS, normal_triton
 from backprint.graph import text as text_module
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
-from backprint.graph.scan import count_tokens, scan
-from backprint.graph.text import emit, parse
+from backprint.graph.text import count_tokens, emit, parse, scan
 from backprint.graphnet.code import read_code
-from backprint.results import why_outgrown
-from backprint.strangers_file import read_bytes
+from backprint.kernels.normal_triton import MAX_HOLES, TOKENS, normal_triton
+from backprint.kernels.nouns import Kernel
 
 SPEC = TensorSpec("float32", (2,))
 
@@ -164,12 +163,20 @@ def test_elements_of_a_view_that_takes_no_memory_are_counted_where_they_are_visi
     aten = torch.ops.aten
     view = torch.ones(3, 4).expand(2**40, 3, 4)
     square = torch.ones(1, 1).expand(2**20, 2**20)
-    visiting = [(aten.norm.Scalar, (view, 2)), (aten.tril_.default, (square,)), (aten.nonzero.default, (view,)),
-                (torch.norm, (view,)), (aten.sum.default, (view,))]  # fmt: skip
+    visiting = [
+        (aten.norm.Scalar, (view, 2)),
+        (aten.tril_.default, (square,)),
+        (aten.nonzero.default, (view,)),
+        (torch.norm, (view,)),
+        (aten.sum.default, (view,)),
+    ]
     for function, args in visiting:
         assert "visits" in why_outgrown(function, args, {}), function
-    for function, args in [(aten.transpose.int, (view, 0, 1)), (aten.select.int, (view, 0, 1)),
-                           (aten.expand.default, (torch.ones(3, 4), [2**40, 3, 4]))]:  # fmt: skip
+    for function, args in [
+        (aten.transpose.int, (view, 0, 1)),
+        (aten.select.int, (view, 0, 1)),
+        (aten.expand.default, (torch.ones(3, 4), [2**40, 3, 4])),
+    ]:
         assert why_outgrown(function, args, {}) == ""
 
 
@@ -182,8 +189,13 @@ def test_only_a_regular_file_of_a_bounded_size_is_read(tmp_path: Path) -> None:
     link.symlink_to(file)
     os.mkfifo(pipe)
     assert read_bytes(file, 5) == read_bytes(link, 5, links=True) == b"12345"
-    for path, most, why in ((file, 4, "at most 4"), (link, 5, "symbolic link"), (pipe, 5, "not a regular file"),
-                            (tmp_path, 5, "not a regular file"), (tmp_path / "none", 5, "No such file")):  # fmt: skip
+    for path, most, why in (
+        (file, 4, "at most 4"),
+        (link, 5, "symbolic link"),
+        (pipe, 5, "not a regular file"),
+        (tmp_path, 5, "not a regular file"),
+        (tmp_path / "none", 5, "No such file"),
+    ):
         with pytest.raises(SampleError, match=why):
             read_bytes(path, most)
     with pytest.raises(SampleError, match="at most 9 are read"):

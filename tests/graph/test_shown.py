@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.graph.costing.live import memory_line
+from backprint.graph.cost import memory_line
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec
 
 

@@ -12,11 +12,11 @@ from subjects.graphnet_samples import write
 from torch import Tensor
 
 import backprint as bp
+from backprint.graphnet.build import recipe_notes, recipes_from_metas
 from backprint.graphnet.code import read_code
-from backprint.graphnet.meta import USES, Known, Meta, Use
-from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
-from backprint.graphnet.uses import uses_of
-from backprint.sample.recipe_json import from_json, to_json
+from backprint.graphnet.metas import USES, Known, Meta, Use
+from backprint.graphnet.read import uses_of
+from backprint.sample.recipes import from_json, to_json
 
 INF, NONE = math.inf, Use()
 

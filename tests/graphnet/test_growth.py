@@ -13,14 +13,14 @@ import pytest
 import torch
 from subjects.graphnet_samples import ROWS, Handmade, integers, write_sample
 
-from backprint import room
+from backprint.common import memory
 from backprint.errors import RefusedError, ReplayError, SampleError
-from backprint.graphnet import isolation, read_graphnet, uses
+from backprint.graphnet import read, read_graphnet, safety
 from backprint.graphnet.build import build_sample
 from backprint.graphnet.code import ModelProgram, callables, read_code
 from backprint.graphnet.emit import compile_program
-from backprint.graphnet.isolation import callable_standings, isolated_calls
-from backprint.graphnet.plan import plan_of
+from backprint.graphnet.read import plan_of
+from backprint.graphnet.safety import callable_standings, isolated_calls
 
 LAST = "return (L_x_ * L_self_parameters_w_,)"
 
@@ -172,7 +172,7 @@ def test_a_result_for_which_there_is_no_room_is_named_with_its_line(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, words = LARGE[case]
-    monkeypatch.setattr(room, "_allowed", room.held_bytes() + (1 << 30))
+    monkeypatch.setattr(memory, "_allowed", memory.held_bytes() + (1 << 30))
     with pytest.raises(SampleError, match=words):
         run(sample(tmp_path, *lines))
 
@@ -197,15 +197,15 @@ def test_a_value_that_is_joined_to_itself_is_read_at_once(tmp_path: Path) -> Non
 def test_an_input_of_which_many_sums_are_joined_is_still_followed() -> None:
     lines = [f"y = torch.cat([y + {2**n}.0, y])" for n in range(60)]
     start = time.monotonic()
-    found = uses.uses_of(program("y = x", *lines, "z = y.sqrt()", "return (z,)"), {})
+    found = read.uses_of(program("y = x", *lines, "z = y.sqrt()", "return (z,)"), {})
     assert time.monotonic() - start < 5
     assert found["x"].kinds == {"positive"}
 
 
 def test_following_inputs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uses, "MOST_STEPS", 100)
+    monkeypatch.setattr(read, "MOST_STEPS", 100)
     with pytest.raises(RefusedError, match="following the inputs through the lines takes more than 100 steps"):
-        uses.uses_of(program("y = x", *["y = torch.cat([y, x])"] * 200, "return (y,)"), {})
+        read.uses_of(program("y = x", *["y = torch.cat([y, x])"] * 200, "return (y,)"), {})
 
 
 # ------------------------------------------------------------------ what wants a process of its own
@@ -214,7 +214,7 @@ def test_following_inputs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_program_says_what_it_is_isolated_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isolated_calls(program("y = x.relu() + 1", "return (y,)")) == []
     assert isolated_calls(program("y = x.remainder(2)", "y //= 2", "return (y,)")) == []
-    monkeypatch.setattr(isolation, "callable_standings", lambda: {"torch.relu": ("isolated", "why")})
+    monkeypatch.setattr(safety, "callable_standings", lambda: {"torch.relu": ("isolated", "why")})
     assert isolated_calls(program("y = torch.relu(x)", "return (y,)")) == ["torch.relu (why)"]
 
 

@@ -14,9 +14,7 @@ import backprint as bp
 from backprint.cli import main
 from backprint.errors import RefusedError, SampleError
 from backprint.graphnet import read_graphnet
-from backprint.graphnet.graphs import with_movable_devices, without_movable_devices
-from backprint.graphnet.likeness import sample_identity
-from backprint.graphnet.plan import plan_of
+from backprint.graphnet.read import plan_of, sample_identity, with_movable_devices, without_movable_devices
 from backprint.saving import write_layout
 
 
@@ -53,9 +51,15 @@ def test_a_forward_is_captured_again_with_its_names_lines_and_operators(which: s
     assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
     ports = {port.name: port.role for port in capture.pairs[0].forward.inputs}
     assert ports == {
-        "inner.weight": "parameter", "inner.bias": "parameter", "norm.weight": "parameter", "norm.bias": "parameter",
-        "norm.running_mean": "buffer", "norm.running_var": "buffer", "norm.num_batches_tracked": "buffer", "x": "input",
-    }  # fmt: skip
+        "inner.weight": "parameter",
+        "inner.bias": "parameter",
+        "norm.weight": "parameter",
+        "norm.bias": "parameter",
+        "norm.running_mean": "buffer",
+        "norm.running_var": "buffer",
+        "norm.num_batches_tracked": "buffer",
+        "x": "input",
+    }
     steps = capture.pairs[0].forward.steps
     assert "aten._native_batch_norm_legit_functional.default" in {step.target for step in steps}
     assert {step.source.function for step in steps if step.source is not None} == {"forward"}

@@ -30,14 +30,13 @@ from subjects.graphnet_samples import (
 from torch import Tensor
 
 import backprint as bp
+from backprint.common.formats import has_graphnet
 from backprint.errors import BackprintError, GraphError, RefusedError, ReplayError, SampleError, UsageError
-from backprint.formats import has_graphnet
 from backprint.graphnet import read_graphnet
 from backprint.graphnet.build import build_sample
 from backprint.graphnet.code import callables, read_code
 from backprint.graphnet.emit import compile_program, torch_callable
-from backprint.graphnet.names import MEMBERS, name_inputs
-from backprint.graphnet.plan import plan_of
+from backprint.graphnet.read import MEMBERS, name_inputs, plan_of
 from backprint.target import capture_target, read_target
 
 

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.cli import main
 from backprint.errors import PlaceError, SampleError, UsageError
-from backprint.graphnet.layout import TREES
-from backprint.graphnet.regenerate import draw_like_graphnet
+from backprint.graphnet.write import TREES, draw_like_graphnet
 from backprint.saving import write_layout
 
 FILES = {
@@ -207,6 +206,7 @@ def check_folder(folder: Path) -> None:
             assert not one.is_floating_point() or not torch.isnan(one).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_samples_folders_and_its_trees_run_under_graphnets_rules(name: str, tmp_path: Path) -> None:
     model, args, options = PROGRAMS[name]()
@@ -255,6 +255,7 @@ def test_what_cannot_be_drawn_at_all_is_said(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ trees
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_three_trees_of_which_one_is_in_eval_mode(tmp_path: Path) -> None:
     factory = tmp_path / "factory.py"
     factory.write_text(
@@ -312,17 +313,18 @@ def test_a_graphnet_source_is_copied_as_it_came_and_completed(tmp_path: Path) ->
 
 
 def test_trees_are_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.graphnet import layout
+    from backprint.graphnet import write
 
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(layout, "write_graphnet", full)
+    monkeypatch.setattr(write, "write_graphnet", full)
     with pytest.raises(PlaceError, match="no space left"):
         write_layout(bp.capture(nn.Linear(2, 2), torch.randn(1, 2)), tmp_path, "net")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relative", ["../out", "/abs", "a b", "", "a;rm"])
 def test_a_place_that_their_tools_cannot_take_is_refused(relative: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not a path below a tree|in a path alone"):

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import GraphError, RefusedError, UsageError
 from backprint.fx.uninitialised import uninitialized_values
-from backprint.graph.fixed import at_capture, tensors_alone
 from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
+from backprint.graph.sizes import at_capture, tensors_alone
 from backprint.graph.steps import live
 from backprint.graph.text import HEADER, parse
-from backprint.parts.borders import names_at_borders
-from backprint.parts.forwards import forwards, homes
-from backprint.parts.pieces import plan
-from backprint.parts.sequences import operator, typical
+from backprint.parts.cuts import forwards, homes, operator, plan, typical
+from backprint.parts.flow import names_at_borders
 
 
 class Block(nn.Module):
@@ -225,8 +223,12 @@ def test_what_is_read_before_it_is_whole_is_refused(allocated: Graph) -> None:
     early = Step("early", "aten.select.int", (Ref("first"), 0, 0), (), TensorSpec("float32", (3,)))
     used = Step("used", "aten.tan.default", (Ref("early"),), (), TensorSpec("float32", (3,)))
     steps = (*allocated.steps[:6], early, used, *allocated.steps[6:])
-    graph = replace(allocated, steps=steps, outputs=(*allocated.outputs, Port("used", "output", used.spec)),
-                    results=(*allocated.results, Ref("used")))  # fmt: skip
+    graph = replace(
+        allocated,
+        steps=steps,
+        outputs=(*allocated.outputs, Port("used", "output", used.spec)),
+        results=(*allocated.results, Ref("used")),
+    )
     with pytest.raises(RefusedError, match="a cut between 'first', whose elements are not all written yet"):
         forwards(graph, [8])
 

@@ -15,17 +15,16 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.corpus.dedup import dedup
-from backprint.corpus.find import Job
-from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.parts import PartRow, all_parts, unify
-from backprint.corpus.split import split_sample
+from backprint.corpus.duplicates import dedup
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Capture, Pair, Ref, Step
 from backprint.graph.steps import mapped
+from backprint.jobs.find import Job
+from backprint.jobs.ledger import NAME, Ledger
+from backprint.jobs.parts import PartRow, all_parts, unify
+from backprint.jobs.split import split_sample
 from backprint.parts import split as splitting
-from backprint.parts.nouns import Split
-from backprint.parts.pieces import weighty
+from backprint.parts.cuts import Split, weighty
 from backprint.parts.split import DERIVED, SLICED, split_capture
 from backprint.replaying.draws import drawn
 from backprint.replaying.whole import replay_values
@@ -113,6 +112,7 @@ def check_equal(left: dict[str, Any], right: dict[str, Any]) -> None:
         assert value is None or torch.equal(value, right[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("by", ["range:3", "saved:2"])
 def test_parts_are_proven_and_joined_again_are_the_whole(name: str, by: str) -> None:
@@ -199,6 +199,7 @@ def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["verify", str(tmp_path / "parts")]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "in" / "a" / "net")
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
@@ -213,6 +214,7 @@ def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Pat
     assert bp.load(tmp_path / "kept" / "a" / "net" / "part_001").verdict["verdict"] == "bitwise"
 
 
+@pytest.mark.slow
 def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "in" / "a" / "net")
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
@@ -251,6 +253,7 @@ def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart
     assert set(said) > {SLICED} or all(text == SLICED or text.startswith(DERIVED) for text in said)
 
 
+@pytest.mark.slow
 def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*arguments: Any) -> Pair:
         raise splitting.Tangled("for this test")
@@ -398,8 +401,11 @@ def test_equal_parts_are_kept_once_and_cut_again_where_the_first_is_gone(tmp_pat
         found = [(row["part"], row["of"]) for row in all_parts(tmp_path)]
         a, b = tmp_path / "a", tmp_path / "b"
         assert found == [
-            (str(a / "part_0"), ""), (str(a / "part_1"), ""), (str(b / "part_0"), ""), ("", str(a / "part_1")),
-        ]  # fmt: skip
+            (str(a / "part_0"), ""),
+            (str(a / "part_1"), ""),
+            (str(b / "part_0"), ""),
+            ("", str(a / "part_1")),
+        ]
         assert not (b / "part_1").exists()
     (a / "part_1").rmdir()
     assert unify(tmp_path) is True
@@ -459,6 +465,7 @@ def test_what_repeats_is_cut_out_once(engine: str) -> None:
     check_equal(whole.gradients, joined.gradients)
 
 
+@pytest.mark.slow
 def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
     language().save(tmp_path / "corpus" / "small", power="none")
     language(7).save(tmp_path / "corpus" / "tall", power="none")
@@ -478,9 +485,10 @@ def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
         assert [verdict.verdict for verdict in bp.verify(bp.load(place))] == ["bitwise"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "said"), [("fold", "no steps of this forward repeat as a loop"), ("fold:3", "nothing after a colon")]
 )
 def test_a_forward_without_loops_is_not_cut_by_them(by: str, said: str) -> None:
-    with pytest.raises(bp.UsageError, match=said):
+    with pytest.raises(bp.errors.UsageError, match=said):
         split_capture(CAPTURES["shaped"](), by)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.regions.bounds import PassBounds, PassCount
-from backprint.regions.read import read_passes
+from backprint.regions.dumps import read_passes
+from backprint.regions.region import PassBounds, PassCount
 
 SICK = (3, 4, 7)
 
@@ -173,5 +173,5 @@ def test_a_folder_that_was_removed_begins_anew(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_bounds_name_the_fix(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(bp.UsageError, match=said):
+    with pytest.raises(bp.errors.UsageError, match=said):
         bp.region(**options)

@@ -17,9 +17,9 @@ from subjects.region_shown import shown
 
 import backprint as bp
 from backprint.cli import main
-from backprint.regions import write
-from backprint.regions.compare import compare_passes
-from backprint.regions.read import read_passes, stats_from_json
+from backprint.regions import dumps
+from backprint.regions.comparing import compare_passes
+from backprint.regions.dumps import read_passes, stats_from_json
 
 
 def dumped(place: Path, program: str = "attention", gradients: str = "values", **options: Any) -> Any:
@@ -74,7 +74,7 @@ def test_regions_of_one_folder_number_on(tmp_path: Path) -> None:
     for _ in range(3):
         dumped(tmp_path, "seed")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["pass_0000", "pass_0001", "pass_0002"]
-    write._next.clear()  # as another process has it
+    dumps._next.clear()  # as another process has it
     dumped(tmp_path, "seed")
     assert len(read_passes(tmp_path)) == 4
 
@@ -90,7 +90,7 @@ def test_a_region_that_no_loss_reaches_leaves_its_forward(tmp_path: Path) -> Non
     assert place.name == "pass_unreached_0000"
     assert "no backward pass has reached it" in shown(place)
     assert "z = y * 2" in shown(place)
-    with pytest.raises(bp.RegionError, match="no backward pass has reached this region"):
+    with pytest.raises(bp.errors.RegionError, match="no backward pass has reached this region"):
         read_passes(tmp_path / "dump")
 
 
@@ -136,7 +136,7 @@ def test_a_pass_is_there_whole_or_not_at_all(broken: str, tmp_path: Path, monkey
 
     with monkeypatch.context() as patched:
         if broken == "save":
-            patched.setattr("backprint.regions.write.write_safetensors", fails)
+            patched.setattr("backprint.regions.dumps.write_safetensors", fails)
         else:
             patched.setattr("os.rename", fails)
         with pytest.warns(RuntimeWarning, match="the disk is full"):
@@ -167,19 +167,19 @@ def spoiled(change: Callable[[dict[str, Any]], Any], place: Path) -> None:
 def test_a_spoiled_dump_is_refused_by_name(change: Any, said: str, tmp_path: Path) -> None:
     dumped(tmp_path, "seed")
     spoiled(change, tmp_path / "pass_0000")
-    with pytest.raises(bp.RegionError, match=said):
+    with pytest.raises(bp.errors.RegionError, match=said):
         read_passes(tmp_path)
     (tmp_path / "pass_0000/graph.json").write_text("{")
-    with pytest.raises(bp.RegionError, match="cannot be read"):
+    with pytest.raises(bp.errors.RegionError, match="cannot be read"):
         read_passes(tmp_path)
 
 
 def test_spoiled_tensors_are_refused_by_name(tmp_path: Path) -> None:
     dumped(tmp_path, "seed")
     (tmp_path / "pass_0000/gradients.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(bp.RegionError, match=r"gradients\.safetensors: cannot be read"):
+    with pytest.raises(bp.errors.RegionError, match=r"gradients\.safetensors: cannot be read"):
         read_passes(tmp_path)
-    with pytest.raises(bp.RegionError, match="no such folder"):
+    with pytest.raises(bp.errors.RegionError, match="no such folder"):
         read_passes(tmp_path / "nothing")
 
 

@@ -70,8 +70,10 @@ def test_the_seed_program_has_six_edges_with_the_users_names() -> None:
     (found,) = region.passes
     assert sorted(edge.tensor for edge in found.edges) == ["z1", "z2", "z2", "z3", "z4", "z5"]
     assert [(n.name, n.kind) for n in found.nodes if n.inside] == [
-        ("mean", "MeanBackward0"), ("sum", "SumBackward0"), ("mul", "MulBackward0"),
-    ]  # fmt: skip
+        ("mean", "MeanBackward0"),
+        ("sum", "SumBackward0"),
+        ("mul", "MulBackward0"),
+    ]
     total = sum(edge.gradient for edge in found.edges if edge.tensor == "z2")
     assert torch.equal(total, wanted["z2"])
     (accumulated,) = (each for each in found.inputs if each.tensor == "z2")
@@ -132,8 +134,10 @@ def test_several_losses_and_retained_graphs_are_a_pass_each() -> None:
     b.backward(retain_graph=True)
     (a * 2).backward()
     assert [sorted(node.name for node in each.nodes if node.inside) for each in region.passes] == [
-        ["exp", "sum"], ["exp", "pow", "sum_1"], ["exp", "sum"],
-    ]  # fmt: skip
+        ["exp", "sum"],
+        ["exp", "pow", "sum_1"],
+        ["exp", "sum"],
+    ]
     gradients = [next(i.gradient for i in each.inputs if i.tensor == "x") for each in region.passes]
     assert torch.equal(gradients[0] * 2, gradients[2])
     assert region.unreached == []
@@ -212,7 +216,7 @@ def test_the_first_nan_is_named_with_its_line() -> None:
     [[1.0, -2.0, 0.0, 5.0], [float("nan"), float("inf"), 0.0, 2.0], [float("-inf")] * 3, [], [7.0]],
 )
 def test_stats_are_what_they_say(values: list[float]) -> None:
-    from backprint.tensor_stats import stats_of
+    from backprint.values.statistics import stats_of
 
     tensor = torch.tensor(values)
     found = stats_of(tensor)

@@ -112,6 +112,7 @@ def test_nothing_is_kept_alive() -> None:
     assert gradient() is None
 
 
+@pytest.mark.slow
 def test_a_loop_of_ten_thousand_steps_stays_flat() -> None:
     x = torch.randn(4, requires_grad=True)
 
@@ -278,7 +279,7 @@ def test_a_decorated_function() -> None:
 )
 def test_bad_calls_name_the_fix(call: Any, said: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(bp.UsageError, match=said):
+    with pytest.raises(bp.errors.UsageError, match=said):
         call(tmp_path)
 
 
@@ -294,10 +295,10 @@ def test_a_finished_region_is_not_used_again() -> None:
     x = torch.randn(4, requires_grad=True)
     with bp.region() as region:
         y = x.sin()
-        with pytest.raises(bp.UsageError, match="open already"):
+        with pytest.raises(bp.errors.UsageError, match="open already"):
             region.__enter__()
     for again in (region.__enter__, lambda: region(len)):
-        with pytest.raises(bp.UsageError, match=r"finished: make a new bp\.region"):
+        with pytest.raises(bp.errors.UsageError, match=r"finished: make a new bp\.region"):
             again()
     y.sum().backward()
     assert len(region.passes) == 1

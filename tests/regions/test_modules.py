@@ -15,7 +15,7 @@ from subjects.region_shown import shown
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.regions.read import read_passes
+from backprint.regions.dumps import read_passes
 
 
 class Block(nn.Module):
@@ -50,10 +50,21 @@ def modules_of(region: Any) -> dict[str, str]:
 
 
 PATHS = {
-    "t": "blocks.0.up", "addmm": "blocks.0.up", "relu": "blocks.0", "t_1": "blocks.0.down", "addmm_1": "blocks.0.down",
-    "add": "blocks.0", "t_2": "blocks.1.up", "addmm_2": "blocks.1.up", "relu_1": "blocks.1", "t_3": "blocks.1.down",
-    "addmm_3": "blocks.1.down", "add_1": "blocks.1", "mul": "", "sum": "",
-}  # fmt: skip
+    "t": "blocks.0.up",
+    "addmm": "blocks.0.up",
+    "relu": "blocks.0",
+    "t_1": "blocks.0.down",
+    "addmm_1": "blocks.0.down",
+    "add": "blocks.0",
+    "t_2": "blocks.1.up",
+    "addmm_2": "blocks.1.up",
+    "relu_1": "blocks.1",
+    "t_3": "blocks.1.down",
+    "addmm_3": "blocks.1.down",
+    "add_1": "blocks.1",
+    "mul": "",
+    "sum": "",
+}
 
 
 @pytest.mark.parametrize("stacks", [True, False])

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
-from backprint.regions import origins
-from backprint.regions.read import read_passes
+from backprint.regions import watch
+from backprint.regions.dumps import read_passes
 
 NAN, INF = float("nan"), float("inf")
 
@@ -210,9 +210,7 @@ CASES: list[tuple[Callable[[Any], Tensor], str, str, str, str]] = [
 @pytest.mark.parametrize(
     ("program", "what", "where", "op", "code"), CASES, ids=lambda case: getattr(case, "__name__", "")
 )
-def test_where_bad_numbers_come_from(
-    program: Any, what: str, where: str, op: str, code: str, tmp_path: Path
-) -> None:  # fmt: skip
+def test_where_bad_numbers_come_from(program: Any, what: str, where: str, op: str, code: str, tmp_path: Path) -> None:
     region = bp.region(tmp_path, gradients="stats")
     program(region).backward()
     (found,) = region.passes
@@ -330,7 +328,7 @@ def test_what_goes_wrong_while_looking_is_said_and_the_forward_goes_on(monkeypat
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(origins.OperatorLook, "source", fails)
+    monkeypatch.setattr(watch.OperatorLook, "source", fails)
     x = leaf(1.0)
     with pytest.warns(RuntimeWarning, match="RuntimeError: ours"), bp.region(gradients="stats") as region:
         y = (x * 2).add(1)
@@ -340,7 +338,7 @@ def test_what_goes_wrong_while_looking_is_said_and_the_forward_goes_on(monkeypat
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_zeros_are_counted_with_their_signs(dtype: torch.dtype) -> None:
-    from backprint.tensor_stats import stats_of
+    from backprint.values.statistics import stats_of
 
     tensor = torch.tensor([0.0, -0.0, 1.0, -1.0, -0.0, 1e-40], dtype=dtype)
     assert stats_of(tensor).zeros == int((tensor == 0).sum())

@@ -14,7 +14,7 @@ from test_modules import Net
 
 import backprint as bp
 from backprint.cli import main
-from backprint.regions.read import read_passes
+from backprint.regions.dumps import read_passes
 
 
 def shown(*arguments: object) -> Result:
@@ -96,8 +96,10 @@ def test_json_is_one_object_a_pass(dump: Path) -> None:
     assert {"count": 6, "nan": 0, "inf": 0, "zeros": 0, "min": 1.0}.items() <= edge["stats"].items()
     [node] = [node for node in found[0]["nodes"] if node["name"] == "relu"]
     assert (node["module"], node["operators"], node["line"]["function"]) == (
-        "blocks.0", ["aten.relu.default"], "Block.forward",
-    )  # fmt: skip
+        "blocks.0",
+        ["aten.relu.default"],
+        "Block.forward",
+    )
     assert found[1]["origin"]["op"] == "aten.log.default"
     assert found[3]["error"] == "ArithmeticError: no more"
 
@@ -138,5 +140,5 @@ def test_a_dump_with_an_edge_to_nowhere_is_malformed(dump: Path) -> None:
     content = json.loads(place.read_text())
     content["edges"][0]["target"] = "gone"
     place.write_text(json.dumps(content))
-    with pytest.raises(bp.RegionError, match="is from 'sum' to 'gone', and not both are nodes"):
+    with pytest.raises(bp.errors.RegionError, match="is from 'sum' to 'gone', and not both are nodes"):
         read_passes(dump)

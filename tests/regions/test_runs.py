@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 import backprint as bp
 from backprint.cli import main
-from backprint.regions.compare import compare_passes
-from backprint.regions.read import read_passes, runs_of
+from backprint.regions.comparing import compare_passes
+from backprint.regions.dumps import read_passes, runs_of
 
 RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
 
@@ -31,7 +31,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(name: str) -> None:
         for module in ("build", "write"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr("backprint.regions.bounds._counts", {})
+        monkeypatch.setattr("backprint.regions.region._counts", {})
 
     return begin
 
@@ -91,7 +91,7 @@ def test_a_run_that_is_not_there_is_named(run: str, text: str, run_as: Any, tmp_
     for name in RUNS:
         run_as(name)
         train(tmp_path)
-    with pytest.raises(bp.RegionError, match=f"{text}; it has {RUNS[0]}, {RUNS[1]}"):
+    with pytest.raises(bp.errors.RegionError, match=f"{text}; it has {RUNS[0]}, {RUNS[1]}"):
         read_passes(tmp_path, run)
 
 

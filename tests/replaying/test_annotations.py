@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import BackprintError
-from backprint.graph.claims import claims_of, lies
+from backprint.graph.links import claims_of, lies
 from backprint.graph.nouns import DTYPES, TensorSpec
 from backprint.graph.text import parse, read_spec, show_spec
 from backprint.graph.verdicts import GOOD
@@ -148,12 +148,14 @@ def false_roles(path: Path) -> Iterator[tuple[str, Path, str]]:
                     yield f"{file.parent.name} {found[0]} as {role}", file, forged
 
 
+@pytest.mark.slow
 def test_every_false_annotation_is_found_out(sample: Path, tmp_path: Path) -> None:
     verdicts = spoken(sample, tmp_path, True, false_annotations(sample))
     assert len(verdicts) > 60
     assert {what: verdict for what, verdict in verdicts.items() if verdict in GOOD} == {}
 
 
+@pytest.mark.slow
 def test_every_false_annotation_is_found_out_by_what_runs(sample: Path, tmp_path: Path) -> None:
     """Whoever forges the digest of annotations in capture.json too is found out by the values."""
     verdicts = spoken(sample, tmp_path, False, false_annotations(sample))
@@ -198,7 +200,7 @@ def test_a_lie_is_named_with_both_sides(sample: Path, tmp_path: Path) -> None:
     step = next(each for each in forward.steps if isinstance(each.spec, TensorSpec) and len(set(each.spec.shape)) > 1)
     turned = replace(step.spec, shape=tuple(reversed(step.spec.shape)), stride=None)
     steps = tuple(replace(each, spec=turned) if each is step else each for each in forward.steps)
-    pair = bp.Pair("pair_0", replace(forward, steps=steps), capture.pairs[0].backward)
+    pair = bp.types.Pair("pair_0", replace(forward, steps=steps), capture.pairs[0].backward)
     verdict = bp.verify(replace(capture, pairs=(pair,)), ("recipe",))[-1]
     assert verdict.verdict == "wrong"
     said = next(port.detail for port in verdict.ports if port.name == step.name)

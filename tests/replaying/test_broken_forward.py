@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.claims import claims_of
+from backprint.graph.links import claims_of
 from backprint.graph.nouns import Atom, Capture, Graph, List, Pair, Ref, Step, TensorSpec, Value, refs
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -380,6 +380,7 @@ def judged(name: str) -> tuple[tuple[Change, bool], ...]:
     return tuple((change, is_same(pair, change.pair)) for change in changes(pair))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_whatever_is_broken_is_seen(name: str, place: str, tmp_path: Path) -> None:

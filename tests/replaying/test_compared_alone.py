@@ -27,6 +27,7 @@ def test_inputs_that_no_redraw_can_change_are_said(tmp_path: Path) -> None:
     assert said in str(bp.load(tmp_path / "s").guards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -42,10 +43,13 @@ def test_other_values_that_keep_a_guard_are_compared(program: object) -> None:
     assert "alone" not in verdict.detail
 
 
+@pytest.mark.slow
 def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing import unseen
+    from backprint.tracing import non_operator_effects
 
-    monkeypatch.setattr(unseen, "unseen_reads", lambda func, args, kwargs: [])  # as if nothing saw how it reads
+    monkeypatch.setattr(
+        non_operator_effects, "unseen_reads", lambda func, args, kwargs: []
+    )  # as if nothing saw how it reads
 
     def program(x: Tensor) -> Tensor:
         n = x.abs().sum().round().item()
@@ -53,14 +57,17 @@ def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: 
 
     cap = bp.capture(program, torch.tensor([1.0, 2.0, 3.0]))
     assert "the program reads them in a way that Backprint does not see" in str(cap.guards)
-    with pytest.raises(bp.GuardError, match="pinned"):
+    with pytest.raises(bp.errors.GuardError, match="pinned"):
         bp.replay(cap, -torch.tensor([1.0, 2.0, 3.0]))
 
 
+@pytest.mark.slow
 def test_each_of_several_guarded_inputs_is_tried_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing import unseen
+    from backprint.tracing import non_operator_effects
 
-    monkeypatch.setattr(unseen, "unseen_reads", lambda func, args, kwargs: [])  # as if nothing saw how it reads
+    monkeypatch.setattr(
+        non_operator_effects, "unseen_reads", lambda func, args, kwargs: []
+    )  # as if nothing saw how it reads
 
     def program(x: Tensor, y: Tensor) -> Tensor:
         n = x.abs().sum().round().item() + y.abs().sum().round().item()
@@ -78,7 +85,7 @@ def test_a_print_into_a_buffer_is_a_read() -> None:
         return x * n if "-" not in buffer.getvalue() else x * 10
 
     cap = bp.capture(program, torch.ones(3))
-    with pytest.raises(bp.GuardError, match="print"):
+    with pytest.raises(bp.errors.GuardError, match="print"):
         bp.replay(cap, -torch.ones(3))
 
 

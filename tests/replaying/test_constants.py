@@ -52,7 +52,7 @@ def caught(sample: Path) -> dict[str, bool]:
         try:
             verdict = bp.load(sample).verify()[-1]
             outcomes[name] = verdict.verdict in ("wrong", "failed") or not verdict.proof
-        except bp.SampleError:
+        except bp.errors.SampleError:
             outcomes[name] = True
         finally:
             path.write_text(before)
@@ -86,6 +86,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return capture.save(path, data="exact" if request.param == "exact" else "seed", power="none")
 
 
+@pytest.mark.slow
 def test_a_sample_is_proven(sample: Path) -> None:
     verdict = bp.load(sample).verify()[-1]
     assert verdict.verdict == "bitwise"

@@ -13,8 +13,7 @@ from torch import Tensor
 
 import backprint as bp
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Capture, Link, Pair
-from backprint.graph.origin import GONE
+from backprint.graph.nouns import GONE, Capture, Link, Pair
 
 
 def captured(name: str) -> Capture:
@@ -32,6 +31,7 @@ def with_links(capture: Capture, change: Callable[[Link], Link]) -> Capture:
     return replace(capture, links=tuple(map(change, capture.links)))
 
 
+@pytest.mark.slow
 def test_the_links_of_a_program_read_as_it_runs() -> None:
     capture = captured("a_buffer_changed_in_one_and_read_in_another")
     assert Link(0, PortKey("mutation", "count"), 1, "count") in capture.links
@@ -42,6 +42,7 @@ def test_the_links_of_a_program_read_as_it_runs() -> None:
     assert Link(None, PortKey("input", "x"), None, "output.1.x") in handed.links
 
 
+@pytest.mark.slow
 def test_swapped_links_are_seen_to_be_wrong() -> None:
     capture = bp.capture(two_values, leaf(5), engine="dynamo")
     assert capture.verify()[-1].verdict == "bitwise"
@@ -53,6 +54,7 @@ def test_swapped_links_are_seen_to_be_wrong() -> None:
     assert [part.verdict for part in parts] == ["bitwise"] * 2, "each pair alone is right on what it got"
 
 
+@pytest.mark.slow
 def test_a_link_from_before_a_change_is_seen_to_be_wrong() -> None:
     target, args = BROKEN["a_buffer_changed_in_one_and_read_in_another"]()
     capture = bp.capture(target, args=args, engine="dynamo")
@@ -70,7 +72,7 @@ def test_a_missing_gradient_is_seen_to_be_wrong() -> None:
     capture = captured("a_value_that_two_later_pairs_use")
     y = next(link for link in capture.links if link.source == 0 and link.target == 2)
     less = replace(capture, links=tuple(link for link in capture.links if link != y))
-    with pytest.raises(bp.ReplayError, match="is missing"):
+    with pytest.raises(bp.errors.ReplayError, match="is missing"):
         bp.replay(less, leaf(5))
     state = {y.name: capture.origin.values()["x"].exp()}
     found, wanted = (bp.replay(each, capture.origin.values()["x"], state=state) for each in (less, capture))
@@ -78,6 +80,7 @@ def test_a_missing_gradient_is_seen_to_be_wrong() -> None:
     assert not torch.equal(found.gradients["x"], wanted.gradients["x"])
 
 
+@pytest.mark.slow
 def test_a_pair_that_is_wrong_is_named() -> None:
     capture = bp.capture(two_values, leaf(5), engine="dynamo")
     forward = capture.pairs[1].forward
@@ -90,6 +93,7 @@ def test_a_pair_that_is_wrong_is_named() -> None:
     assert [verdict.verdict for verdict in broken.verify()] == ["bitwise", "wrong", "wrong"]
 
 
+@pytest.mark.slow
 def test_gradients_mutations_and_random_draws_are_eagers() -> None:
     for name in ("a_weight_in_several_pairs", "random_draws_in_several_pairs"):
         target, args = BROKEN[name]()
@@ -138,6 +142,7 @@ def test_a_gradient_can_feed_a_later_pair() -> None:
     assert torch.equal(twice.outputs[1], w.detach() - 0.1 * (2 * w.grad))
 
 
+@pytest.mark.slow
 def test_gradients_of_several_pairs_add_up_before_they_feed_another() -> None:
     target, args = BROKEN["a_weight_in_several_pairs"]()
     capture = bp.capture(target, args=args, engine="dynamo")
@@ -162,13 +167,13 @@ def test_gradients_of_several_pairs_add_up_before_they_feed_another() -> None:
 
 def test_wrong_arguments_are_named() -> None:
     capture = captured("an_item")
-    with pytest.raises(bp.ReplayError, match="takes x, n"):
+    with pytest.raises(bp.errors.ReplayError, match="takes x, n"):
         bp.replay(capture, torch.randn(3), m=torch.arange(3))
-    with pytest.raises(bp.ReplayError, match="input 'n' is missing"):
+    with pytest.raises(bp.errors.ReplayError, match="input 'n' is missing"):
         bp.replay(capture, torch.randn(3))
-    with pytest.raises(bp.ReplayError, match="2 tangents for 1 differentiable outputs"):
+    with pytest.raises(bp.errors.ReplayError, match="2 tangents for 1 differentiable outputs"):
         bp.replay(capture, torch.randn(3), torch.arange(3), tangents=[torch.ones(3)] * 2)
-    with pytest.raises(bp.ReplayError, match=r"a tangent of the output.s shape"):
+    with pytest.raises(bp.errors.ReplayError, match=r"a tangent of the output.s shape"):
         bp.replay(capture, torch.randn(3), torch.arange(3), tangents=[torch.ones(2)])
 
 

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.cli import main
 from backprint.graph.nouns import Capture
-from backprint.graph.power import Power
+from backprint.graph.verdicts import Power
 from backprint.replaying.power import power_of
-from backprint.sample.fit import recipe_at
-from backprint.sample.inputs import Inputs
+from backprint.sample.inputs import Inputs, recipe_at
 from backprint.sample.redraws import another, disturbed, units
 
 keep: list[Any] = []
@@ -231,12 +230,12 @@ def test_the_power_of_linked_pairs_is_that_of_the_whole() -> None:
 
 def test_a_fake_capture_has_no_power() -> None:
     capture = bp.capture(net(), IMAGE, fake=True)
-    with pytest.raises(bp.ReplayError, match="without values"):
+    with pytest.raises(bp.errors.ReplayError, match="without values"):
         bp.power(capture)
 
 
 def test_an_unknown_choice_of_inputs_is_refused() -> None:
-    with pytest.raises(bp.UsageError, match="not one of quick, own, all"):
+    with pytest.raises(bp.errors.UsageError, match="not one of quick, own, all"):
         bp.power(captured(net(), IMAGE), "some")
 
 
@@ -279,7 +278,7 @@ def test_a_save_looks_once_where_nothing_else_is_asked(tmp_path: Path) -> None:
     without = bp.load(capture.save(tmp_path / "none", power="none")).verdict
     assert (without["verdict"], without["power"], without["vacuous"]) == ("bitwise", None, [])
     assert "powers" not in without
-    with pytest.raises(bp.UsageError, match="power='much' is not one of 'none', 'quick', 'own', 'all'"):
+    with pytest.raises(bp.errors.UsageError, match="power='much' is not one of 'none', 'quick', 'own', 'all'"):
         capture.save(tmp_path / "much", power="much")
 
 

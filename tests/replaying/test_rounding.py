@@ -14,10 +14,11 @@ import backprint as bp
 from backprint.graph.keys import PortKey
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.draws import Draw
+from backprint.replaying.oracles import rounding_forgiven, sizes_of
 from backprint.replaying.results import Results, against
-from backprint.replaying.rounding import rounding_forgiven, sizes_of
 
 
+@pytest.mark.slow
 def test_a_bias_before_a_batch_norm_in_another_order_of_sums(tmp_path: Path) -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 10)

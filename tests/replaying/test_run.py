@@ -102,6 +102,7 @@ def test_a_seed_gives_the_programs_own_draws() -> None:
     assert torch.equal(replayed, f(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -116,7 +117,7 @@ def test_a_seed_gives_the_programs_own_draws() -> None:
 )
 def test_what_does_not_fit_is_said_by_name(call: object, text: str) -> None:
     capture = bp.capture(lambda x: x * 2, torch.ones(2))
-    with pytest.raises(bp.ReplayError, match=text):
+    with pytest.raises(bp.errors.ReplayError, match=text):
         call(capture)  # type: ignore[operator]  # a lambda of the table
 
 

@@ -12,7 +12,7 @@ from subjects.forked import run_python
 from torch import Tensor
 
 import backprint as bp
-from backprint.settings import default_dtype, read_settings, restored
+from backprint.values.settings import default_dtype, read_settings, restored
 
 
 def program(x: Tensor) -> Tensor:
@@ -73,7 +73,9 @@ def test_a_result_is_held_against_its_port() -> None:
         replace(port.spec, device="cuda"),
     ):
         lying = replace(forward, outputs=(replace(port, spec=spec), *forward.outputs[1:]))
-        with pytest.raises(bp.ReplayError, match=r"output 'output' was f.*\[[34]\].* at capture and is f32\[3\] now"):
+        with pytest.raises(
+            bp.errors.ReplayError, match=r"output 'output' was f.*\[[34]\].* at capture and is f32\[3\] now"
+        ):
             bp.run(lying, {"x": torch.ones(3)})
 
 

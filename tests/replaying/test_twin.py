@@ -84,7 +84,7 @@ def test_a_sample_runs_alone_on_its_recipes(sample: Path) -> None:
 def test_data_none_keeps_no_recipe_and_data_exact_is_refused(tmp_path: Path) -> None:
     loaded = bp.load(bp.save(large(), tmp_path / "none", data="none"))
     assert {recipe.kind for recipe in loaded.recipes.recipes.values()} == {"none"}
-    with pytest.raises(bp.UsageError, match="data='exact' keeps values, and a fake capture has none"):
+    with pytest.raises(bp.errors.UsageError, match="data='exact' keeps values, and a fake capture has none"):
         bp.save(large(), tmp_path / "exact", data="exact")
     assert not (tmp_path / "exact").exists()
 
@@ -141,6 +141,7 @@ def test_a_twin_that_is_another_program_is_said_to_be() -> None:
     assert its.verdict == "bitwise"
 
 
+@pytest.mark.slow
 def test_a_twin_is_captured_with_the_same_options() -> None:
     doubled = large(loss=lambda output: output * 2, partition="default")
     mine, _ = doubled.verify(twin=(Stack(6, 8), (TOKENS,)))
@@ -154,17 +155,17 @@ def test_a_sample_takes_a_captured_twin(sample: Path) -> None:
     mine, its = bp.verify(bp.load(sample), twin=bp.capture(model, TOKENS, engine="aot"))
     assert "layer by layer" in mine.detail
     assert its.verdict == "bitwise"
-    with pytest.raises(bp.UsageError, match="does not keep the options"):
+    with pytest.raises(bp.errors.UsageError, match="does not keep the options"):
         bp.verify(bp.load(sample), twin=(model, (TOKENS,)))
 
 
 @pytest.mark.parametrize("twin", [3, (Stack, TOKENS), (3, (TOKENS,))])
 def test_what_is_no_twin_is_refused(twin: Any) -> None:
-    with pytest.raises(bp.UsageError, match="twin must be"):
+    with pytest.raises(bp.errors.UsageError, match="twin must be"):
         large().verify(twin=twin)
 
 
 def test_a_real_capture_needs_no_twin() -> None:
     model = Stack(1, 8)
-    with pytest.raises(bp.UsageError, match="verify it without"):
+    with pytest.raises(bp.errors.UsageError, match="verify it without"):
         bp.verify(bp.capture(model, TOKENS), twin=(model, (TOKENS,)))

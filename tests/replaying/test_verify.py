@@ -13,13 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.closeness import TOLERANCE, same_bits
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Capture, Graph, Ref, Step
-from backprint.graph.origin import GONE
-from backprint.graph.recipes import UNFITTED
+from backprint.graph.nouns import GONE, UNFITTED, Capture, Graph, Ref, Step
 from backprint.graph.verdicts import worst
-from backprint.replaying.compare import compare
+from backprint.replaying.results import compare
+from backprint.values.closeness import TOLERANCE, same_bits
 
 
 def two_layers() -> Capture:
@@ -28,7 +26,7 @@ def two_layers() -> Capture:
 
 
 def with_graphs(capture: Capture, forward: Graph, backward: Graph) -> Capture:
-    return replace(capture, pairs=(bp.Pair("pair_0", forward, backward),))
+    return replace(capture, pairs=(bp.types.Pair("pair_0", forward, backward),))
 
 
 def edited(graph: Graph, target: str, change: Callable[[Step], Step], which: int = 0) -> Graph:
@@ -71,6 +69,7 @@ BREAKS: dict[str, Callable[[Graph, Graph], tuple[Graph, Graph]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_capture_is_wrong(name: str) -> None:
     capture = two_layers()
@@ -190,7 +189,7 @@ def test_compare_kinds() -> None:
 
 
 def test_a_save_of_what_is_not_bitwise_asks_the_program_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing.origin import LiveProgram
+    from backprint.tracing.captured import LiveProgram
 
     calls = []
     step = LiveProgram.run_step

@@ -17,12 +17,11 @@ from subjects.ledgers import FULL, ledger, many
 from test_report import called, table
 
 import backprint as bp
-from backprint.corpus.ledger import NAME, Ledger
+from backprint.corpus.report import RunView, report
 from backprint.errors import UsageError
-from backprint.graph.usage import operator_calls
+from backprint.graph.cost import operator_calls
+from backprint.jobs.ledger import NAME, Ledger
 from backprint.report.nouns import Report
-from backprint.report.rows import RunView
-from backprint.report.tables import report
 
 MM = {"forward aten.mm.default float32": 3, "backward aten.mm.default float32": 6, "forward aten.relu.default bool": 1}
 HALF = {"forward aten.mm.default float16": 2, "forward aten._to_copy.default float32 -> float16": 1}
@@ -59,9 +58,16 @@ def test_operators_have_calls_overloads_dtypes_and_samples(out: Path) -> None:
     made = report(RunView(out))
     first, *_ = table(made, "Operators")
     assert first == {
-        "operator": "aten.mm", "overload": "default", "dtypes": "float32 (9); float16 (2)", "calls": 11, "forward": 5,
-        "backward": 6, "in samples": 2, "share of samples": 1.0, "which": ("vision/a", "vision/b"),
-    }  # fmt: skip
+        "operator": "aten.mm",
+        "overload": "default",
+        "dtypes": "float32 (9); float16 (2)",
+        "calls": 11,
+        "forward": 5,
+        "backward": 6,
+        "in samples": 2,
+        "share of samples": 1.0,
+        "which": ("vision/a", "vision/b"),
+    }
     dtypes = {row["dtype"]: (row["calls"], row["overloads"], row["in samples"]) for row in table(made, "Dtypes")}
     assert dtypes == {"float32": (10, 2, 2), "float16": (3, 2, 1), "bool": (1, 1, 1)}
     assert dict(made.facts)["operators"] == "3 in 3 overloads; 13 calls, 7 forward and 6 backward"
@@ -95,7 +101,7 @@ def test_parquet_has_operators_of_samples_and_samples_of_operators(out: Path, tm
 
 def test_a_run_counts_what_its_samples_call(tmp_path: Path) -> None:
     made = captured(tmp_path / "src" / "one")
-    run = bp.run_corpus("verify", tmp_path / "src", tmp_path / "out", jobs=1)
+    run = bp.corpus.run("verify", tmp_path / "src", tmp_path / "out", jobs=1)
     [row] = run.rows()
     pair = made.pairs[0]
     assert pair.backward is not None
@@ -138,6 +144,7 @@ def test_an_older_ledger_goes_on_with_counts(tmp_path: Path) -> None:
         assert [row["operators"] for row in book.rows()] == [MM]
 
 
+@pytest.mark.slow
 def test_ten_thousand_samples_with_counts_are_reported_in_seconds(tmp_path: Path) -> None:
     counts = {f"forward aten.op{number}.default float32": number + 1 for number in range(80)}
     out = ledger(tmp_path / "out", [row | {"asks": [], "operators": counts} for row in many(10_000)])

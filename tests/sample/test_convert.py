@@ -84,10 +84,10 @@ def has_loops(path: Path) -> bool:
 
 
 def test_a_sample_with_loops_is_refused_with_the_command_that_converts_it(stored: Path) -> None:
-    with pytest.raises(bp.SampleError, match=rf"format 3, .* `backprint convert {stored}` writes them flat"):
+    with pytest.raises(bp.errors.SampleError, match=rf"format 3, .* `backprint convert {stored}` writes them flat"):
         bp.load(stored)
     set_format(stored, 2)  # what its format claims is not believed
-    with pytest.raises(bp.RefusedError, match=r"a graph with loops, .* `backprint convert SAMPLE`"):
+    with pytest.raises(bp.errors.RefusedError, match=r"a graph with loops, .* `backprint convert SAMPLE`"):
         bp.load(stored).pairs[0].forward  # noqa: B018  # reading it is what is refused
 
 
@@ -123,7 +123,7 @@ def test_a_conversion_that_was_interrupted_goes_on(stored: Path, flat: Path) -> 
 
 def test_a_copied_direction_is_converted_for_graphnets_reader(stored: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(stored / "pair_0" / "forward", tmp_path / "theirs")
-    with pytest.raises(bp.RefusedError, match="`backprint convert SAMPLE`"):
+    with pytest.raises(bp.errors.RefusedError, match="`backprint convert SAMPLE`"):
         bp.capture(copy)
     assert call("convert", copy).output == f"{copy}: 1 graph written flat\n"
     assert [verdict.verdict for verdict in bp.verify(bp.capture(copy))] == ["bitwise"]
@@ -138,7 +138,7 @@ def test_all_samples_below_a_folder_are_converted(stored: Path, flat: Path) -> N
     assert f"{stored}: 2 graphs written flat\n" in done.output
     assert f"{stored.parent / 'today'}: has no loops\n" in done.output
     assert f"not converted: {models(broken)[1]}: " in done.output
-    with pytest.raises(bp.SampleError, match="format 3"):
+    with pytest.raises(bp.errors.SampleError, match="format 3"):
         bp.load(broken)
 
 
@@ -205,7 +205,7 @@ def test_a_text_that_backprint_did_not_write_is_refused(case: str, stored: Path)
     path.write_text(EVIL[case](text))
     assert path.read_text() != text
     before, began = files(stored), time.process_time()
-    with pytest.raises((bp.GraphError, bp.SampleError), match=rf"^{path}: "):
+    with pytest.raises((bp.errors.GraphError, bp.errors.SampleError), match=rf"^{path}: "):
         convert(stored)
     assert files(stored) == before
     assert time.process_time() - began < 20
@@ -214,7 +214,7 @@ def test_a_text_that_backprint_did_not_write_is_refused(case: str, stored: Path)
 def test_other_lines_below_the_graph_are_refused(stored: Path) -> None:
     path = models(stored)[0]
     path.write_text(path.read_text() + "print('more')\n")
-    with pytest.raises(bp.RefusedError, match="the lines below the graph are not those that samples end with"):
+    with pytest.raises(bp.errors.RefusedError, match="the lines below the graph are not those that samples end with"):
         convert(stored)
 
 
@@ -223,7 +223,7 @@ def test_annotations_that_were_not_saved_are_refused(stored: Path) -> None:
     graph = graph_of(path.read_text().partition(MARKER)[0])
     other = parse(graph.code.replace("f32[3, 12]", "f64[3, 12]"))
     path.write_text(f"{other.fold().code}\n\n{MARKER}{ENDING}")
-    with pytest.raises(bp.SampleError, match="annotations of its graph are not those"):
+    with pytest.raises(bp.errors.SampleError, match="annotations of its graph are not those"):
         convert(stored)
 
 
@@ -233,7 +233,7 @@ def test_nothing_is_written_through_a_link(name: str, stored: Path) -> None:
     place.rename(elsewhere)
     place.symlink_to(elsewhere)
     before = files(stored.parent)
-    with pytest.raises(bp.SampleError):
+    with pytest.raises(bp.errors.SampleError):
         convert(stored)
     assert files(stored.parent) == before
 

@@ -18,13 +18,13 @@ from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint import settings
 from backprint.cli import main
 from backprint.replaying.draws import drawn
 from backprint.replaying.verify import checked_run
 from backprint.sample.alone import printed_line
 from backprint.sample.judged import Eager, judged
 from backprint.sample.rerun import EagerRun, laid, rebuilt, unguarded
+from backprint.values import settings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -110,6 +110,7 @@ KINDS = ("convnet", "dropout", "dynamic", "complex", "sparse", "guarded", "norm"
 LINKED = ("random_draws_in_several_pairs", "a_weight_in_several_pairs", "a_buffer_changed_in_one_and_read_in_another")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, *LINKED])
 def test_a_file_gives_the_bits_of_the_sample(kind: str, tmp_path: Path) -> None:
     sample = capture(kind).save(tmp_path / "sample", power="none")
@@ -198,21 +199,21 @@ def test_a_live_capture_has_the_inputs_that_its_sample_would_have(tmp_path: Path
 def test_what_cannot_run_alone_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "repro.py"
     nothing = capture("norm").save(tmp_path / "nothing", data="none")
-    with pytest.raises(bp.RefusedError, match=r"no recipe makes 'weight' .*data='seed'"):
+    with pytest.raises(bp.errors.RefusedError, match=r"no recipe makes 'weight' .*data='seed'"):
         bp.export(nothing, file)
-    with pytest.raises(bp.UsageError, match="data='none' keeps no inputs"):
+    with pytest.raises(bp.errors.UsageError, match="data='none' keeps no inputs"):
         bp.export(capture("norm"), file, data="none")
-    with pytest.raises(bp.UsageError, match="has no backward"):
+    with pytest.raises(bp.errors.UsageError, match="has no backward"):
         bp.export(bp.capture(torch.sin, torch.randn(2), requires_grad=False), file, direction="backward")
-    with pytest.raises(bp.UsageError, match="'sideways' is not one of"):
+    with pytest.raises(bp.errors.UsageError, match="'sideways' is not one of"):
         bp.export(nothing, file, direction="sideways")
-    with pytest.raises(bp.UsageError, match="repro is not the name of a Python file"):
+    with pytest.raises(bp.errors.UsageError, match="repro is not the name of a Python file"):
         bp.export(nothing, tmp_path / "repro")
-    with pytest.raises(bp.UsageError, match=r"bp\.export takes a Capture, not a tensor"):
+    with pytest.raises(bp.errors.UsageError, match=r"bp\.export takes a Capture, not a tensor"):
         bp.export(torch.ones(2), file)  # type: ignore[arg-type]
     assert not file.exists()
     file.write_text("mine")
-    with pytest.raises(bp.UsageError, match="exists already: pass overwrite=True"):
+    with pytest.raises(bp.errors.UsageError, match="exists already: pass overwrite=True"):
         bp.export(capture("norm"), file)
     assert file.read_text() == "mine"
 
@@ -223,7 +224,7 @@ def test_a_custom_operator_is_refused_or_asked_for_where_the_file_runs(tmp_path:
         return x * 2
 
     made = bp.capture(lambda x: twice(x), torch.randn(2), requires_grad=False, allow=("exported::twice",))
-    with pytest.raises(bp.RefusedError, match=r"custom operator exported\.twice"):
+    with pytest.raises(bp.errors.RefusedError, match=r"custom operator exported\.twice"):
         full_file(made, tmp_path / "repro.py")
     done = alone(full_file(made, tmp_path / "repro.py", allow=("exported::twice",)))
     assert done.returncode == 2
@@ -242,7 +243,7 @@ def test_no_code_of_a_stranger_gets_into_the_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     model = sample / "pair_0" / "forward" / "model.py"
     model.write_text(model.read_text().replace("        return (", "        print(1)\n        return (", 1))
-    with pytest.raises(bp.RefusedError):
+    with pytest.raises(bp.errors.RefusedError):
         full_file(sample, tmp_path / "other.py")
     assert not (tmp_path / "other.py").exists()
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.graph.scan import MAX_CHARACTERS
+from backprint.graph.text import MAX_CHARACTERS
 from backprint.sample import metadata
 from backprint.sample.standalone import FOOTER, MARKER
 
@@ -579,7 +579,7 @@ def outcome(sample: Path) -> str:
             assert pair.forward is not None
             assert pair.backward is not None
         (verdict,) = bp.verify(loaded)
-    except bp.BackprintError as error:
+    except bp.errors.BackprintError as error:
         return f"{type(error).__name__}: {error}"
     return f"{verdict.verdict}: {verdict.detail}"
 
@@ -639,6 +639,7 @@ def changed(good: Path, place: Path, change: Change) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_command_line_gives_a_row_for_each_and_exits_with_1(good: Path, here: Path, tmp_path: Path) -> None:
     signal.alarm(0)  # so many samples have a process each
     names = [*SAMPLES, *ODD]

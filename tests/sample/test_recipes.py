@@ -18,10 +18,9 @@ import torch
 
 from backprint.errors import ReplayError, SampleError, UsageError
 from backprint.sample import generator
-from backprint.sample.fit import exact_data, fit, fit_all
 from backprint.sample.generator import Recipe, digest
-from backprint.sample.recipe_json import KINDS, PARTS_OF, from_json, to_json
-from backprint.sample.recipes import make, make_all, redraw
+from backprint.sample.inputs import exact_data, fit, fit_all
+from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 
@@ -548,9 +547,13 @@ def test_a_digest_sees_a_sparse_tensors_layout_places_and_whether_it_is_coalesce
 
 
 SPARSE = Recipe(
-    "sparse", "float32", (3,), (0,), extent=1,
+    "sparse",
+    "float32",
+    (3,),
+    (0,),
+    extent=1,
     facts=(("coalesced", 0), ("layout", "sparse_coo"), ("of", ("x/indices", "x/values"))),
-)  # fmt: skip
+)
 
 
 def parts_of_sparse(indices: list[list[int]], **values: Any) -> dict[str, Recipe]:

@@ -174,7 +174,7 @@ def test_two_names_of_one_tensor_stay_one(tmp_path: Path) -> None:
     inputs = loaded.recipes.make()
     assert inputs["other"].data_ptr() == inputs["table"].data_ptr()
     assert inputs["ids"].tolist() == [1, 3, 5]
-    with pytest.raises(bp.GuardError, match="one tensor at capture"):
+    with pytest.raises(bp.errors.GuardError, match="one tensor at capture"):
         bp.replay(loaded, torch.randn(6, 2), torch.tensor([1, 3, 5]), torch.randn(6, 2))
 
 
@@ -186,6 +186,7 @@ def test_a_place_may_be_spelled_in_any_way(spell: Callable[[Path], Any], tmp_pat
     assert sorted(os.listdir(tmp_path / "deep")) == ["sample"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["forward", "backward"])
 def test_each_model_py_runs_with_torch_alone_and_gives_the_programs_bits(made: Made, side: str) -> None:
     """`-I`: no path and no environment helps it; and Backprint, which is installed here, is not imported."""
@@ -235,7 +236,7 @@ def test_no_data_keeps_nothing_and_proves_nothing(made: Made, tmp_path: Path) ->
     assert not (path / "tensors.safetensors").exists()
     assert "data = [" not in (path / "pair_0" / "forward" / "weight_meta.py").read_text()
     assert verdict_of(path).verdict == "unproven"
-    with pytest.raises(bp.ReplayError, match=r"is missing|no recipe makes it"):
+    with pytest.raises(bp.errors.ReplayError, match=r"is missing|no recipe makes it"):
         bp.replay(loaded)
     assert verdict_of(made.path).verdict == "bitwise"
 
@@ -249,7 +250,7 @@ def test_no_data_keeps_nothing_of_a_program_that_is_gone(tmp_path: Path) -> None
 
 
 def test_an_unknown_kind_of_data_is_refused(one: Made, tmp_path: Path) -> None:
-    with pytest.raises(bp.UsageError, match="data='all' is not one of 'seed', 'exact', 'none'"):
+    with pytest.raises(bp.errors.UsageError, match="data='all' is not one of 'seed', 'exact', 'none'"):
         one.capture.save(tmp_path / "sample", "all")
     assert list(tmp_path.iterdir()) == []
 
@@ -261,7 +262,7 @@ def test_saving_over_a_sample_needs_to_be_asked_for(one: Made, tmp_path: Path) -
     other = bp.capture(lambda x: x.sin().sum(), torch.randn(3), name="other")
     path = one.capture.save(tmp_path / "sample")
     before = snapshot(tmp_path)
-    with pytest.raises(bp.UsageError, match="exists already: pass overwrite=True"):
+    with pytest.raises(bp.errors.UsageError, match="exists already: pass overwrite=True"):
         other.save(path)
     assert snapshot(tmp_path) == before
     other.save(path, overwrite=True)
@@ -276,7 +277,7 @@ def test_what_is_no_sample_is_never_replaced(overwrite: bool, one: Made, tmp_pat
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("thesis", "file"):
-        with pytest.raises(bp.UsageError, match=f"{name} exists and is not a sample"):
+        with pytest.raises(bp.errors.UsageError, match=f"{name} exists and is not a sample"):
             one.capture.save(tmp_path / name, overwrite=overwrite)
     assert snapshot(tmp_path) == {"thesis/chapter.tex": b"years of work", "file": b"more"}
 
@@ -326,7 +327,7 @@ def test_the_old_sample_comes_back_when_the_new_one_cannot_take_its_place(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(bp.PlaceError, match=r"sample: the sample could not be written: .*No space left"):
+    with pytest.raises(bp.errors.PlaceError, match=r"sample: the sample could not be written: .*No space left"):
         one.capture.save(path, overwrite=True)
     assert snapshot(tmp_path) == before
     assert os.listdir(tmp_path) == ["sample"]
@@ -334,7 +335,7 @@ def test_the_old_sample_comes_back_when_the_new_one_cannot_take_its_place(
 
 def test_a_place_that_cannot_be_written_is_named(one: Made, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(bp.PlaceError, match=r"file/sample: the sample could not be written"):
+    with pytest.raises(bp.errors.PlaceError, match=r"file/sample: the sample could not be written"):
         one.capture.save(tmp_path / "file" / "sample")
 
 
@@ -344,14 +345,14 @@ def test_a_place_that_cannot_be_written_is_named(one: Made, tmp_path: Path) -> N
 def test_what_is_no_sample_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name, why in (("no", "no such folder"), ("file", "not a folder"), ("", "no capture.json here")):
-        with pytest.raises(bp.SampleError, match=f"{tmp_path / name}.*: {why}"):
+        with pytest.raises(bp.errors.SampleError, match=f"{tmp_path / name}.*: {why}"):
             bp.load(tmp_path / name)
 
 
 def test_a_newer_format_is_refused_by_name(one: Made, tmp_path: Path) -> None:
     path = altered(one.path, tmp_path / "newer", lambda said: said.update(format=metadata.FORMAT + 1))
     said = f"format {metadata.FORMAT + 1}.*reads up to {metadata.FORMAT}: use a newer Backprint"
-    with pytest.raises(bp.SampleError, match=said):
+    with pytest.raises(bp.errors.SampleError, match=said):
         bp.load(path)
 
 
@@ -481,7 +482,7 @@ def test_an_ending_of_an_earlier_version_is_read_once_it_is_known(
     for side in ("forward", "backward"):
         model = tmp_path / "sample" / "pair_0" / side / "model.py"
         model.write_text(model.read_text().replace(standalone.FOOTER, older))
-    with pytest.raises(bp.RefusedError, match=r"model\.py: line \d+: the lines below the graph"):
+    with pytest.raises(bp.errors.RefusedError, match=r"model\.py: line \d+: the lines below the graph"):
         bp.load(tmp_path / "sample").pairs[0].forward  # noqa: B018  # reading it is what is refused
     monkeypatch.setattr(standalone, "KNOWN_FOOTERS", frozenset({standalone.ending_digest(older)}))
     assert verdict_of(tmp_path / "sample").verdict == "bitwise"
@@ -504,7 +505,9 @@ def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
     assert loaded.recipes.make(seed=1)["n"].item() == 4
     assert verdict_of(path).verdict == "bitwise"
     for made in (capture, loaded):
-        with pytest.raises(bp.GuardError, match=r"== 4` does not hold at .*test_sample\.py:\d+: .*n\.item\(\).*give 5"):
+        with pytest.raises(
+            bp.errors.GuardError, match=r"== 4` does not hold at .*test_sample\.py:\d+: .*n\.item\(\).*give 5"
+        ):
             bp.replay(made, torch.randn(2, 3), torch.tensor(5), state=model.state_dict())
 
 
@@ -514,14 +517,18 @@ def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
 def test_a_custom_operator_is_kept_only_when_allowed_by_name(tmp_path: Path) -> None:
     capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     assert bp.verify(capture)[0].verdict == "bitwise"
-    with pytest.raises(bp.RefusedError, match=r"custom operator bpsample\.twice\.default.*allow=\('bpsample\.twice"):
+    with pytest.raises(
+        bp.errors.RefusedError, match=r"custom operator bpsample\.twice\.default.*allow=\('bpsample\.twice"
+    ):
         capture.save(tmp_path / "sample")
     assert list(tmp_path.iterdir()) == []
     path = capture.save(tmp_path / "sample", allow=("bpsample::twice",))
     assert content(path)["requires"] == ["torch.ops.bpsample.twice.default"]
     loaded = bp.load(path)
     assert loaded.requires == ("torch.ops.bpsample.twice.default",)
-    with pytest.raises(bp.RefusedError, match=r"forward/model\.py: step 'twice' calls bpsample\.twice\.default.*allow"):
+    with pytest.raises(
+        bp.errors.RefusedError, match=r"forward/model\.py: step 'twice' calls bpsample\.twice\.default.*allow"
+    ):
         loaded.pairs[0].forward  # noqa: B018  # reading it is what is refused
 
 
@@ -538,7 +545,7 @@ def test_a_custom_operator_that_is_not_among_the_requirements_is_refused_all_the
     capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     path = capture.save(tmp_path / "sample", allow=("bpsample::twice",))
     altered(path, tmp_path / "forged", lambda said: said.update(requires=[]))
-    with pytest.raises(bp.RefusedError, match="not among the sample's requirements"):
+    with pytest.raises(bp.errors.RefusedError, match="not among the sample's requirements"):
         bp.load(tmp_path / "forged", allow=("bpsample::twice",)).pairs[0].forward  # noqa: B018  # as above
 
 

@@ -25,6 +25,7 @@ def saved(name: str, place: Path, **options: Any) -> tuple[bp.Capture, Path]:
     return capture, bp.save(capture, place / name, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_sample_gives_the_capture_back_and_proves_it_again(name: str, tmp_path: Path) -> None:
     capture, path = saved(name, tmp_path)
@@ -143,7 +144,7 @@ def test_a_lie_about_links_is_refused_by_name(lie: str, good: Path, tmp_path: Pa
     content = json.loads((path / "capture.json").read_text(encoding="utf-8"))
     change(content["links"])
     (path / "capture.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(bp.SampleError) as caught:
+    with pytest.raises(bp.errors.SampleError) as caught:
         bp.load(path).verify()
     assert why in str(caught.value)
     assert str(path) in str(caught.value)

@@ -81,6 +81,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return bp.export(made, folder / "short.py"), bp.export(made, folder / "full.py", full=True)
 
 
+@pytest.mark.slow
 def test_a_short_file_is_short_and_has_the_bits_of_the_full_one(files: tuple[Path, Path]) -> None:
     short, full = files
     assert len(short.read_text().splitlines()) <= SHORT
@@ -114,6 +115,7 @@ def test_a_short_file_imports_torch_and_the_standard_library_alone(files: tuple[
 # ------------------------------------------------------------------ it is tried before it is kept
 
 
+@pytest.mark.slow
 def test_a_file_that_says_something_else_is_not_written(tmp_path: Path) -> None:
     class Plain(Small):
         def __init__(self) -> None:

@@ -16,10 +16,9 @@ from subjects.forked import run_python
 
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
 from backprint.graph.text import parse
-from backprint.sample.fit import exact_data, fit, fit_all
 from backprint.sample.generator import Recipe, digest
-from backprint.sample.recipe_json import to_json
-from backprint.sample.recipes import make_all
+from backprint.sample.inputs import exact_data, fit, fit_all
+from backprint.sample.recipes import make_all, to_json
 from backprint.sample.standalone import FOOTER, MARKER
 
 HEADER = "import torch\nfrom torch import inf, nan\naten = torch.ops.aten\n\n\n"

@@ -136,8 +136,13 @@ def foreach(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
     with block:
         scaled = torch._foreach_mul(items, 2.0)
         summed = torch._foreach_add(scaled, items)
-    kept = retained(**{f"{name}.{i}": t for name, each in (("items", items), ("scaled", scaled), ("summed", summed))
-                       for i, t in enumerate(each)})  # fmt: skip
+    kept = retained(
+        **{
+            f"{name}.{i}": t
+            for name, each in (("items", items), ("scaled", scaled), ("summed", summed))
+            for i, t in enumerate(each)
+        }
+    )
     return sum((each.square().sum() for each in summed), torch.zeros(())), kept
 
 
@@ -198,8 +203,21 @@ def attention(block: Block) -> tuple[Tensor, dict[str, Tensor]]:
 PROGRAMS: dict[str, Program] = {
     each.__name__: each
     for each in (
-        seed, conv_bn, in_place_and_views, double_use, unused_outputs, no_grad_island, custom_function,
-        checkpoint_reentrant, checkpoint_plain, foreach, autocast, complex_numbers, tensor_hooks, sparse_embedding,
-        lstm, attention,
+        seed,
+        conv_bn,
+        in_place_and_views,
+        double_use,
+        unused_outputs,
+        no_grad_island,
+        custom_function,
+        checkpoint_reentrant,
+        checkpoint_plain,
+        foreach,
+        autocast,
+        complex_numbers,
+        tensor_hooks,
+        sparse_embedding,
+        lstm,
+        attention,
     )
-}  # fmt: skip
+}

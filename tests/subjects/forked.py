@@ -44,7 +44,7 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
-"""In which environment workers start: `backprint.corpus.pool` has the reasons."""
+"""In which environment workers start: `backprint.jobs.pool` has the reasons."""
 
 SERVERS = "BACKPRINT_FORKED"
 """The environment variable with the sockets of servers that this process may call: it need not start its own."""
@@ -84,7 +84,7 @@ def run_python(
 @contextlib.contextmanager
 def workers_forked() -> Iterator[None]:
     """Workers of pools are forked from one process, which has loaded and tried what they need."""
-    from backprint.corpus import pool
+    from backprint.jobs import pool
 
     plain: Any = pool.subprocess
 
@@ -105,10 +105,10 @@ def workers_forked() -> Iterator[None]:
 @contextlib.contextmanager
 def files_forked() -> Iterator[None]:
     """Exported files that Backprint itself runs, to see that they say what they must, are run by `run_python`."""
-    from backprint.benching import cases
+    from backprint.bench import shrinking
     from backprint.sample import short_check
 
-    plain, plain_cases = short_check.run_python, cases.subprocess
+    plain, plain_cases = short_check.run_python, shrinking.subprocess
 
     def run(arguments: Sequence[str], limit: float) -> tuple[int, str] | None:
         environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -123,11 +123,11 @@ def files_forked() -> Iterator[None]:
 
     expired = subprocess.TimeoutExpired
     short_check.run_python = run
-    cases.subprocess = types.SimpleNamespace(run=run_command, TimeoutExpired=expired)  # type: ignore[assignment]  # as above
+    shrinking.subprocess = types.SimpleNamespace(run=run_command, TimeoutExpired=expired)  # type: ignore[assignment]  # as above
     try:
         yield
     finally:
-        short_check.run_python, cases.subprocess = plain, plain_cases
+        short_check.run_python, shrinking.subprocess = plain, plain_cases
 
 
 class Call:
@@ -253,11 +253,11 @@ def reap() -> None:
 
 def load_verbs() -> None:
     """Load and try what workers load and try, for all verbs."""
-    from backprint.benching.cases import case_of
-    from backprint.benching.trial import titles
-    from backprint.corpus import verbs
-    from backprint.corpus.worker import main
-    from backprint.extracting.work import extract_sample
+    from backprint.bench.shrinking import case_of
+    from backprint.bench.trial import titles
+    from backprint.jobs import verbs
+    from backprint.jobs.worker import main
+    from backprint.kernels.work import extract_sample
 
     _ = case_of, titles, main, extract_sample  # loaded for the processes that are forked
     verbs.warm({})
@@ -292,7 +292,7 @@ def kept(asked: socket.socket) -> Callable[[], None]:
 
 def work(descriptors: Sequence[int]) -> None:
     """Be a worker that reads from one descriptor and answers on the other."""
-    from backprint.corpus import processes, worker
+    from backprint.jobs import processes, worker
 
     die_with = processes.die_with
 

@@ -60,14 +60,20 @@ def one_loop(module: fx.GraphModule, inputs: Sequence[Any], target: str) -> str:
     (made,) = [node for node in results if node.op == "call_function"]
     value = made.meta["val"]
     kernel = filled(
-        KERNEL, parameters=", ".join(f"const float* {name}" for name in names), count=str(value.numel()),
+        KERNEL,
+        parameters=", ".join(f"const float* {name}" for name in names),
+        count=str(value.numel()),
         expression=texts[made],
-    )  # fmt: skip
+    )
     return filled(
-        WRAPPER, types=repr(["const float*"] * len(names) + ["float*"]), kernel=repr(kernel), inputs=", ".join(names),
-        shape=repr(tuple(value.shape)), stride=repr(tuple(value.stride())),
+        WRAPPER,
+        types=repr(["const float*"] * len(names) + ["float*"]),
+        kernel=repr(kernel),
+        inputs=", ".join(names),
+        shape=repr(tuple(value.shape)),
+        stride=repr(tuple(value.stride())),
         results=", ".join("out" if node is made else node.name for node in results),
-    )  # fmt: skip
+    )
 
 
 def wrong(module: fx.GraphModule, inputs: Sequence[Any], target: str) -> str:

@@ -16,11 +16,11 @@ from torch import Tensor, fx, nn
 
 import backprint as bp
 from backprint.graph.nouns import Port, Ref, Step, TensorSpec
-from backprint.result_tree import outputs_of
 from backprint.tracing.assembly import Joint, Note, assemble
-from backprint.tracing.engines import ENGINES, Engine
-from backprint.tracing.made import Made, Options
+from backprint.tracing.entry import ENGINES, Engine
 from backprint.tracing.program import A_TENSOR, CalledProgram
+from backprint.tracing.request import Made, Options
+from backprint.values.results import outputs_of
 
 F32 = TensorSpec("float32", (3,))
 MUL, SIN, COS = "aten.mul.Tensor", "aten.sin.default", "aten.cos.default"
@@ -73,16 +73,18 @@ def test_a_further_engine_is_one_function_and_a_row(tmp_path: Path, monkeypatch:
     assert [port.name for port in pair.saved] == ["sin", "w", "x"]
     assert [step.name for step in pair.backward.steps] == ["grad_w", "times_w", "cos", "grad_x"]
     assert [verdict.verdict for verdict in bp.verify(bp.load(capture.save(tmp_path / "sample")))] == ["bitwise"]
-    with pytest.raises(bp.UsageError, match="engine 'hand' does not take order=2: engines 'eager' and 'aot' do"):
+    with pytest.raises(bp.errors.UsageError, match="engine 'hand' does not take order=2: engines 'eager' and 'aot' do"):
         bp.capture(times_sine, x, w, engine="hand", order=2)
-    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'eager', 'aot' and"):
+    with pytest.raises(
+        bp.errors.UsageError, match="engine 'hand' does not take partition=: engines 'eager', 'aot' and"
+    ):
         bp.capture(times_sine, x, w, engine="hand", partition="default")
 
 
 def test_an_engine_that_writes_down_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "hand", Engine("hand", by_hand, frozenset()))
     x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
-    with pytest.raises(bp.CaptureError, match="does not compute what the program computes"):
+    with pytest.raises(bp.errors.CaptureError, match="does not compute what the program computes"):
         bp.capture(lambda x, w: x.cos() * w, x, w, engine="hand")
 
 
@@ -126,13 +128,14 @@ class Block(nn.Module):
 PARTITIONED = [name for name in PROGRAMS if name not in ("python_state_that_changes",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", ["min-cut", "default"])
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_a_step_that_ran_may_be_cut_as_a_traced_one(name: str, partition: str) -> None:
     program, args, kwargs = PROGRAMS[name]()
     try:
         plain = bp.capture(program, args=args, kwargs=kwargs, engine="eager")
-    except bp.CaptureError as error:
+    except bp.errors.CaptureError as error:
         pytest.skip(f"engine eager refuses it: {str(error)[:80]}")
     program, args, kwargs = PROGRAMS[name]()
     capture = bp.capture(program, args=args, kwargs=kwargs, engine="eager", partition=partition)
@@ -199,7 +202,7 @@ def test_guards_follow_what_a_callable_merged() -> None:
     assert len([step for step in capture.pairs[0].forward.steps if step.target == "aten.sum.default"]) == 1
     assert len(capture.guards) == 2
     assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
-    with pytest.raises(bp.GuardError):
+    with pytest.raises(bp.errors.GuardError):
         bp.replay(capture, -torch.ones(3))
 
 
@@ -209,7 +212,7 @@ def test_sparse_tensors_are_not_cut() -> None:
     def f(x: Tensor) -> Tensor:
         return torch.sparse.mm(x.to_sparse(), x).sum()
 
-    with pytest.raises(bp.CaptureError, match="partition= takes dense tensors"):
+    with pytest.raises(bp.errors.CaptureError, match="partition= takes dense tensors"):
         bp.capture(f, x, engine="eager", partition="min-cut")
 
 
@@ -240,16 +243,18 @@ def test_each_engine_does_what_it_takes_and_refuses_the_rest(engine: str, reques
         wanted = {"fake": "unproven", "decompose": "close"}.get(request_, "bitwise")
         assert capture.verify()[-1].verdict == wanted
     else:
-        with pytest.raises(bp.UsageError) as raised:
+        with pytest.raises(bp.errors.UsageError) as raised:
             bp.capture(program, x, engine=engine, **options)
         assert str(raised.value).startswith(f"engine {engine!r} does not take ")
         assert all(repr(name) in str(raised.value) for name in able)
 
 
 def test_what_no_engine_takes_together_is_said_once() -> None:
-    with pytest.raises(bp.UsageError, match="no engine takes fake=True with dynamic=: ask for one of them at a time"):
+    with pytest.raises(
+        bp.errors.UsageError, match="no engine takes fake=True with dynamic=: ask for one of them at a time"
+    ):
         bp.capture(lambda x: x * 2, torch.ones(3), fake=True, dynamic=True)
-    with pytest.raises(bp.UsageError, match="no engine takes decompose= with functional=False: ask for one"):
+    with pytest.raises(bp.errors.UsageError, match="no engine takes decompose= with functional=False: ask for one"):
         bp.capture(lambda x: x * 2, torch.ones(3), functional=False, **REQUESTS["decompose"])
 
 

@@ -34,7 +34,7 @@ def test_a_functional_collective_is_captured_and_kept_by_name_alone(group: None,
     capture = bp.capture(f, torch.randn(3))
     assert "torch.ops._c10d_functional.all_reduce.default" in capture.requires
     assert capture.verify()[0].verdict in ("bitwise", "close")
-    with pytest.raises(bp.RefusedError, match="_c10d_functional"):
+    with pytest.raises(bp.errors.RefusedError, match="_c10d_functional"):
         capture.save(tmp_path / "sample")
 
 
@@ -44,5 +44,5 @@ def test_a_collective_in_place_is_refused_by_name(group: None) -> None:
         dist.all_reduce(y)
         return y.sum()
 
-    with pytest.raises(bp.CaptureError, match="collective"):
+    with pytest.raises(bp.errors.CaptureError, match="collective"):
         bp.capture(f, torch.randn(3), engine="aot")

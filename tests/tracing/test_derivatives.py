@@ -36,7 +36,7 @@ def test_order_2_through_attention_says_which_kernel_has_a_derivative(options: d
         r"derivative in torch 2.* at .*test_derivatives\.py:\d+ in forward: 'return F\.scaled_dot_product_attention"
         r".*sdpa_kernel\(torch\.nn\.attention\.SDPBackend\.MATH\)"
     )
-    with pytest.raises(bp.CaptureError, match=said):
+    with pytest.raises(bp.errors.CaptureError, match=said):
         bp.capture(Attention(), inputs(), order=2, **options)
 
 
@@ -78,7 +78,7 @@ def test_other_operators_are_named_with_their_line(operator: str, engine: str) -
         assert bp.verify(bp.capture(program, x, order=2, engine=engine))[-1].verdict == "bitwise"
         return
     with pytest.raises(
-        bp.CaptureError, match=rf"order=2 .* {operator}, .*test_derivatives\.py:\d+.*or ask for order=1"
+        bp.errors.CaptureError, match=rf"order=2 .* {operator}, .*test_derivatives\.py:\d+.*or ask for order=1"
     ):
         bp.capture(program, x.requires_grad_(), order=2, engine=engine)
 
@@ -92,7 +92,7 @@ def test_a_custom_operator_without_a_formula_is_named() -> None:
         x = torch.randn(3, requires_grad=True)
         said = r"autograd goes backward through bpnoformula\.double.*test_derivatives\.py.*register_autograd"
         for engine in ("auto", "aot", "eager"):
-            with pytest.raises(bp.CaptureError, match=said):
+            with pytest.raises(bp.errors.CaptureError, match=said):
                 bp.capture(lambda x: operator(x).sum(), x, engine=engine)
         capture = bp.capture(lambda x: operator(x).sum(), x, requires_grad=False)
         assert bp.verify(capture)[-1].verdict == "undifferentiable"

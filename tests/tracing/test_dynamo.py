@@ -21,6 +21,7 @@ from backprint.graph.text import parse
 UNDIFFERENTIABLE = {"no_gradients_at_all"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_program_that_dynamo_cuts_is_captured_right(name: str) -> None:
     target, args = BROKEN[name]()
@@ -41,11 +42,12 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_without_breaks_is_captured_right_or_refused_by_name(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
     if name in REFUSED:
-        with pytest.raises(bp.CaptureError, match=REFUSED[name]):
+        with pytest.raises(bp.errors.CaptureError, match=REFUSED[name]):
             bp.capture(target, args=args, kwargs=kwargs, engine="dynamo")
         return
     capture = bp.capture(target, args=args, kwargs=kwargs, engine="dynamo")
@@ -92,7 +94,7 @@ def test_a_read_becomes_a_guard_on_the_pair_that_gives_the_value() -> None:
     ]
     x = torch.randn(3)
     assert torch.equal(bp.replay(capture, x, torch.tensor([2, 1, 0])).outputs, x.sin() * 2)
-    with pytest.raises(bp.GuardError, match=r"n\.max"):
+    with pytest.raises(bp.errors.GuardError, match=r"n\.max"):
         bp.replay(capture, x, torch.arange(4)[1:])
 
 
@@ -107,7 +109,7 @@ def test_auto_takes_eager_where_it_can_and_says_why_it_could_not() -> None:
     assert bp.capture(lambda x: x.sin(), leaf(3)).why == ()
     target, args = BROKEN["an_item"]()
     assert bp.capture(target, args=args).engine == "eager"  # what it reads is a guard
-    with pytest.raises(bp.DataDependentError, match="specialize=False"):
+    with pytest.raises(bp.errors.DataDependentError, match="specialize=False"):
         bp.capture(target, args=args, engine="dynamo", specialize=False)
     capture = bp.capture(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)).sum(), leaf(3))
     assert capture.engine == "dynamo"
@@ -264,7 +266,7 @@ NOT_WHOLE = {
 @pytest.mark.parametrize("make", NOT_WHOLE)
 def test_what_the_graphs_do_not_hold_is_refused_by_name(make: Callable[[], Callable[..., Any]]) -> None:
     target = make()
-    with pytest.raises(bp.CaptureError, match=NOT_WHOLE[make]):
+    with pytest.raises(bp.errors.CaptureError, match=NOT_WHOLE[make]):
         bp.capture(target, leaf(3, 3), engine="dynamo")
 
 
@@ -377,7 +379,7 @@ def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseEx
     model, x = Fails(Stop(error, tmp_path / "calls")), torch.randn(2, 3)
     state = {name: tensor.tolist() for name, tensor in model.state_dict().items()}
     before = dynamo_picture()
-    kind = KeyboardInterrupt if error is KeyboardInterrupt else bp.CaptureError
+    kind = KeyboardInterrupt if error is KeyboardInterrupt else bp.errors.CaptureError
     with pytest.raises(kind, match="on purpose"):
         bp.capture(model, x, engine="dynamo")
     assert dynamo_picture() == before

@@ -81,7 +81,7 @@ def test_program_is_captured_right_with_its_updates_in_place(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
     try:
         capture = bp.capture(target, args=args, kwargs=kwargs, engine="eager", functional=False)
-    except bp.CaptureError as error:
+    except bp.errors.CaptureError as error:
         assert "leave functional=True" in str(error)  # noqa: PT017  # the one reason for which this form is refused
         return
     proved(capture)
@@ -276,7 +276,7 @@ def test_a_size_hangs_on_the_mask_that_decides_it_alone(engine: str, tmp_path: P
     assert {guard.inputs for guard in capture.guards if guard.kind == "shape"} == {("mask",)}
     other = torch.randn(6)
     assert torch.equal(bp.replay(capture, other, mask).outputs, f(other, mask))
-    with pytest.raises(bp.GuardError):
+    with pytest.raises(bp.errors.GuardError):
         bp.replay(capture, x, ~mask | mask)
     capture.save(tmp_path / "sample")
     loaded = bp.load(tmp_path / "sample")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 
 # ------------------------------------------------------------------ random programs
 
@@ -137,6 +137,7 @@ FUZZ = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("functional", [True, False])
 @FUZZ
 @given(acts=st.lists(actions, min_size=1, max_size=7))
@@ -295,10 +296,21 @@ def filled_at_random(x: Tensor) -> Any:
 CORNERS: dict[str, Callable[[Tensor], Any]] = {
     each.__name__: each
     for each in (
-        set_other, resized, conjugates, parts, on_lists, from_numpy, nothing_in_it, with_outs, scattered,
-        parts_of_an_expanded_one, seen_as_another_kind, turned, filled_at_random,
+        set_other,
+        resized,
+        conjugates,
+        parts,
+        on_lists,
+        from_numpy,
+        nothing_in_it,
+        with_outs,
+        scattered,
+        parts_of_an_expanded_one,
+        seen_as_another_kind,
+        turned,
+        filled_at_random,
     )
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("functional", [True, False])

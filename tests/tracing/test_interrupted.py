@@ -120,7 +120,7 @@ def test_everything_is_as_it_was(engine: str, error: str, stop: Any) -> None:
     function(x)
     hooks = [len(p._backward_hooks or ()) for p in model.parameters()], len(nn.modules.module._global_forward_hooks)
     before = picture(model, x, scratch), list(model.log), hooks, count[0]
-    with pytest.raises((type(made), bp.CaptureError)) as caught:
+    with pytest.raises((type(made), bp.errors.CaptureError)) as caught:
         bp.capture(model, x, scratch, engine=engine)
     # what stops the backward stops the tracing of engine aot, which says so; its cause is the program's own
     if engine == "dynamo" and stop in (in_a_hook, in_a_backward):
@@ -166,7 +166,7 @@ def test_tensors_that_a_stopped_step_changed_come_back(engine: str) -> None:
     x = torch.randn(2, 3)
     train(x, False)
     before = picture(model, optimizer, x)
-    with contextlib.suppress(bp.CaptureError), pytest.raises(KeyboardInterrupt):
+    with contextlib.suppress(bp.errors.CaptureError), pytest.raises(KeyboardInterrupt):
         bp.capture(train, x, True, engine=engine)
     assert picture(model, optimizer, x) == before
 
@@ -179,7 +179,7 @@ def test_a_capture_in_a_signal_handler_is_refused_while_another_runs() -> None:
     def handle(*_: object) -> None:
         try:
             outcomes.append(bp.capture(torch.cos, x).verify()[0].verdict)
-        except bp.CaptureError as error:
+        except bp.errors.CaptureError as error:
             outcomes.append(str(error))
 
     def program(x: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ def test_a_partition_decides_what_is_saved() -> None:
     assert least.saved_bytes < every.saved_bytes == 400 * len([name for name in every.saved if name != "x"])
     x = torch.randn(100, requires_grad=True)
     assert torch.equal(least.run(x).backward()[0], every.run(x).backward()[0])
-    with pytest.raises(bp.CaptureError, match="partition='none' is not one of min-cut, default"):
+    with pytest.raises(bp.errors.CaptureError, match="partition='none' is not one of min-cut, default"):
         bp.forward_backward_graphs(program, (x,), partition="none")
 
 
@@ -175,8 +175,10 @@ def test_saved_bytes_are_those_of_storages_each_once() -> None:
 def test_they_show_themselves_in_one_line_and_as_code() -> None:
     x = torch.randn(8)
     pair, graph = bp.forward_backward_graphs(lif, (x, x.clone())), bp.inference_graph(lif, (x, x.clone()))
-    assert repr(pair) == f"KernelPair(forward of lif: {pair.forward.steps()} steps forward, {pair.backward.steps()} " \
-        f"backward, {len(pair.saved)} saved, {pair.saved_bytes} bytes)"  # fmt: skip
+    assert (
+        repr(pair) == f"KernelPair(forward of lif: {pair.forward.steps()} steps forward, {pair.backward.steps()} "
+        f"backward, {len(pair.saved)} saved, {pair.saved_bytes} bytes)"
+    )
     assert repr(graph) == f"KernelGraph(lif: {graph.steps()} steps, 2 inputs, 2 results)"
     assert repr(pair.run(x, x)).startswith("KernelRun(forward of lif: 2 outputs, ")
     for each in (*pair, graph):
@@ -197,7 +199,7 @@ def test_they_show_themselves_in_one_line_and_as_code() -> None:
 )
 def test_a_call_with_other_arguments_says_what_it_wants(call: object, text: str) -> None:
     x = torch.randn(8)
-    with pytest.raises(bp.UsageError, match=text):
+    with pytest.raises(bp.errors.UsageError, match=text):
         call(bp.forward_backward_graphs(lif, (x, x.clone())), x)  # type: ignore[operator]  # a lambda of the table
 
 

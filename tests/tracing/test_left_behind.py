@@ -214,7 +214,7 @@ def test_a_program_whose_first_run_changes_the_later_ones_is_refused(engine: str
     once = Once()
     with (
         pytest.warns(UserWarning, match=r"has changed what cannot be restored: once\.digest \(_hashlib\.HASH\)"),
-        pytest.raises(bp.CaptureError, match="another result when it runs again"),
+        pytest.raises(bp.errors.CaptureError, match="another result when it runs again"),
     ):
         bp.capture(lambda x: once(x), torch.randn(3), engine=engine)
 
@@ -230,7 +230,7 @@ def test_a_program_that_raises_in_its_second_run_is_refused_by_name(tmp_path: Pa
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(bp.CaptureError, match=r"ran once, and raises when it runs again.*only once"):
+        with pytest.raises(bp.errors.CaptureError, match=r"ran once, and raises when it runs again.*only once"):
             bp.capture(program, torch.randn(3))
 
 
@@ -254,7 +254,7 @@ def test_a_program_that_maps_a_file_is_refused_before_it_writes_there(tmp_path: 
         return x * table
 
     with pytest.raises(
-        bp.CaptureError, match=r"maps the file .*table\.bin with torch\.from_file.*a graph reads no files"
+        bp.errors.CaptureError, match=r"maps the file .*table\.bin with torch\.from_file.*a graph reads no files"
     ):
         bp.capture(program, torch.randn(4))
     assert np.fromfile(path, dtype="f4").tolist() == [1, 2, 3, 4]
@@ -294,7 +294,7 @@ def test_the_values_that_a_scripted_function_reads_are_held() -> None:
     x = torch.tensor([1.0, 2.0])
     capture = bp.capture(lambda x: x * second(x), x)
     assert capture.verify()[0].verdict == "bitwise"
-    with pytest.raises(bp.GuardError, match=r"assert equal == True.* does not hold"):
+    with pytest.raises(bp.errors.GuardError, match=r"assert equal == True.* does not hold"):
         bp.replay(capture, torch.tensor([1.0, 3.0]))
 
 

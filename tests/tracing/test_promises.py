@@ -48,7 +48,7 @@ def test_everything_is_as_it_was_when_tracing_fails() -> None:
 
     model, x, scratch = Reads(), torch.randn(4, 3), torch.zeros(2)
     before = picture(model, x, scratch)
-    with pytest.raises(bp.DataDependentError, match="item"):
+    with pytest.raises(bp.errors.DataDependentError, match="item"):
         bp.capture(model, x, scratch, engine="aot")
     assert picture(model, x, scratch) == before
 
@@ -102,7 +102,7 @@ def test_gradients_of_tensors_from_outside_are_as_they_were() -> None:
         (x * w * v).sum().backward()
         return x * w
 
-    with pytest.raises(bp.CaptureError, match="runs backward itself"):
+    with pytest.raises(bp.errors.CaptureError, match="runs backward itself"):
         bp.capture(steps, torch.randn(2), engine="aot")
     assert (w.grad, v.grad is held, held.tolist()) == (None, True, [1.0, 1.0])
     capture = bp.capture(steps, torch.randn(2))
@@ -323,63 +323,71 @@ def on_devices(module: nn.DataParallel, devices: list[int]) -> nn.DataParallel:
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a mask of the wrong length": (
         lambda: bp.capture(torch.mul, torch.ones(2), torch.ones(2), requires_grad=[True]),
-        bp.UsageError,
+        bp.errors.UsageError,
         "1 entries for 2 tensor inputs",
     ),
-    "an unknown name": (lambda: bp.capture(torch.sin, torch.ones(2), requires_grad=["nope"]), bp.UsageError, "'nope'"),
+    "an unknown name": (
+        lambda: bp.capture(torch.sin, torch.ones(2), requires_grad=["nope"]),
+        bp.errors.UsageError,
+        "'nope'",
+    ),
     "an integer that asks": (
         lambda: bp.capture(lambda n: n, torch.ones(2, dtype=torch.int64), requires_grad=["n"]),
-        bp.UsageError,
+        bp.errors.UsageError,
         "int64 tensor",
     ),
-    "an unknown engine": (lambda: bp.capture(torch.sin, torch.ones(2), engine="magic"), bp.UsageError, "magic"),
-    "an unknown mode": (lambda: bp.capture(nn.ReLU(), torch.ones(2), mode="fast"), bp.UsageError, "fast"),
+    "an unknown engine": (lambda: bp.capture(torch.sin, torch.ones(2), engine="magic"), bp.errors.UsageError, "magic"),
+    "an unknown mode": (lambda: bp.capture(nn.ReLU(), torch.ones(2), mode="fast"), bp.errors.UsageError, "fast"),
     "a mode for a function": (
         lambda: bp.capture(torch.sin, torch.ones(2), mode="train"),
-        bp.UsageError,
+        bp.errors.UsageError,
         "needs a module",
     ),
-    "an unknown partition": (lambda: bp.capture(torch.sin, torch.ones(2), partition="x"), bp.UsageError, "min-cut"),
-    "a call that does not fit": (lambda: bp.capture(lambda x: x, 1, 2), bp.UsageError, "cannot be called"),
+    "an unknown partition": (
+        lambda: bp.capture(torch.sin, torch.ones(2), partition="x"),
+        bp.errors.UsageError,
+        "min-cut",
+    ),
+    "a call that does not fit": (lambda: bp.capture(lambda x: x, 1, 2), bp.errors.UsageError, "cannot be called"),
     "an option that is a parameter": (
         lambda: bp.capture(lambda x, name: x, torch.ones(2), name="a"),
-        bp.UsageError,
+        bp.errors.UsageError,
         "args=",
     ),
     "a loss that is not a number": (
         lambda: bp.capture(nn.Linear(2, 2), torch.ones(1, 2), loss=lambda y: y),
-        bp.UsageError,
+        bp.errors.UsageError,
         "one element",
     ),
     "values that are read": (
         lambda: bp.capture(lambda x: x * x.sum().item(), torch.ones(2), engine="aot"),
-        bp.DataDependentError,
+        bp.errors.DataDependentError,
         "specialize=True",
     ),
     "a size that hangs on values": (
         lambda: bp.capture(lambda x: x[x > 0], torch.ones(2), specialize=False),
-        bp.DataDependentError,
+        bp.errors.DataDependentError,
         "nonzero|index",
     ),
     "a sparse input": (
         lambda: bp.capture(lambda x: x, torch.eye(2).to_sparse(), engine="aot"),
-        bp.UsageError,
+        bp.errors.UsageError,
         "does not take sparse_coo tensors",
     ),
     "a sparse tensor inside": (
         lambda: bp.capture(lambda x: x.to_sparse().to_dense(), torch.eye(2).requires_grad_(), engine="aot"),
-        bp.CaptureError,
+        bp.errors.CaptureError,
         "to_sparse",
     ),
-    "a lazy module": (lambda: bp.capture(nn.LazyLinear(2), torch.ones(1, 2)), bp.CaptureError, "no shape yet"),
+    "a lazy module": (lambda: bp.capture(nn.LazyLinear(2), torch.ones(1, 2)), bp.errors.CaptureError, "no shape yet"),
     "a data-parallel module": (
         lambda: bp.capture(on_devices(nn.DataParallel(nn.Linear(2, 2)), [0, 1]), torch.ones(1, 2)),
-        bp.CaptureError,
+        bp.errors.CaptureError,
         r"\.module",
     ),
     "a seed inside": (
         lambda: bp.capture(lambda x: (torch.manual_seed(3), x * torch.rand(2))[1], torch.ones(2), engine="aot"),
-        bp.CaptureError,
+        bp.errors.CaptureError,
         "manual_seed",
     ),
     "shared memory, changed and asking": (
@@ -388,7 +396,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
             *(lambda base: (base[:3], base[1:].requires_grad_()))(torch.ones(4)),
             engine="aot",
         ),
-        bp.CaptureError,
+        bp.errors.CaptureError,
         "share memory",
     ),
 }
@@ -422,15 +430,15 @@ def test_specialize_keeps_values_as_guards() -> None:
     assert "int(n.item())" in capture.guards[0].source.code
     assert capture.verify()[0].verdict == "bitwise"
     assert bp.replay(capture, x * 2, torch.tensor(2)).outputs == f(x * 2, torch.tensor(2))
-    with pytest.raises(bp.GuardError, match=r"test_promises\.py:.*took 2, these inputs give 1"):
+    with pytest.raises(bp.errors.GuardError, match=r"test_promises\.py:.*took 2, these inputs give 1"):
         bp.replay(capture, x, torch.tensor(1))
-    with pytest.raises(bp.GuardError, match="shape"):
+    with pytest.raises(bp.errors.GuardError, match="shape"):
         bp.replay(capture, -x, torch.tensor(2))
 
 
 def test_a_changed_argument_breaks_its_guard() -> None:
     capture = bp.capture(lambda x, flag: x * 2 if flag else x, torch.ones(2), True)
-    with pytest.raises(bp.GuardError, match="'flag' was True"):
+    with pytest.raises(bp.errors.GuardError, match="'flag' was True"):
         bp.replay(capture, torch.ones(2), False)
 
 
@@ -440,7 +448,7 @@ def test_one_tensor_given_twice_is_a_guard() -> None:
     y = torch.full((2,), 3.0)
     out = bp.replay(capture, y, y)
     assert out.gradients["a"].tolist() == out.gradients["b"].tolist() == [6.0, 6.0]
-    with pytest.raises(bp.GuardError, match="one tensor at capture"):
+    with pytest.raises(bp.errors.GuardError, match="one tensor at capture"):
         bp.replay(capture, y, y.clone())
 
 
@@ -494,7 +502,9 @@ def test_a_replay_is_refused_where_numbers_of_the_process_would_be_other_ones(
     wanted = f(2 * x)
     assert all(torch.equal(each.outputs, wanted) for each in replayed)
     for each, given in ((capture, None), (sample, state)):
-        with pytest.raises(bp.GuardError, match=f"draws from {name}, whose state is not as at capture.*use torch"):
+        with pytest.raises(
+            bp.errors.GuardError, match=f"draws from {name}, whose state is not as at capture.*use torch"
+        ):
             bp.replay(each, x, state=given)
     assert torch.equal(bp.replay(sample, x, state="recipe").outputs, bp.replay(sample, x, state="recipe").outputs)
     bp.replay(sample)
@@ -512,10 +522,12 @@ def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(s
     sample = bp.load(tmp_path / "sample")
     got = bp.replay(capture, x).outputs
     assert torch.equal(got, g(x))
-    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), whose state is not as at capture"):
+    with pytest.raises(
+        bp.errors.GuardError, match=r"draws from generator 0 \(\w+ source\), whose state is not as at capture"
+    ):
         bp.replay(capture, x)
     assert torch.equal(bp.replay(sample, x).outputs, got)
-    with pytest.raises(bp.GuardError, match=r"'x' is pinned .*the program draws from generator 0"):
+    with pytest.raises(bp.errors.GuardError, match=r"'x' is pinned .*the program draws from generator 0"):
         bp.replay(sample, 2 * x)
     assert capture.verify()[0].verdict == sample.verify()[0].verdict == "bitwise"
 
@@ -600,7 +612,7 @@ def test_what_another_thread_makes_is_refused_by_name(engine: str) -> None:
         return found[0] + x.sum()
 
     start = threading.Thread.start
-    with pytest.raises(bp.CaptureError, match="starts a thread at test_promises"):
+    with pytest.raises(bp.errors.CaptureError, match="starts a thread at test_promises"):
         bp.capture(f, torch.randn(3, requires_grad=True), engine=engine)
     assert threading.Thread.start is start
 
@@ -657,7 +669,7 @@ def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, t
     if threads:  # then an alias stands for an argument that gets a gradient by default
         other.start()
     try:
-        with pytest.raises(bp.CaptureError, match=r"tells arguments apart by identity.*by their values"):
+        with pytest.raises(bp.errors.CaptureError, match=r"tells arguments apart by identity.*by their values"):
             bp.capture(lambda x: x * table.get(id(x), 3.0), x, engine=engine)
         assert bp.capture(lambda x: x * (2 if id(x) else 3), x, engine=engine).verify()[0].verdict == "bitwise"
     finally:
@@ -695,7 +707,7 @@ class Written(nn.Module):
 def test_what_a_program_writes_through_numpy_is_put_back(engine: str, size: int) -> None:
     model = Written(size)
     before = model.weight.detach().clone()
-    with pytest.raises(bp.CaptureError):
+    with pytest.raises(bp.errors.CaptureError):
         bp.capture(model, torch.randn(2, size), engine=engine)
     assert torch.equal(model.weight, before)
 
@@ -715,7 +727,7 @@ def test_what_a_program_writes_through_an_array_that_it_holds_is_put_back(size: 
         return x * 2
 
     before = weight.detach().clone()
-    with pytest.raises(bp.CaptureError):
+    with pytest.raises(bp.errors.CaptureError):
         bp.capture(f, torch.randn(2, size))
     assert torch.equal(weight, before)
     bp.capture(g, torch.randn(2)).verify()

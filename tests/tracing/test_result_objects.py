@@ -207,7 +207,7 @@ def cached(y: Tensor) -> Any:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_given_back_is_refused_by_name(name: str) -> None:
     make, text = REFUSED[name]
-    with pytest.raises(bp.CaptureError, match=text):
+    with pytest.raises(bp.errors.CaptureError, match=text):
         bp.capture(lambda x: (x.sum(), make(x * 3)), torch.randn(3, 4))
 
 
@@ -319,5 +319,5 @@ def test_a_registered_class_without_names_for_its_children_numbers_them() -> Non
 
 
 def test_a_result_on_the_meta_device_is_refused() -> None:
-    with pytest.raises(bp.CaptureError, match=r"returns output\.1, a tensor on the meta device"):
+    with pytest.raises(bp.errors.CaptureError, match=r"returns output\.1, a tensor on the meta device"):
         bp.capture(lambda x: [x * 2, torch.empty_like(x, device="meta")], torch.randn(3))

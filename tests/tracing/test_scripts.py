@@ -125,6 +125,7 @@ def test_every_script_has_a_case() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.py")} - {"shown"} == {case.name for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_script_is_as_it_is_alone(case: Case, tmp_path: Path) -> None:
     script = os.path.relpath(SCRIPTS / f"{case.name}.py", tmp_path)  # Python keeps a script's path as it is given

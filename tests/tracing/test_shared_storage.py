@@ -40,7 +40,9 @@ def test_a_program_that_raises_only_below_a_dispatch_mode() -> None:
             raise RuntimeError("not here")
         return x * 2
 
-    with pytest.raises(bp.CaptureError, match="runs, but not while a dispatch mode records it: RuntimeError: not here"):
+    with pytest.raises(
+        bp.errors.CaptureError, match="runs, but not while a dispatch mode records it: RuntimeError: not here"
+    ):
         bp.capture(program, torch.randn(3))
 
 

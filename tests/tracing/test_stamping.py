@@ -16,9 +16,8 @@ from torch.utils.checkpoint import checkpoint
 import backprint as bp
 from backprint.cli import main
 from backprint.errors import UsageError
-from backprint.graph.captures import Capture
-from backprint.graph.stamps import IN_FULL, STAMPED
-from backprint.tracing.stamping.extend import CannotStamp, Row, grown
+from backprint.graph.nouns import IN_FULL, STAMPED, Capture
+from backprint.tracing.stamping.rows import CannotStamp, Row, grown
 
 DEPTH = 13
 
@@ -126,6 +125,7 @@ class Twice(Deep):
         return y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Deep, Regular, Columns, Twice], ids=lambda each: each.__name__)
 def test_a_stamped_capture_is_the_one_that_is_traced_in_full(model: Any) -> None:
     stamped, full = both(model(), mode="eval" if model is Deep else "train")
@@ -392,6 +392,7 @@ MISLEADING: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISLEADING)
 def test_what_misleads_is_traced_in_full(name: str) -> None:
     make, why = MISLEADING[name]
@@ -412,6 +413,7 @@ def first_half(joint: Any, inputs: Any, *, num_fwd_outputs: int, **more: Any) ->
     return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
 
 
+@pytest.mark.slow
 def test_a_partition_that_may_look_at_the_whole_is_not_stamped() -> None:
     made, full = both(Deep(), partition=first_half)
     assert made.notes[0].startswith(f"{IN_FULL}partition= is a function")
@@ -430,6 +432,7 @@ def test_a_sample_says_that_it_was_stamped(tmp_path: Path) -> None:
     assert "13 layers in blocks continue traces with 4 and 5" in made.notes[0]
 
 
+@pytest.mark.slow
 def test_verify_traces_a_stamped_capture_in_full(tmp_path: Path) -> None:
     made, full = both(Deep())
     [plain] = made.verify()

@@ -103,14 +103,14 @@ def test_an_iterator_is_given_back_to_every_place() -> None:
 @pytest.mark.parametrize("fake", [False, True])
 def test_an_iterator_without_a_copy_is_refused_before_it_runs(make: Callable[[], Any], fake: bool) -> None:
     factors = make()
-    with pytest.raises(bp.CaptureError, match=r"holds an iterator .* pass its items as an argument"):
+    with pytest.raises(bp.errors.CaptureError, match=r"holds an iterator .* pass its items as an argument"):
         bp.capture(lambda x, given: x * sum(given), torch.ones(3), factors, fake=fake)
     assert list(factors) == [2, 3]
 
 
 def test_an_iterator_in_a_place_that_holds_no_copy_is_refused() -> None:
     held = (iter([2, 3]),)
-    with pytest.raises(bp.CaptureError, match="cannot hold a copy"):
+    with pytest.raises(bp.errors.CaptureError, match="cannot hold a copy"):
         bp.capture(lambda x: x * sum(held[0]), torch.ones(3))
     assert list(held[0]) == [2, 3]
 
@@ -214,7 +214,7 @@ STATE: dict[str, Callable[[], tuple[Program, Callable[[], Any]]]] = {
     "subclass of Random": lambda: of(lambda r: r.random(), lambda r: r.getstate())(type("R", (random.Random,), {})(0)),
     "exception": lambda: of(lambda e: e.args[0].append(1), lambda e: len(e.args[0]))(ValueError([1])),
     "logger": lambda: logged(),
-}  # fmt: skip
+}
 
 
 def hooked_by_method() -> tuple[Program, Callable[[], Any]]:
@@ -344,7 +344,7 @@ for call in (
     try:
         call()
         print("no error")
-    except bp.BackprintError as error:
+    except bp.errors.BackprintError as error:
         print("storage was resized" if "storage" in str(error) else error)
 """
 
@@ -407,7 +407,7 @@ def test_a_lock_is_released_unless_another_thread_that_runs_may_hold_it(runs: bo
 
 def test_a_generator_in_a_closure_is_refused_by_name() -> None:
     items = (number for number in (2, 3))
-    with pytest.raises(bp.CaptureError, match=r"holds an iterator .generator items.*cannot"):
+    with pytest.raises(bp.errors.CaptureError, match=r"holds an iterator .generator items.*cannot"):
         bp.capture(lambda x: x * sum(items), torch.ones(3))
 
 
@@ -424,12 +424,12 @@ def test_views_as_arguments_have_gradients_of_their_own(other: Any) -> None:
 
 
 def test_what_a_program_asks_of_the_callers_modes_is_refused() -> None:
-    with torch.no_grad(), pytest.raises(bp.CaptureError, match="asks whether gradients are enabled"):
+    with torch.no_grad(), pytest.raises(bp.errors.CaptureError, match="asks whether gradients are enabled"):
         bp.capture(lambda x: x * (2 if torch.is_grad_enabled() else 3), torch.ones(3))
 
     class Doubling(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*args, **(kwargs or {}))
 
-    with Doubling(), pytest.raises(bp.CaptureError, match=r"the dispatch mode .*Doubling is active"):
+    with Doubling(), pytest.raises(bp.errors.CaptureError, match=r"the dispatch mode .*Doubling is active"):
         bp.capture(lambda x: x * 2, torch.ones(3))

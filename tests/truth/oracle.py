@@ -524,7 +524,7 @@ class Trial:
         self.truth = truth
         try:
             self._tried(own)
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             self.add("capture", "refused", f"{type(error).__name__}: {error}")
         return self.outcome()
 
@@ -559,7 +559,7 @@ class Trial:
             picture = self._picture(None, "")
             try:
                 capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
-            except bp.BackprintError as error:
+            except bp.errors.BackprintError as error:
                 self.add("capture", "refused", f"{type(error).__name__}: {error}")
             except Exception as error:
                 self.add("capture", "crash", f"{type(error).__name__}: {error}")
@@ -610,7 +610,7 @@ class Trial:
     def _verdicts(self, phase: str, capture: Any) -> list[str]:
         try:
             found = capture.verify()
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             self.add(phase, "flagged", f"verify refused: {type(error).__name__}: {error}")
             return ["refused"]
         except Exception as error:
@@ -709,11 +709,13 @@ class Trial:
         try:
             with self._later():
                 result = bp.replay(capture, *call.args, **call.kwargs, **options)
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             if own and re.search(r"\d+ tangents for \d+", str(error)):
                 self.add(phase, "wrong", f"{error}; true {len(truth.tangents)}")
             else:
-                guard = isinstance(error, bp.GuardError)  # it may hold for other random numbers, or other tangents
+                guard = isinstance(
+                    error, bp.errors.GuardError
+                )  # it may hold for other random numbers, or other tangents
                 fine = not own or (guard and (self.random or (truth.tangents and not truth.ones)))
                 self.add(phase, "guarded" if fine else "unreplayable", f"{type(error).__name__}: {error}")
                 if own and guard and truth.tangents and not truth.ones:
@@ -808,7 +810,7 @@ class Trial:
         picture = self._picture(None, "")
         try:
             capture.save(folder, data=data)
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             self.add(data, "unsaved", f"{type(error).__name__}: {error}")
             self._picture(picture, f"save {data}")
             return None
@@ -838,7 +840,7 @@ class Trial:
                 given = dict(sample.inputs())
                 seed_all(SEED)
                 result = bp.replay(sample)
-        except bp.BackprintError as error:
+        except bp.errors.BackprintError as error:
             missing = "is missing" in str(error)
             self.add(phase, "missing-api" if missing else "guarded", f"{type(error).__name__}: {error}")
             return

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 RUN = Path(__file__).with_name("run.py")
 SILENT = """
 import dataclasses, oracle, run
@@ -37,6 +39,7 @@ def rows(place: Path, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, json.loads(place.read_text())
 
 
+@pytest.mark.slow
 def test_a_part_of_the_programs(tmp_path: Path) -> None:
     code, found = rows(tmp_path / "rows.json", str(RUN), "--every", "80")
     outcomes = Counter(row["outcome"] for row in found)

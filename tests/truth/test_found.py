@@ -105,8 +105,11 @@ def truth(fn: Callable[..., Any], args: tuple[Any, ...], asked: bool) -> Results
     leaves |= {str(n): arg for n, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad}
     after = {name: value.detach().clone() for name, value in state.items() if not same(value, before[name])}
     graded = [y for y in outputs if y.requires_grad]
-    given = torch.autograd.grad(graded, [*leaves.values()], [torch.ones_like(y) for y in graded], allow_unused=True) \
-        if graded and leaves else ()  # fmt: skip
+    given = (
+        torch.autograd.grad(graded, [*leaves.values()], [torch.ones_like(y) for y in graded], allow_unused=True)
+        if graded and leaves
+        else ()
+    )
     return [y.detach() for y in outputs], dict(zip(leaves, given, strict=False)), after
 
 
@@ -140,7 +143,7 @@ def compared(capture: bp.Capture, found: Found, own: tuple[Any, ...], args: tupl
     torch.manual_seed(5)
     try:
         result = bp.replay(capture, *(own if args is None else args))
-    except bp.ReplayError:
+    except bp.errors.ReplayError:
         assert args is not None, "it does not run on its own inputs"
         return
     for left, right in zip(flat(result.outputs), outputs, strict=True):
@@ -505,7 +508,7 @@ def test_right_guarded_or_refused(name: str) -> None:
     before = picture(fn, args, found.look)
     try:
         capture = bp.capture(fn, *args, **found.options)
-    except bp.BackprintError as error:
+    except bp.errors.BackprintError as error:
         if not (found.refused and re.search(found.refused, str(error))):
             raise
         return
@@ -532,7 +535,7 @@ def test_04_a_value_read_in_a_backward(data: str, tmp_path: Path) -> None:
         for kept in (capture, sample):
             leaf = x.clone().requires_grad_()
             (right,) = torch.autograd.grad(Signed.apply(leaf), leaf, tangent)
-            with contextlib.suppress(bp.GuardError):
+            with contextlib.suppress(bp.errors.GuardError):
                 (left,) = bp.replay(kept, x, tangents=[tangent]).gradients.values()
                 assert torch.equal(left, right)
                 ran += 1
@@ -543,7 +546,7 @@ def test_04_a_value_read_in_a_backward(data: str, tmp_path: Path) -> None:
 def test_12_a_refused_engine_leaves_parameters(engine: str) -> None:
     model, x = net(clamped), torch.randn(3, 4)
     before = model.w.detach().clone()
-    with contextlib.suppress(bp.CaptureError):
+    with contextlib.suppress(bp.errors.CaptureError):
         bp.capture(model, x, engine=engine)
     assert torch.equal(before, model.w)
 
@@ -553,7 +556,7 @@ def test_13_a_default_dtype_is_put_back() -> None:
         torch.set_default_dtype(torch.float64)
         return x * 2
 
-    with contextlib.suppress(bp.CaptureError):
+    with contextlib.suppress(bp.errors.CaptureError):
         bp.capture(f, torch.randn(3)).verify()
     assert torch.get_default_dtype() is torch.float32
 
@@ -599,7 +602,7 @@ def test_23_lengths_in_lists() -> None:
     def loss(scores: Tensor, targets: Tensor) -> Tensor:
         return F.ctc_loss(scores, targets, (8, 6), (4, 3))
 
-    with pytest.raises(bp.CaptureError, match="does not compute what the program computes"):
+    with pytest.raises(bp.errors.CaptureError, match="does not compute what the program computes"):
         bp.capture(loss, scores, targets, engine="eager")
     capture = bp.capture(loss, scores, targets)
     assert capture.verify()[-1].verdict == "bitwise"

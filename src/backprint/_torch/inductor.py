@@ -272,6 +272,9 @@ PROBES = probes_of(
     Probe("torch._inductor.cpp_builder.is_gcc", compiler_is_taken_for_gxx, (private.KERNELS,)),
     Probe("torch._inductor.async_compile.AsyncCompile of a wrapper", wrappers_are_given_a_compiler, (private.KERNELS,)),
     Probe("torch.cuda._DeviceGuard", devices_are_guarded, (private.KERNELS,)),
-    Probe("torch._inductor.runtime.triton_heuristics.CachingAutotuner._create_compile_meta", tuners_say_how_to_compile,
-          (private.KERNELS,)),
-)  # fmt: skip
+    Probe(
+        "torch._inductor.runtime.triton_heuristics.CachingAutotuner._create_compile_meta",
+        tuners_say_how_to_compile,
+        (private.KERNELS,),
+    ),
+)

@@ -58,7 +58,6 @@ def hidden_from_higher_order_operators() -> Iterator[None]:
 
 def operators_seen(block: Any) -> list[str]:
     """Return the operators that a new dispatch mode sees in a block of `block()`."""
-    from backprint._torch.modes import TorchDispatchMode
 
     seen: list[str] = []
 
@@ -230,6 +229,9 @@ PROBES = probes_of(
     __name__,
     NAMES,
     Probe("torch.utils._python_dispatch._get_current_dispatch_mode_stack", dispatch_modes_are_read, (private.CAPTURE,)),
-    Probe("torch.utils._python_dispatch._get_current_dispatch_mode of higher-order operators", modes_are_hidden,
-          (private.CAPTURE,)),
-)  # fmt: skip
+    Probe(
+        "torch.utils._python_dispatch._get_current_dispatch_mode of higher-order operators",
+        modes_are_hidden,
+        (private.CAPTURE,),
+    ),
+)

@@ -39,8 +39,21 @@ INDUCTOR = "bench --compiler inductor"
 KERNELS = "kernels"
 
 FEATURES = (
-    CAPTURE, EAGER, DYNAMO, AOT, FAKE, REPLAY, SAMPLES, RECORD, REGIONS, GRAPHNET, TO_FX, BENCH, INDUCTOR, KERNELS,
-)  # fmt: skip
+    CAPTURE,
+    EAGER,
+    DYNAMO,
+    AOT,
+    FAKE,
+    REPLAY,
+    SAMPLES,
+    RECORD,
+    REGIONS,
+    GRAPHNET,
+    TO_FX,
+    BENCH,
+    INDUCTOR,
+    KERNELS,
+)
 """What a private name can be needed by, as `backprint doctor` says it."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {

@@ -26,11 +26,24 @@ from backprint._torch.private import FEATURES, Probe, stopped_by
 PROBES: Mapping[str, Probe] = {
     probe.name: probe
     for module in (
-        modes, autograd, tensors, operators, functorch, pytree, modules, process_state, script, fake, graphs, shapes,
-        aot, dynamo, inductor,
+        modes,
+        autograd,
+        tensors,
+        operators,
+        functorch,
+        pytree,
+        modules,
+        process_state,
+        script,
+        fake,
+        graphs,
+        shapes,
+        aot,
+        dynamo,
+        inductor,
     )
     for probe in module.PROBES
-}  # fmt: skip
+}
 """Every probe, by what it probes."""
 
 

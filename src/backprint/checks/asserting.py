@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.checks.looking import Bound, Check, beyond, first, readable, reading_values
+from backprint.checks.arguments import Bound, Check, beyond, first, readable, reading_values
 from backprint.checks.schema import bound_by_schema
 
 

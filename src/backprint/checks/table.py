@@ -7,41 +7,60 @@ from typing import Any
 
 import torch
 
-from backprint.checks.counts import (
+from backprint.checks.arguments import (
+    Check,
+    adaptive_windows,
+    aligned,
+    attended,
+    averaged,
+    bagged,
     begun,
+    classed,
+    combined,
     combined_all,
+    compressed,
+    convolved,
+    coo,
     decimal,
+    distant,
     divided,
+    embedded,
     enumerated,
+    factored,
+    factored_symmetric,
     factored_whole,
+    finite_matrix,
+    grouped,
+    headed,
+    layered,
+    margined,
+    normed,
     paired,
     pieces,
+    places_to_rows,
+    pooled,
     ranged,
+    recurrent,
+    recurrent_back,
     repeated,
+    resized,
     rounded,
     rounds,
-    sobol,
-    some,
-    unbatched,
-)
-from backprint.checks.embeddings import bagged, embedded, unbagged
-from backprint.checks.images import (
-    adaptive_windows,
-    averaged,
-    convolved,
-    pooled,
-    resized,
+    rows_to_places,
     sampled,
+    scaled_weight,
+    segmented,
+    sobol,
+    softened,
+    some,
+    spanned,
+    transformed,
+    unbagged,
+    unbatched,
     unfolded,
     unpooled,
     windowed,
 )
-from backprint.checks.layouts import compressed, coo, places_to_rows, rows_to_places, segmented, spanned
-from backprint.checks.linalg import combined, distant, factored, factored_symmetric, finite_matrix, transformed
-from backprint.checks.looking import Check
-from backprint.checks.losses import aligned, classed, margined
-from backprint.checks.norms import attended, grouped, headed, layered, normed, scaled_weight, softened
-from backprint.checks.recurrent import recurrent, recurrent_back
 
 
 @functools.cache

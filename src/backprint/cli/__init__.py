@@ -1,4 +1,4 @@
-"""The command line. One file a verb; a verb's module is imported when it is called, torch when it is needed."""
+"""The command `backprint`: one file a verb, which reads arguments, calls the library and prints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from backprint.cli.groups import Listing
 from backprint.cli.say import echo, ending
-from backprint.plain import printable
+from backprint.common.text import printable
 from backprint.version import __version__
 
 VERBS = (

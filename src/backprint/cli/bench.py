@@ -15,8 +15,8 @@ from backprint.cli.options import ALLOW, choice, run_options, split_names
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.benching.cells import BenchCell
-    from backprint.benching.runs import BenchRun
+    from backprint.bench.cells import BenchCell
+    from backprint.bench.runs import BenchRun
 
 
 JOBS = click.option(
@@ -70,18 +70,18 @@ def run_command(
     continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs, and if nothing of a sample was
     compared.
     """
-    from backprint.benches import bench
-    from backprint.benching.cells import STOPPED
-    from backprint.choices import BENCH_DIRECTIONS
+    from backprint.bench import run
+    from backprint.bench.cells import STOPPED
     from backprint.cli.bench_report import write_page
-    from backprint.corpus.progress import shown
-    from backprint.corpus.stopping import Stopped
+    from backprint.common.text import BENCH_DIRECTIONS
+    from backprint.jobs.progress import shown
+    from backprint.jobs.run import Stopped
 
     names = split_names(compilers)
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
         with shown(False) as watcher:
-            done = bench(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
+            done = run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
         raise SystemExit(128 + stopped.number) from None
@@ -106,7 +106,7 @@ SHOWN = 10
 def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]:
     """Return the samples, each with its compiler, of which no graph was judged, and why; without those of which a graph
     has an outcome that is allowed."""
-    from backprint.benching.cells import NOT_JUDGED
+    from backprint.bench.cells import NOT_JUDGED
 
     cells: dict[tuple[str, str], list[BenchCell]] = {}
     for cell in run.cells:
@@ -121,9 +121,9 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
 
 def closing_lines(run: BenchRun) -> Iterator[str]:
     """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
-    from backprint.benching.cells import OUTCOMES
-    from backprint.benching.means import geometric_mean
-    from backprint.benching.standings import unjudged_text
+    from backprint.bench.cells import OUTCOMES
+    from backprint.bench.reports import unjudged_text
+    from backprint.bench.scores import geometric_mean
 
     counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]

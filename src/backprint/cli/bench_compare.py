@@ -25,10 +25,8 @@ def command(runs: tuple[Path, ...], threshold: float, format: str | None, output
     Of two runs every change is listed; of more there is a table with a column for each run. The exit status is 1 if a
     cell is wrong, stopped or slower in the newest run, and was not in the one before it, or in the oldest.
     """
-    from backprint.benching.compare import compare_runs
-    from backprint.benching.comparison_report import comparison_report
-    from backprint.benching.history import history_of, history_report
-    from backprint.benching.runs import read_run
+    from backprint.bench.compare import compare_runs, comparison_report, history_of, history_report
+    from backprint.bench.runs import read_run
     from backprint.errors import UsageError
 
     if len(runs) < 2:

@@ -18,12 +18,11 @@ import click
 from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
 from backprint.cli.say import echo, ending, limits, working
-from backprint.corpus.apart import apart, write_answer
-from backprint.corpus.clock import stage
-from backprint.corpus.task import TREE_NAMES, Task
-from backprint.corpus.verbs import loaded
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
+from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.task import TREE_NAMES, Task, stage
+from backprint.jobs.verbs import loaded
 from backprint.sample.place import check_place, settle
 
 
@@ -231,9 +230,15 @@ def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
 
 
 def trees(
-    made: Any, place: Path, output: Path, found: Any, target: str, options: dict[str, Any], overwrite: bool,
+    made: Any,
+    place: Path,
+    output: Path,
+    found: Any,
+    target: str,
+    options: dict[str, Any],
+    overwrite: bool,
     as_json: bool,
-) -> CaptureReport:  # fmt: skip
+) -> CaptureReport:
     """Write GraphNet's trees, if the program's verdict is not wrong."""
     import backprint as bp
     from backprint.saving import write_layout

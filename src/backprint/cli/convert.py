@@ -18,9 +18,9 @@ def command(samples: tuple[Path, ...]) -> None:
     it is run: each graph is read, written with loops again, and compared with what is stored, to the letter. Other
     files stay as they are, and so do samples of other formats. Exit code 1 if one could not be converted.
     """
-    from backprint.corpus.find import absent, samples_in
     from backprint.errors import BackprintError, UsageError
-    from backprint.graph.shown import number_of
+    from backprint.graph.keys import number_of
+    from backprint.jobs.find import absent, samples_in
     from backprint.sample.convert import convert
 
     failed = False

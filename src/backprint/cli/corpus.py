@@ -31,7 +31,7 @@ from backprint.cli.options import (
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpus.face import CorpusRun
+    from backprint.jobs import CorpusRun
 
 NAMED = 5
 """How many samples without power are named at the end."""
@@ -157,10 +157,10 @@ def carry_out(
     **given: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
-    from backprint.corpus.face import run_corpus
-    from backprint.corpus.progress import shown
-    from backprint.corpus.stopping import Stopped
     from backprint.graph.verdicts import GOOD
+    from backprint.jobs import run_corpus
+    from backprint.jobs.progress import shown
+    from backprint.jobs.run import Stopped
 
     try:
         with (show or shown)(as_json) as watcher:
@@ -190,9 +190,9 @@ def summarize_run(done: CorpusRun, as_json: bool) -> None:
 
 def closing_lines(done: CorpusRun) -> Iterator[str]:
     """Yield the verdicts, causes and proofs of a run as lines."""
-    from backprint.corpus.ledger import NAME, Ledger
-    from backprint.corpus.progress import powerless
     from backprint.graph.verdicts import VERDICTS
+    from backprint.jobs.ledger import NAME, Ledger
+    from backprint.jobs.progress import powerless
 
     counts = ", ".join(f"{done.verdicts[name]} {name}" for name in VERDICTS if name in done.verdicts)
     yield f"{sum(done.verdicts.values())} samples: {counts}"
@@ -213,7 +213,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 def status(out: Path, as_json: bool) -> None:
     """Show the state of the run in OUT: counts, rate, running samples, the slowest samples, the last ones that are not
     good."""
-    from backprint.corpus import status as reading
+    from backprint.jobs import progress as reading
 
     answer = reading.state(out)
     if as_json:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backprint.amounts import short
 from backprint.cli.corpus import carry_out
 from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
+from backprint.common.text import short
 
 if TYPE_CHECKING:
-    from backprint.corpus.face import CorpusRun
-    from backprint.corpus.shared import SharedPart
+    from backprint.corpus.duplicates import SharedPart
+    from backprint.jobs import CorpusRun
 
 ROWS = 30
 """How many parts the table has."""
@@ -27,9 +27,12 @@ ROWS = 30
 @click.argument("source", metavar="SRC_OR_OUT", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder for what is kept.")
 @click.option(
-    "--by", metavar="HOW", default="graph", show_default=True,
+    "--by",
+    metavar="HOW",
+    default="graph",
+    show_default=True,
     help="What is compared: graph, or part: layers and what stands between them.",
-)  # fmt: skip
+)
 @click.option("--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
 @choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
 @click.option("--jobs", type=click.IntRange(1), help="Workers of --by part; else one a core.")
@@ -49,7 +52,7 @@ def command(
     `--by part` keeps nothing: it prints each different layer of Backprint's samples once, with how often and in how
     many samples it is there, and writes all of them to `parts.json`. `--json` then prints one object a part.
     """
-    from backprint.corpora import check_compared
+    from backprint.corpus import check_compared
     from backprint.errors import UsageError
 
     check_compared(by)
@@ -66,8 +69,8 @@ def command(
 
 def by_graph(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
     """Keep one of each group, and print them."""
-    from backprint.corpora import dedup
-    from backprint.corpus.dedup import KEPT, LIST
+    from backprint.corpus import dedup
+    from backprint.corpus.duplicates import KEPT, LIST
 
     with ending(lambda: f"the same command goes on from what is in {output}"), working(f"{source}: comparing"):
         found = dedup(source, output, ignore_sizes=ignore_sizes, files=files)
@@ -97,14 +100,21 @@ def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, given
 
     run = {"jobs": None, "timeout": 600.0, "memory": None, "disk": None, "executor": "pool", **given}
     carry_out(
-        "parts", source, output, {"sizes": not ignore_sizes}, allow_unproven=True, as_json=as_json,
-        show=Silent if as_json else None, close=close, **run,
-    )  # fmt: skip
+        "parts",
+        source,
+        output,
+        {"sizes": not ignore_sizes},
+        allow_unproven=True,
+        as_json=as_json,
+        show=Silent if as_json else None,
+        close=close,
+        **run,
+    )
 
 
 def part_lines(source: Path, done: CorpusRun, ignore_sizes: bool, as_json: bool) -> Iterator[str]:
     """Yield what is printed of the parts, after their table."""
-    from backprint.corpus.shared import SHARED_LIST, all_shared_parts
+    from backprint.corpus.duplicates import SHARED_LIST, all_shared_parts
 
     found = all_shared_parts(source, done.out, "shape" if ignore_sizes else "exact")
     if as_json:

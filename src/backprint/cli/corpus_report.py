@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 @click.option("--title", metavar="TEXT", help="The title of the report; else the name of OUT.")
 @report_options("sample")
 def command(
-    out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, rows: str,
-    title: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    out: Path,
+    format: str | None,
+    output: Path | None,
+    against: Path | None,
+    unique: bool,
+    rows: str,
+    title: str | None,
+    as_json: bool,
+) -> None:
     """Report the results of a corpus run: verdicts by family and cause, operators and dtypes, sizes, power, duplicates,
     samples that are not good, times.
 
@@ -62,9 +68,8 @@ def command(
 
 def corpus_report(out: Path, against: Path | None, asked: dict[str, Any]) -> Report:
     """Return the report of a run, beside an earlier one if it is given."""
-    from backprint.report.against import against as compared
-    from backprint.report.rows import RunView
-    from backprint.report.tables import ReportPlan, report
+    from backprint.corpus.report import ReportPlan, RunView, report
+    from backprint.corpus.report import against as compared
 
     with working("reading the ledger"):
         made = report(RunView(out), ReportPlan(**asked))

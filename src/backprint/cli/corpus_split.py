@@ -15,8 +15,8 @@ from backprint.cli.options import ALLOW, DATA
 from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
-    from backprint.corpus.face import CorpusRun
-    from backprint.corpus.progress import Show
+    from backprint.jobs import CorpusRun
+    from backprint.jobs.progress import Show
 
 
 @click.command("split")
@@ -42,7 +42,7 @@ def command(
     forward on inputs from recipes. A part that is not proven is reported, and not written. With --json, one object a
     part.
     """
-    from backprint.corpus.parts import all_parts
+    from backprint.jobs.parts import all_parts
 
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
     show: Callable[[bool], Any] | None = None
@@ -85,8 +85,8 @@ class PartLines(Silent):
 
     def show(self, event: Any) -> None:
         """Print the parts of a finished sample."""
-        from backprint.corpus.parts import parts_of
-        from backprint.corpus.run import Written
+        from backprint.jobs.parts import parts_of
+        from backprint.jobs.run import Written
 
         for row in parts_of(self.out, event.row) if isinstance(event, Written) else ():
             echo(json.dumps(row))

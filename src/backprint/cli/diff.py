@@ -9,7 +9,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, echo_styled
-from backprint.collector import collector_paused
+from backprint.common.collector import collector_paused
 
 COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 """By the first character of a line."""
@@ -19,8 +19,12 @@ COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
-@click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="Write a page as well, with marks on the steps that changed.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write a page as well, with marks on the steps that changed.",
+)
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The differences as one JSON object.")
 @collector_paused()
@@ -34,10 +38,10 @@ def command(
 
     Exit codes: 0 if every graph has the same hash, 1 if the graphs differ, 2 if a sample cannot be read.
     """
-    from backprint.differences import diff
-    from backprint.differing.words import diff_json, diff_lines
+    from backprint.common.web_page import check_html
+    from backprint.diff import compare
+    from backprint.diff.words import diff_json, diff_lines
     from backprint.errors import BackprintError, UsageError
-    from backprint.web_page import check_html
 
     for place in (before, after):
         if not (place / "capture.json").is_file():
@@ -47,7 +51,7 @@ def command(
     if output is not None:
         check_html(output)
     try:
-        found = diff(before, after, allow)
+        found = compare(before, after, allow)
     except BackprintError as error:
         raise UsageError(f"{type(error).__name__}: {error}") from error
     if output is not None:  # before what is printed, which a pipe may cut off

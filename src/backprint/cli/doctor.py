@@ -79,7 +79,7 @@ def torch_version() -> str:
     """Return PyTorch's version, threads and devices."""
     import torch
 
-    from backprint.tried import TRIED, is_tried
+    from backprint.common.tried import TRIED, is_tried
 
     cuda = (
         f"CUDA {torch.version.cuda}, {torch.cuda.device_count()} devices"
@@ -127,7 +127,7 @@ def engines() -> str:
     import torch
 
     import backprint as bp
-    from backprint.tracing.engines import ENGINES
+    from backprint.tracing.entry import ENGINES
 
     outcomes: dict[str, str] = {}
     for engine in ENGINES:

@@ -8,18 +8,33 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo
-from backprint.collector import collector_paused
+from backprint.common.collector import collector_paused
 
 
 @click.command("draw")
 @click.argument("sample", type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path),
-              help="The picture to write: .svg, .dot (for Graphviz) or .png.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The picture to write: .svg, .dot (for Graphviz) or .png.",
+)
 @click.option("--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
-@click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
-              help="How many steps and folded frames are seen at most; inner frames are folded.")  # fmt: skip
-@click.option("--scale", type=click.FloatRange(min=0.1, max=10), default=2.0, show_default=True,
-              help="The pixels of a .png for each point.")  # fmt: skip
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="How many steps and folded frames are seen at most; inner frames are folded.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0.1, max=10),
+    default=2.0,
+    show_default=True,
+    help="The pixels of a .png for each point.",
+)
 @ALLOW
 @collector_paused()
 def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, allow: tuple[str, ...]) -> None:
@@ -29,8 +44,8 @@ def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, all
     sample is run, and torch is not needed.
     """
     import backprint as bp
-    from backprint.corpus.find import absent
     from backprint.errors import UsageError
+    from backprint.jobs.find import absent
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)

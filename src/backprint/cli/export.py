@@ -39,8 +39,8 @@ def command(
     The file is run once, in a process of its own, to see that its short form says what the full one does.
     """
     import backprint as bp
-    from backprint.corpus.find import absent
     from backprint.errors import UsageError
+    from backprint.jobs.find import absent
     from backprint.sample.export import data_beside, why_full
 
     if wrong := absent((sample,)):

@@ -30,7 +30,7 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 def sample_numbers(place: Path) -> dict[str, Any]:
     """Return the facts about the sample as data."""
     from backprint.graphnet import read_graphnet
-    from backprint.graphnet.plan import plan_of
+    from backprint.graphnet.read import plan_of
 
     sample = read_graphnet(place)
     plan = plan_of(sample)
@@ -82,7 +82,7 @@ def print_sample(row: dict[str, Any]) -> None:
     """Print the numbers."""
     from rich.table import Table
 
-    from backprint.amounts import amount
+    from backprint.common.text import amount
 
     echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
     for key, value in row["facts"].items():

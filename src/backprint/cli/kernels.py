@@ -13,7 +13,7 @@ from backprint.cli.options import ALLOW, TRUST, choice, run_options, split_names
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpus.face import CorpusRun
+    from backprint.jobs import CorpusRun
 
 
 @click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))
@@ -70,15 +70,20 @@ def extract_command(
     it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, or a
     kernel's results are wrong.
     """
-    from backprint.benching.compilers.table import absolute_compiler
-    from backprint.corpus.several import begin_several
+    from backprint.bench.compilers.table import absolute_compiler
+    from backprint.jobs.find import begin_several
 
     source, listed = begin_several(samples, out, "kernels", given["restart"])
     chosen = {
         "targets": list(dict.fromkeys(split_names(targets))),
-        "direction": direction, "compiler": absolute_compiler(compiler),
-        "threads": threads, "build": build, "check": check, "allow": list(allow), "trust": trust,
-    }  # fmt: skip
+        "direction": direction,
+        "compiler": absolute_compiler(compiler),
+        "threads": threads,
+        "build": build,
+        "check": check,
+        "allow": list(allow),
+        "trust": trust,
+    }
     carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=close_run, **given)
 
 

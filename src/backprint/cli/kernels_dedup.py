@@ -14,8 +14,8 @@ from backprint.cli.bench import aligned
 from backprint.cli.say import echo, ending, working
 
 if TYPE_CHECKING:
-    from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
-    from backprint.extracting.programs.read import UnreadKernels
+    from backprint.kernels.groups import KernelGroup, KernelGroups
+    from backprint.kernels.read import UnreadKernels
 
 SHOWN = 20
 """How many groups the table has without `--limit`."""
@@ -48,9 +48,8 @@ def command(
     GraphNet's layout. Files are parsed and not executed. With --index, samples that are in FILE as they are now are not
     read again, and what is new since the last run is told. Exit code 1 if something could not be read.
     """
-    from backprint.extracting.programs.dedup import KernelGroups
-    from backprint.extracting.programs.index import KernelIndex
-    from backprint.extracting.programs.layout import write_layout
+    from backprint.kernels.groups import KernelGroups, write_layout
+    from backprint.kernels.index import KernelIndex
 
     check_folders(folders)
     by = "structure" if ignore_sizes else "program"
@@ -120,7 +119,7 @@ def group_row(group: KernelGroup) -> list[str]:
 
 def short_name(name: str) -> str:
     """Return a name for a table, cut off where it is long."""
-    from backprint.plain import printable
+    from backprint.common.text import printable
 
     said = printable(name)
     return said if len(said) <= WIDEST else f"{said[: WIDEST - 1]}…"
@@ -142,7 +141,7 @@ def total_lines(groups: KernelGroups) -> Iterator[str]:
 
 def new_lines(groups: KernelGroups) -> Iterator[str]:
     """Yield what this run added to its index."""
-    from backprint.extracting.programs.find import index_runs
+    from backprint.kernels.index import index_runs
 
     *before, now = index_runs(groups.index)
     since = f"new since run {before[-1].run}" if before else "new"

@@ -16,7 +16,7 @@ from backprint.cli.kernels_dedup import LETTERS, short_name
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.extracting.programs.find import IndexedUse, IndexRun
+    from backprint.kernels.index import IndexedUse, IndexRun
 
 
 @click.command("find")
@@ -34,8 +34,7 @@ def command(
     Several options together must all hold. Without one of them it shows the runs that wrote the index, by whose
     numbers --since goes. HASH is that of a program, or of a structure.
     """
-    from backprint.extracting.programs.find import find_uses, index_runs
-    from backprint.extracting.programs.index import KernelIndex
+    from backprint.kernels.index import KernelIndex, find_uses, index_runs
 
     with KernelIndex.reading(index) as opened:
         if sample is None and kernel is None and since is None:

@@ -12,7 +12,7 @@ from backprint.cli.reporting import report_options, write_or_print
 from backprint.cli.say import working
 
 if TYPE_CHECKING:
-    from backprint.extracting.programs.dedup import KernelGroups
+    from backprint.kernels.groups import KernelGroups
     from backprint.report.nouns import Report
 
 
@@ -26,7 +26,7 @@ def command(folders: tuple[Path, ...], format: str | None, output: Path | None, 
     DIR is what `kernels dedup` reads. Files are parsed and not executed, and nothing in DIR is changed. Exit code 1 if
     something could not be read; it is in the report too.
     """
-    from backprint.extracting.programs.dedup import vanishing_groups
+    from backprint.kernels.groups import vanishing_groups
 
     check_folders(folders)
     groups = vanishing_groups()
@@ -37,7 +37,7 @@ def command(folders: tuple[Path, ...], format: str | None, output: Path | None, 
 
 def read_and_report(groups: KernelGroups, folders: tuple[Path, ...]) -> Report:
     """Read the folders, and return their report."""
-    from backprint.extracting.reporting.kernel_reports import report_of_folders
+    from backprint.kernels.reports import report_of_folders
 
     with working("reading") as at:
         return report_of_folders(groups, folders, at)

@@ -36,9 +36,9 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **given: A
     PyTorch alone. Every test is a process of its own. Exit code 1 if the compiler is right on every graph. Ctrl-C
     keeps the smallest graph so far.
     """
-    from backprint.benching.minify_sample import MinifiedSample, minify_sample
-    from backprint.corpus.find import absent
+    from backprint.bench.minify_sample import MinifiedSample, minify_sample
     from backprint.errors import UsageError
+    from backprint.jobs.find import absent
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)

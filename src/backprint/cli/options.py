@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from backprint.choices import CHOICES
+from backprint.common.text import CHOICES
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import click
 
-from backprint.cli.options import ALLOW, MODE, TRUST
-from backprint.cli.options import power_option as power_option
+from backprint.cli.options import ALLOW, MODE, TRUST, power_option
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import first_three, numbered
-from backprint.corpus.apart import apart, write_answer
-from backprint.corpus.find import absent, samples_in
-from backprint.corpus.task import Task
-from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without
+from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.find import absent, samples_in
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import loaded
 
 
 @click.command("power")

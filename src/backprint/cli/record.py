@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from backprint.cli.options import choice
+from backprint.common.text import printable
 from backprint.graph.verdicts import verdict_text
-from backprint.plain import printable
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

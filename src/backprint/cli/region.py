@@ -40,9 +40,9 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a pass.")
 def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bool) -> None:
     """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
+    from backprint.regions.comparing import bad_part, pass_as_dict, shown_passes, shown_unreached
+    from backprint.regions.dumps import check_dump
     from backprint.regions.nouns import Unwatched
-    from backprint.regions.read import check_dump
-    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes, shown_unreached
 
     check_dump(dump)
     for line in chosen(dump, run):
@@ -70,16 +70,21 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
 @command.command("draw")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-@click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
-              help="How many nodes and folded frames are seen at most; inner frames are folded.")  # fmt: skip
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="How many nodes and folded frames are seen at most; inner frames are folded.",
+)
 def draw_passes(dump: Path, run: str, nodes: int) -> None:
     """Draw each pass into its folder: a picture, graph.svg and graph.dot, and a page, page.html.
 
     The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
     Inf are red. Shapes and statistics are in the tooltips.
     """
+    from backprint.regions.dumps import check_dump
     from backprint.regions.pictures import draw_dump
-    from backprint.regions.read import check_dump
 
     check_dump(dump)
     for line in chosen(dump, run):
@@ -90,7 +95,7 @@ def draw_passes(dump: Path, run: str, nodes: int) -> None:
 
 def chosen(dump: Path, run: str) -> list[str]:
     """Say which of several runs is used."""
-    from backprint.regions.read import ALL, runs_of, select_run
+    from backprint.regions.dumps import ALL, runs_of, select_run
 
     runs = runs_of(dump)
     if len(runs) == 1:
@@ -117,8 +122,8 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
     of the latest run are compared, and a line says so. Exit 1 unless all edges exist on both sides and are bitwise or
     close.
     """
-    from backprint.regions.compare import compare_passes
-    from backprint.regions.read import check_dump, read_passes
+    from backprint.regions.comparing import compare_passes
+    from backprint.regions.dumps import check_dump, read_passes
 
     check_dump(left)
     check_dump(right)
@@ -147,9 +152,12 @@ def as_dict(found: Any) -> dict[str, Any]:
         return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in made.items()}
 
     return {
-        "good": found.good, "passes": list(found.passes), "first": row(found.first), "worst": row(found.worst),
+        "good": found.good,
+        "passes": list(found.passes),
+        "first": row(found.first),
+        "worst": row(found.worst),
         "rows": [row(each) for each in found.rows],
-    }  # fmt: skip
+    }
 
 
 def print_comparison(found: Any, every: bool, left: Path, right: Path) -> None:

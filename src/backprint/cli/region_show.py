@@ -15,7 +15,7 @@ NARROW, LEAST = 90, 20
 
 def print_pass(found: Any, bad: bool) -> None:
     """Print a pass: what it is, the gradients on its edges, and its nodes; with `bad`, what of it has NaN or Inf."""
-    from backprint.regions.shown import bad_part
+    from backprint.regions.comparing import bad_part
 
     head(found)
     shown = bad_part(found) if bad else found

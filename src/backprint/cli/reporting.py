@@ -38,8 +38,7 @@ def write_or_print(
 ) -> None:
     """Make a report, and write it to a file or print it."""
     from backprint.errors import UsageError
-    from backprint.report.files import json_lines
-    from backprint.report.write import FORMATS, format_of, write_report
+    from backprint.report.formats import FORMATS, format_of, json_lines, write_report
 
     if as_json and (format or output):
         raise UsageError("--json prints to the terminal: pass either it, or --format and -o")

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from backprint.plain import printable
+from backprint.common.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from backprint.amounts import amount, short
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
-from backprint.collector import collector_paused
+from backprint.common.collector import collector_paused
+from backprint.common.text import amount, printable, short
 from backprint.graph.verdicts import has_proof, standing, verdict_text
-from backprint.plain import printable
 
 
 @click.command("show")
@@ -38,9 +37,9 @@ def command(
     calls.
     """
     import backprint as bp
-    from backprint.corpus.find import absent
+    from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
-    from backprint.formats import GRAPHNET, format_of
+    from backprint.jobs.find import absent
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)
@@ -85,8 +84,8 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
-    from backprint.graph.folding.costs import part_costs
-    from backprint.graph.summary import summarize_all
+    from backprint.graph.cost import summarize_all
+    from backprint.graph.folding.stretches import part_costs
 
     pairs = []
     for pair, summary in zip(capture.pairs, summarize_all(capture), strict=True):
@@ -104,7 +103,7 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
 
 def tell_lies(capture: Any) -> None:
     """Print where the sample contradicts itself: `verify` calls it wrong."""
-    from backprint.graph.claims import lies
+    from backprint.graph.links import lies
 
     for lie in lies(capture):
         echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
@@ -120,7 +119,7 @@ def tell_breaks(capture: Any) -> None:
 
 def print_pair(capture: Any, index: int, pair: Any) -> None:
     """Print a Pair's numbers."""
-    from backprint.graph.summary import summarize
+    from backprint.graph.cost import summarize
 
     summary = summarize(pair)
     head = table_text(f"{capture.name} · {pair.name}", "bold")
@@ -137,7 +136,7 @@ def print_parts(pair: Any) -> None:
     """Print what each layer costs, and how often it is there."""
     from rich.table import Table
 
-    from backprint.graph.folding.costs import part_costs
+    from backprint.graph.folding.stretches import part_costs
 
     parts = part_costs(pair)
     if not parts:

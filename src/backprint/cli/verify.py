@@ -12,12 +12,12 @@ import click
 
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
-from backprint.corpus.apart import Answer, apart, write_answer
-from backprint.corpus.find import absent, samples_in
-from backprint.corpus.task import Task
-from backprint.corpus.verbs import loaded
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import GOOD, WORDS, ports_without
+from backprint.jobs.apart import Answer, apart, write_answer
+from backprint.jobs.find import absent, samples_in
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import loaded
 
 
 @click.command("verify")

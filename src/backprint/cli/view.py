@@ -10,19 +10,24 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, limits, working
-from backprint.collector import collector_paused
-from backprint.corpus.apart import apart, write_answer
-from backprint.corpus.task import Task
-from backprint.corpus.verbs import loaded
+from backprint.common.collector import collector_paused
 from backprint.errors import ReplayError
+from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import loaded
 
 
 @click.command("view")
 @click.argument("sample", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="The HTML file to write; without it a browser opens the page.")  # fmt: skip
-@click.option("--stats", is_flag=True,
-              help="Run the graphs once, on the sample's inputs, in their own process; show statistics.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The HTML file to write; without it a browser opens the page.",
+)
+@click.option(
+    "--stats", is_flag=True, help="Run the graphs once, on the sample's inputs, in their own process; show statistics."
+)
 @limits
 @ALLOW
 @collector_paused()
@@ -34,10 +39,10 @@ def command(
     The page needs no network and no server. Nothing of the sample is run unless `--stats` is given.
     """
     import backprint as bp
-    from backprint.corpus.find import absent
-    from backprint.drawings import page_of
+    from backprint.common.web_page import check_html
+    from backprint.draw import page_of
     from backprint.errors import UsageError
-    from backprint.web_page import check_html
+    from backprint.jobs.find import absent
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)
@@ -67,7 +72,7 @@ def observed_apart(
 def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Run a sample, in its own process, and write the statistics of its values as the answer."""
     import backprint as bp
-    from backprint.drawings import observed_rows
+    from backprint.draw import observed_rows
 
     try:
         capture = bp.load(task.path, tuple(options["allow"]), trust=True)

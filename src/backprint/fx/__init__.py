@@ -1,1 +1,7 @@
-"""Between a graph and torch: operators, values, specs, and torch.fx graphs both ways."""
+"""Between a Graph and torch.
+
+- `convert`: nodes of an fx graph as Steps; a node, an argument or an operator that is unknown raises by name.
+- `values`: a target's name resolved to a function, its arguments evaluated and checked.
+- `to_fx`: a Graph as a torch.fx.GraphModule.
+- `uninitialised`: values whose memory no step has written yet.
+"""

@@ -39,7 +39,7 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
 )
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 
 PLAIN = {
     **{

@@ -19,8 +19,7 @@ from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mod
 from backprint._torch.shapes import ConstantSource, DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
-from backprint.fx.operators import resolve
-from backprint.fx.values import judge, maker, place
+from backprint.fx.values import judge, maker, place, resolve
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate

@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.fx.operators import check_call, resolve
-from backprint.fx.values import maker
+from backprint.fx.values import check_call, maker, resolve
 from backprint.graph.depends import bare_operator
 from backprint.graph.nouns import Graph, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.operators import operators
 from backprint.graph.steps import used
-from backprint.graph.table import operators
 
 ALLOCATING = frozenset(
     "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize resize_ "

@@ -1,12 +1,24 @@
-"""The nouns, their text, and their canonical form. Needs no torch."""
+"""Graphs as plain data: no torch is needed for anything here.
+
+- `nouns`: Port, Step, Graph, Pair, Link, Capture and their parts, valid by construction.
+- `keys`: how a port is identified, and its text. `verdicts`: the words of a Verdict, and when a check was a proof.
+- `text`: a Graph as straight-line Python, and back; the parser runs nothing.
+- `canonical`: the form of a Graph without names, and its hash.
+- `operators`: the operators that a graph may call, from `operators.txt`. `isolation`: which graphs need a process of
+  their own.
+- `steps`, `depends`, `links`, `sizes`: questions about steps, about what depends on what, about links between Pairs,
+  about symbolic sizes.
+- `cost`: floating-point operations, bytes and live memory of steps and graphs.
+- `folding/`: repeated structure, found once.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from backprint.graph.canonical import Canonical, canonical, graph_hash
-from backprint.graph.graphs import Graph, Step
-from backprint.graph.shown import in_a_line
+from backprint.graph.keys import in_a_line
+from backprint.graph.nouns import Graph, Step
 from backprint.graph.text import emit, show_step
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from backprint.graph.nouns import (
     leaves,
     refs,
 )
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 from backprint.graph.text import show
 
 EFFECTFUL_HIGHER = ("run_and_save_rng_state", "run_with_rng_state", "with_effects", "auto_functionalized")

@@ -11,16 +11,31 @@ from collections.abc import Mapping
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.links import FREE, between, consumers, feeds, results
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, refs
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 
 Sets = dict[PortKey, int]
 """For each port, a set of inputs, as the bits of a number."""
 
 SHAPE_ONLY = {
-    "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "randint_like", "full_like", "new_empty",
-    "new_empty_strided", "new_full", "new_ones", "new_zeros", "sym_size", "sym_stride", "sym_numel",
-    "sym_storage_offset", "_assert_tensor_metadata", "is_same_size",
-}  # fmt: skip
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "full_like",
+    "new_empty",
+    "new_empty_strided",
+    "new_full",
+    "new_ones",
+    "new_zeros",
+    "sym_size",
+    "sym_stride",
+    "sym_numel",
+    "sym_storage_offset",
+    "_assert_tensor_metadata",
+    "is_same_size",
+}
 """Operators that take only the shape of their first argument."""
 
 TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from backprint.errors import RefusedError
 from backprint.graph.nouns import HIGHER, Graph, Op, Step, allowed, is_custom, leaves
-from backprint.graph.table import table
+from backprint.graph.operators import table
 
 ENDLESS = frozenset({"torch.ops.higher_order.while_loop"})
 

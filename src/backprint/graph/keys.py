@@ -1,14 +1,32 @@
-"""Keys of ports, and their text: in files, messages and `bp.run` a key is `gradient w`. Only this module knows the
-text.
-
-Among a program's inputs a tangent is named by its role and its output, `tangent y`: no other input of the program has a
-role in its name.
-"""
+"""How nouns show themselves at a prompt: in one short line, without line breaks or control characters of a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+LONGEST = 60
+"""The characters of a name or a text in such a line."""
+
+
+def in_a_line(text: str, longest: int = LONGEST) -> str:
+    """Return a text of a sample as a part of a line."""
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return "".join(letter if letter.isprintable() else "?" for letter in cut)
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `2,078 steps`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# ----------------------------------------------------------------------------
+# Keys of ports, and their text: in files, messages and `bp.run` a key is `gradient w`. Only this module knows the
+# text.
+#
+# Among a program's inputs a tangent is named by its role and its output, `tangent y`: no other input of the program
+#  has a role in its name.
+# ----------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -5,12 +5,16 @@ A Capture of one Pair needs no links: its ports are the Capture's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from backprint.errors import SampleError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import OUT_ROLES, Capture, Guard, Link, Port, Spec
+from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Guard, Link, Pair, Port, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
+from backprint.graph.text import show_port, show_spec
 
 FREE = ("parameter", "buffer", "constant", "input")
 """The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
@@ -117,3 +121,228 @@ def held_exact(capture: Capture) -> set[str]:
     kinds = ("value", "shape", "pinned")
     guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
     return guarded | set(capture.origin.constants)
+
+
+# ----------------------------------------------------------------------------
+# Compare the claims about a Capture's graphs that are stored in two places. Needs no torch.
+#
+# A sample has each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
+#  annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name
+#  saved values. A change of only one of these is detected; a consistent change of all of them is another sample, of
+#  which only the numbers can be checked.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """A claim of a Capture about a port or a step that is not true."""
+
+    role: str
+    name: str
+    text: str
+
+
+Claims = Mapping[str, Any]
+"""What capture.json says of one graph: `roles`, names by role, and `annotations`, a digest."""
+
+
+def claims_of(graph: Graph) -> dict[str, Any]:
+    """Return the claims about a graph, in a sample's form."""
+    return {
+        "roles": {"in": names_by_role(graph.inputs), "out": names_by_role(graph.outputs)},
+        "annotations": digest_of(graph),
+    }
+
+
+def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
+    """Return the names of ports by their role."""
+    found: dict[str, list[str]] = {}
+    for port in ports:
+        found.setdefault(port.role, []).append(port.name)
+    return found
+
+
+def digest_of(graph: Graph) -> str:
+    """Return a digest of all annotations of a graph: dtypes, sizes, strides, devices, layouts."""
+    return hashlib.sha256("\n".join(lines(graph)).encode()).hexdigest()[:32]
+
+
+def lines(graph: Graph) -> Iterator[str]:
+    """Yield every annotation of a graph, and of its subgraphs."""
+    for symbol in graph.symbols:
+        yield f"{symbol.name} = {symbol.hint} in [{symbol.low}, {symbol.high}]"
+    for port in (*graph.inputs, *graph.outputs):
+        yield show_port(port)
+    for step in graph.steps:
+        if not step.is_guard:
+            yield f"{step.name}: {show_spec(step.spec)}"
+    for name, sub in graph.subgraphs:
+        yield f"{name}:"
+        yield from lines(sub)
+
+
+# ------------------------------------------------------------------ lies
+
+
+def lies(capture: Capture) -> Iterator[Lie]:
+    """Yield where a Capture contradicts itself: its graphs, the claims in capture.json, and the rest of it."""
+    for index, pair in enumerate(capture.pairs):
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            if graph is not None:
+                claims = capture.claims[index].get(side) if capture.claims else None
+                yield from of_graph(f"{pair.name}/{side}", graph, claims or {})
+        yield from of_pair(capture, index, pair)
+    yield from of_signature(capture)
+    yield from of_witness(capture)
+
+
+def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Lie]:
+    """Compare a graph with the claims in capture.json."""
+    if roles := claims.get("roles"):
+        for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
+            yield from of_roles(ports, roles.get(direction, {}))
+    if "annotations" in claims and claims["annotations"] != digest_of(graph):
+        yield Lie("graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved")
+
+
+def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Lie]:
+    """Compare the roles of ports with the table of roles."""
+    then = sorted((name, role) for role, names in roles.items() for name in names)
+    now = sorted((port.name, port.role) for port in ports)
+    if then == now:
+        return
+    for name, role in (each for each in now if each not in then):
+        was = ", ".join(other for each, other in then if each == name) or "no port"
+        yield Lie(role, name, f"the graph says {role}, capture.json says {was}")
+    for name, role in (each for each in then if each not in now):
+        if name not in {each for each, _ in now}:
+            yield Lie(role, name, f"capture.json has the {role} {name!r}, which the graph does not have")
+
+
+FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
+BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
+"""The roles that the inputs and the outputs of each direction can have."""
+
+
+def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
+    """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
+    forward = at_hints(pair.forward)
+    backward = at_hints(pair.backward) if pair.backward is not None else None
+    yield from of_direction("forward", forward, FORWARD)
+    fed = {link.name for link in feeds(capture, index)}
+    if backward is None:
+        return
+    yield from of_direction("backward", backward, BACKWARD)
+    given = {port.name: port for port in forward.outputs if port.role == "saved"}
+    results = {port.name: port for port in forward.outputs if port.role == "output"}
+    inputs = {port.name: port for port in forward.inputs}
+    elsewhere = fed | {port.name for each in capture.pairs if capture.links for port in each.forward.inputs}
+    elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
+    for port in backward.by_role("saved"):
+        yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
+    for port in backward.by_role("constant"):
+        if port.name in inputs and inputs[port.name].role != "constant":
+            yield Lie("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
+    for port in backward.by_role("tangent"):
+        yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
+    for port in backward.by_role("gradient"):
+        named = inputs.get(port.name)
+        if named is None and port.name not in elsewhere and not is_kept(capture, port):
+            yield Lie("gradient", port.name, "is the gradient of no input of the forward")
+        yield from alike(port, named, "the gradient is {}, what it is of {}")
+    for port in forward.by_role("mutation"):
+        named = inputs.get(port.name)
+        if named is not None and dtype(port.spec) != dtype(named.spec):
+            yield Lie("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
+
+
+def is_kept(capture: Capture, port: Port) -> bool:
+    """Whether a recorded step returned this: a gradient of a value that its forward did not need, or that its backward
+    changed."""
+    rows = capture.witness or {}
+    keys = (PortKey("gradient", port.name), PortKey("mutation", port.name))
+    return capture.origin.partial or any(str(key) in rows for key in keys)
+
+
+def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Lie]:
+    """The roles of a direction's ports."""
+    for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
+        for port in ports:
+            if port.role not in known:
+                yield Lie(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
+
+
+def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Lie]:
+    """Yield a Lie if two ports should have one shape, or with `whole` one spec, and do not."""
+    if other is None or port.spec is None or other.spec is None:
+        return
+    if kind(port.spec, whole) != kind(other.spec, whole):
+        yield Lie(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))
+
+
+def kind(spec: Spec, whole: bool = False) -> Any:
+    """Return what two annotations must have in common; a gradient may be sparse if its parameter is dense."""
+    if not isinstance(spec, TensorSpec):
+        return spec
+    return replace(spec, offset=0) if whole else (spec.dtype, spec.shape, spec.device)
+
+
+def dtype(spec: Spec) -> str:
+    """The dtype of a tensor's annotation."""
+    return spec.dtype if isinstance(spec, TensorSpec) else ""
+
+
+def of_signature(capture: Capture) -> Iterator[Lie]:
+    """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
+    tangents."""
+    signature = capture.signature
+    if signature.call is not None:
+        placed = {name for row in signature.call for name in tensors_in(row.like)}
+        twins = {name for pair in signature.same for name in pair}
+        for port in free_ports(capture):
+            own = port.role == "input"
+            if own and port.name not in placed | twins and not port.name.startswith("tangent."):
+                yield Lie(port.role, port.name, "is not an argument of the captured call")
+            if not own and port.name in placed - twins:
+                yield Lie(port.role, port.name, "is an argument of the captured call, so its role is input")
+    if capture.links or len(capture.pairs) != 1 or capture.pairs[0].backward is None:
+        return
+    asked = {port.name for port in capture.pairs[0].backward.by_role("tangent")}
+    for name in signature.differentiable:
+        if name not in {port.name for port in capture.pairs[0].forward.by_role("output")}:
+            yield Lie("output", name, "is differentiable in capture.json, and no output of the forward")
+    for name in asked - set(signature.differentiable):
+        yield Lie("tangent", name, "is not a differentiable output in capture.json")
+
+
+def tensors_in(like: Any) -> Iterator[str]:
+    """Yield the ports in a likeness of an argument."""
+    if isinstance(like, dict):
+        if isinstance(like.get("tensor"), str):
+            yield like["tensor"]
+        for key, item in like.items():
+            if key != "tensor":
+                yield from tensors_in(item)
+    elif isinstance(like, list):
+        for item in like:
+            yield from tensors_in(item)
+
+
+def of_witness(capture: Capture) -> Iterator[Lie]:
+    """Compare annotations of results with the dtypes and shapes of the program's results."""
+    if not capture.witness or len(capture.pairs) != 1 or capture.links:
+        return
+    pair = capture.pairs[0]
+    for graph in (pair.forward, pair.backward):
+        for port in at_hints(graph).outputs if graph is not None else ():
+            row = capture.witness.get(str(port.key))
+            spec = port.spec
+            if row is None or row.get("none") or not isinstance(spec, TensorSpec):
+                continue
+            if (spec.dtype, list(spec.shape)) != (row["dtype"], row["shape"]):
+                gave = f"{row['dtype']}{row['shape']}"
+                yield Lie(port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {gave}")
+
+
+assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
+assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)

@@ -1,48 +1,1222 @@
-"""The nouns: plain frozen data, valid by construction, without torch. Each family has a file; this module has them all.
+"""The structure of a program's outputs as plain JSON, and filled with tensors again."""
 
-A Graph is one direction of one program. Its steps are calls of tensor operators on named values; its ports are its
-inputs and outputs under the program's own names. A Pair ties a forward to its backward by the saved ports; a Capture is
-the result of one capture call.
-"""
+from __future__ import annotations
 
-from backprint.graph.captures import Argument, Capture, Deferred, Guard, Link, OpaqueEdge, Pair, Signature
-from backprint.graph.graphs import (
-    ECHOES,
-    IN_ROLES,
-    OUT_ROLES,
-    ROLES,
-    Echo,
-    Graph,
-    Port,
-    Source,
-    Step,
-    Symbol,
-    custom_operators,
+import ast
+import keyword
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from backprint.errors import GraphError, RefusedError, ReplayError
+from backprint.graph.keys import PortKey, in_a_line, number_of
+from backprint.graph.operators import operators
+from backprint.graph.verdicts import PortVerdict, verdict_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+    from torch.fx import GraphModule
+
+    from backprint.common.web_page import WebPage
+    from backprint.graph.canonical import Canonical
+    from backprint.graph.folding.nouns import FoldedGraph
+    from backprint.graph.verdicts import Verdict
+
+
+def filled(structure: Any, named: Mapping[str, Any]) -> Any:
+    """Return a stored structure filled with these outputs; a constant leaf is its text if that is not a plain
+    literal."""
+    match structure:
+        case {"port": name}:
+            return named[name]
+        case {"value": text}:
+            return literal(text)
+        case {"items": rows}:
+            return {key_of_text(key): filled(item, named) for key, item in rows}
+        case {"dict": items}:
+            return {key: filled(item, named) for key, item in items.items()}
+        case {"list": items}:
+            return [filled(item, named) for item in items]
+        case {"tuple": items}:
+            return tuple(filled(item, named) for item in items)
+    return None
+
+
+def literal(text: str) -> Any:
+    """Return the plain value of a text, or the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+def key_of_text(text: str) -> Any:
+    """Return the mapping key of a text, or the text."""
+    key = literal(text)
+    return text if isinstance(key, (list, dict, set)) else key
+
+
+# ----------------------------------------------------------------------------
+# What is legal in a graph: names, targets, devices, sizes and their expressions, by tables and never by a walk.
+#
+# Every name, key and target is checked when the object that holds it is made, because `torch.fx` pastes them into
+#  code that it executes.
+# ----------------------------------------------------------------------------
+
+Size: TypeAlias = int | str
+"""One size of a shape: a number, or the expression of a symbolic one."""
+
+ROOTS = frozenset({"torch", "aten", "prims", "operator", "math"})
+
+RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "getattr", "op", "device", "True", "False", "None"}
+
+
+def _named(prefix: str, names: str) -> frozenset[str]:
+    return frozenset(prefix + name for name in names.split())
+
+
+OPERATORS = _named(
+    "operator.",
+    "add sub mul truediv floordiv mod pow neg pos abs eq ne lt le gt ge and_ or_ xor not_ getitem index "
+    "lshift rshift invert is_ is_not",
 )
-from backprint.graph.legal import (
-    BUILT_IN,
-    DEVICES,
-    HIGHER,
-    MATHS,
-    MAX_INTEGER,
-    OPERATORS,
-    PLAIN_TARGETS,
-    RESERVED,
-    SYMS,
-    Size,
-    allowed,
-    check_expression,
-    check_local,
-    is_custom,
+
+MATHS = _named("math.", "ceil floor trunc sqrt log2 pow isnan")
+
+SYMS = _named(
+    "torch.",
+    "sym_max sym_min sym_float sym_int sym_not sym_ite sym_sum sym_sqrt _sym_sqrt _sym_log2 _sym_cos _sym_sin "
+    "sym_fresh_size",
 )
-from backprint.graph.specs import ATOMS, DTYPES, LAYOUTS, SCALARS, ScalarSpec, Spec, TensorSpec
-from backprint.graph.values import MAX_DEPTH, Atom, Device, Dict, List, Op, Ref, Slice, Sub, Value, leaves, refs
+
+PLAIN_TARGETS = OPERATORS | MATHS | SYMS
+
+HIGHER = _named(
+    "torch.ops.higher_order.",
+    "cond while_loop scan associative_scan map_impl flex_attention flex_attention_backward "
+    "tag_activation_checkpoint wrap wrap_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast "
+    "invoke_subgraph run_and_save_rng_state run_with_rng_state graphsafe_run_with_rng_state auto_functionalized "
+    "auto_functionalized_v2 with_effects autograd_function_apply checkpointed_wrap strict_mode out_dtype "
+    "hints_wrapper",
+)
+
+BUILT_IN = frozenset(
+    {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
+)
+"""What `torch.ops` holds beside libraries' operators: in `torch.ops.X.f.default`, X is none of these."""
+
+_CUSTOM = re.compile(r"torch\.ops\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+
+_LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+
+_DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
+
+DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
+"""Kinds of devices that torch knows by name. `privateuseone` is whatever a program has registered."""
+
+_NUMBER = re.compile(r"-?\d{1,19}")
+
+_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
+
+MAX_SIZE = 2**63
+
+MAX_INTEGER = 2**63
+"""Integers and sizes are those of 64 bits, as torch has them: from minus this to below it."""
+
+MAX_EXPRESSION = 4096
+
+
+def check_device(name: str) -> None:
+    """Raise unless `name` is a device's, such as `cpu` or `cuda:0`."""
+    found = _DEVICE.fullmatch(name) if type(name) is str else None
+    if found is None or found[1] not in DEVICES:
+        raise RefusedError(f"{name!r:.80} is not a device name")
+
+
+def check_size(size: Size) -> None:
+    """Raise unless `size` is a number that fits 64 bits, or an expression that is not a plain number."""
+    if type(size) is int:
+        if not -MAX_SIZE <= size < MAX_SIZE:
+            raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
+        return
+    check_expression(size)
+    if str(size).lstrip("-").isdigit():
+        raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
+
+
+def check_expression(text: Size) -> None:
+    """Raise unless `text` is arithmetic over names and numbers. It is shown and compared, and never run by Python."""
+    if type(text) is str and len(text) <= MAX_EXPRESSION and _EXPRESSION.fullmatch(text) and "__" not in text:
+        depth = 0
+        for character in text:
+            depth += (character == "(") - (character == ")")
+            if depth < 0 or (depth == 0 and character == ","):
+                break
+        else:
+            if depth == 0 and text == text.strip():
+                return
+    raise RefusedError(f"{text!r:.80} is not a size of a tensor, nor an expression of sizes")
+
+
+def check_local(name: str) -> None:
+    """Raise unless `name` can be a local of a graph's text."""
+    if type(name) is not str or not _LOCAL.fullmatch(name):
+        raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
+    if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
+        raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
+
+
+def is_custom(target: str) -> bool:
+    """Whether a target is an operator of a library, which PyTorch alone does not have."""
+    return target.startswith("torch.ops.") and target not in HIGHER
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
+
+
+def check_target(target: str) -> None:
+    """Raise unless `target` is a known tensor operator, or has the form of a custom one: a table, never a walk."""
+    if type(target) is str and (target in operators() or target in PLAIN_TARGETS or target in HIGHER):
+        return
+    custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
+    if custom is None or custom[1] in BUILT_IN:
+        raise RefusedError(
+            f"{target!r:.120} is not a known tensor operator: graphs call aten, prims and plain arithmetic alone"
+        )
+
+
+# ----------------------------------------------------------------------------
+# Values: the arguments of a call.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value named earlier in the graph."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operator used as data, as higher-order operators take them."""
+
+    target: str
+
+    def __post_init__(self) -> None:
+        check_target(self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Sub:
+    """A subgraph of this graph, by its attribute name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A torch constant: a dtype, a layout or a memory format, such as `float32`."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in ATOMS:
+            raise RefusedError(f"torch.{self.name} is not a dtype, layout or memory format that a graph may hold")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, such as `cpu` or `cuda:0`."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_device(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A Python slice."""
+
+    start: Value
+    stop: Value
+    step: Value
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list; a tuple is a Python tuple, because operators distinguish them."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dict:
+    """A dictionary, in order."""
+
+    items: tuple[tuple[Value, Value], ...]
+
+
+Leaf: TypeAlias = "bool | int | float | complex | str | Ref | Op | Sub | Atom | Device | None"
+
+Value: TypeAlias = "Leaf | Slice | List | Dict | tuple[Value, ...]"
+
+LEAVES = frozenset({type(None), bool, int, float, complex, str, Ref, Op, Sub, Atom, Device})
+
+MAX_DEPTH = 32
+"""How deep a value may nest lists, tuples, dictionaries and slices."""
+
+
+def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
+    """Yield the leaves of a value, in order; raise for anything that is not a Value."""
+    kind = type(value)
+    if kind in LEAVES:
+        yield value  # type: ignore[misc]  # a Leaf, as checked
+        return
+    if depth > MAX_DEPTH:
+        raise RefusedError("a value is nested too deeply")
+    match value:
+        case tuple() | List(items=tuple()):
+            for item in value if isinstance(value, tuple) else value.items:
+                yield from leaves(item, depth + 1)
+        case Slice(start, stop, step):
+            for item in (start, stop, step):
+                yield from leaves(item, depth + 1)
+        case Dict(pairs):
+            for key, item in pairs:
+                yield from leaves(key, depth + 1)
+                yield from leaves(item, depth + 1)
+        case _:
+            raise GraphError(f"a {kind.__name__} cannot stand in a graph: {value!r:.120}")
+
+
+def refs(value: Value) -> Iterator[str]:
+    """Yield the names in a value, in order."""
+    return (leaf.name for leaf in leaves(value) if type(leaf) is Ref)
+
+
+# ----------------------------------------------------------------------------
+# Specs: the type of a value, without the value.
+# ----------------------------------------------------------------------------
+
+DTYPES: Mapping[str, str] = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "complex128": "c128",
+    "complex64": "c64",
+    "complex32": "c32",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint64": "u64",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "b8",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e5m2": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu",
+}
+"""torch's dtype names and the short names that graphs print."""
+
+LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn")
+
+FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+
+ATOMS = frozenset({*DTYPES, *LAYOUTS, *FORMATS, "qint8", "quint8", "qint32", "float4_e2m1fn_x2", "bits8", "bits16"})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """The dtype, shape, strides, device and layout of a tensor. `stride` is None for a contiguous tensor."""
+
+    dtype: str
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...] | None = None
+    offset: Size = 0
+    device: str = "cpu"
+    layout: str = "strided"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise RefusedError(f"{self.dtype!r} is not a tensor dtype; known are {', '.join(DTYPES)}")
+        if self.layout not in LAYOUTS:
+            raise RefusedError(f"{self.layout!r} is not a tensor layout; known are {', '.join(LAYOUTS)}")
+        if self.stride is not None and len(self.stride) != len(self.shape):
+            raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
+        for size in (*self.shape, *(self.stride or ()), self.offset):
+            if type(size) is not int or not -MAX_SIZE <= size < MAX_SIZE:
+                check_size(size)
+        if self.numel >= MAX_SIZE:
+            raise GraphError(f"a tensor of {self.numel:.3g} elements: at most 2**63 - 1 can be counted")
+        if self.device != "cpu":
+            check_device(self.device)
+
+    @property
+    def numel(self) -> int:
+        """The number of elements; symbolic sizes count as one."""
+        count = 1
+        for size in self.shape:
+            count *= size if isinstance(size, int) else 1
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the elements take."""
+        return self.numel * ITEMSIZE[self.dtype]
+
+
+ITEMSIZE: Mapping[str, int] = {
+    name: max(1, int(re.findall(r"(\d+)", name)[0]) // 8) if name != "bool" else 1 for name in DTYPES
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSpec:
+    """A number that a graph computes: `SymInt(s0 + 1)`, `int`, `float`, `bool`."""
+
+    kind: str
+    expression: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in SCALARS:
+            raise GraphError(f"{self.kind!r:.80} is not a scalar kind; known are {', '.join(SCALARS)}")
+        if self.expression:
+            check_expression(self.expression)
+
+
+SCALARS = ("SymInt", "SymFloat", "SymBool", "int", "float", "bool", "complex", "None", "str", "object")
+
+Spec: TypeAlias = "TensorSpec | ScalarSpec | tuple[Spec, ...] | None"
+"""The type of a step's result: None if it is not known."""
+
+
+# ----------------------------------------------------------------------------
+# Ports, steps and Graphs. A Graph is one direction of one program.
+# ----------------------------------------------------------------------------
+
+IN_ROLES = ("parameter", "buffer", "input", "constant", "saved", "tangent", "rng")
+
+OUT_ROLES = ("output", "mutation", "saved", "gradient")
+
+ROLES = frozenset({*IN_ROLES, *OUT_ROLES})
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a Graph. `name` is the program's own; `local` is an input's identifier in the text."""
+
+    name: str
+    role: str
+    spec: Spec = None
+    local: str = ""
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise GraphError(f"port {self.name!r}: {self.role!r} is not a role; known are {', '.join(sorted(ROLES))}")
+        if not self.name or len(self.name) > 4096 or not self.name.isprintable():
+            raise GraphError(f"a port's name must be printable and not empty, not {self.name!r:.80}")
+
+    @property
+    def key(self) -> PortKey:
+        """The port's role and name, which identify it."""
+        return PortKey(self.role, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where in the user's program a step came from. It is written into a comment, so characters that could end one are
+    replaced."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.line < 10**9:
+            raise GraphError(f"{self.line!r:.80} is not a line number")
+        for part, blurs in _BLURS.items():
+            text: str = getattr(self, part)
+            shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+            said = blurs.sub("_", shown.strip())
+            if said != text or (part == "file" and not said):
+                object.__setattr__(self, part, said or "_" * (part == "file"))
+
+
+_BLURS = {
+    "file": re.compile(r"^\[|;|:(?=\d+ in )"),
+    "function": re.compile(":"),
+    "code": re.compile("(?!)"),
+    "module": re.compile(r"\]"),
+}
+"""What, in each part of a Source, would be read back as the start of another part."""
+
+ECHOES = ("gradient of", "sum of gradients of", "recomputes")
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """How a step relates to the other direction: `gradient of convolution_3`, or of several: `relu, relu_1`."""
+
+    kind: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ECHOES:
+            raise GraphError(f"{self.kind!r} is not an echo; known are {', '.join(ECHOES)}")
+        if not self.names:
+            raise GraphError(f"an echo names at least one value: {self.kind!r} of nothing")
+        for name in self.names:
+            check_local(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call: `name = target(*args, **kwargs)`. One whose target begins with `assert` is a guard: it has no value."""
+
+    name: str
+    target: str
+    args: tuple[Value, ...] = ()
+    kwargs: tuple[tuple[str, Value], ...] = ()
+    spec: Spec = None
+    source: Source | None = None
+    echo: Echo | None = None
+
+    def __post_init__(self) -> None:
+        check_local(self.name)
+        if not self.is_guard:
+            check_target(self.target)
+        elif not self.args or type(self.args[0]) is not Ref or len(self.args) != GUARDS[self.target] or self.kwargs:
+            raise GraphError(
+                f"guard {self.name}: {self.target} takes a value by name and {GUARDS[self.target] - 1} more"
+            )
+        elif self.spec is not None:
+            raise GraphError(f"guard {self.name}: a guard has no value, so no spec: {self.spec!r:.80}")
+        for key, _ in self.kwargs:
+            if type(key) is not str or not _LOCAL.fullmatch(key) or key.startswith("__"):
+                raise RefusedError(f"step {self.name}: {key!r:.80} is not a keyword of an operator")
+        if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
+            raise GraphError(f"step {self.name}: a keyword stands twice")
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether the step checks a value instead of making one."""
+        return self.target in GUARDS
+
+
+GUARDS: Mapping[str, int] = {"assert_equal": 2, "assert_nan": 1, "assert_shape": 2}
+"""Guard steps, `assert v == 3`, `assert v != v`, `assert v.shape == (4, 1)`, and how many arguments each has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A symbolic size: its name, the value it had at capture, and its range."""
+
+    name: str
+    hint: int
+    low: str = "0"
+    high: str = "inf"
+
+    def __post_init__(self) -> None:
+        check_local(self.name)
+        if type(self.hint) is not int or not -MAX_SIZE <= self.hint < MAX_SIZE:
+            raise GraphError(f"symbol {self.name}: its value at capture is not a size: {self.hint!r:.80}")
+        for bound in (self.low, self.high):
+            check_expression(bound)
+        low, high = (int(bound) if _NUMBER.fullmatch(bound) else None for bound in (self.low, self.high))
+        if low is not None and high is not None and low > high:
+            raise GraphError(f"symbol {self.name}: no size is in [{low}, {high}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python."""
+
+    inputs: tuple[Port, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Port, ...]
+    results: tuple[Value, ...]
+    subgraphs: tuple[tuple[str, Graph], ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    title: str = field(default="", compare=False)
+    isolated: str = field(default="", compare=False)
+    """Of a graph that was read: why it may run in a process of its own alone; '' where it may run anywhere."""
+
+    def __post_init__(self) -> None:
+        check_graph(self)
+
+    def __repr__(self) -> str:
+        return f"Graph({graph_in_words(self, len(self.steps))})"
+
+    if TYPE_CHECKING:  # bound in backprint.graph, which joins the nouns with their texts, forms and folds
+
+        @property
+        def code(self) -> str:
+            """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
+
+        def fold(self) -> FoldedGraph:
+            """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
+
+        def canonical(self) -> Canonical:
+            """The graph without names and without the order of independent steps."""
+
+        def hash(self, sizes: bool = True) -> str:
+            """A digest of the canonical form; with `sizes=False` shapes and strides do not count."""
+
+    def by_role(self, role: str) -> tuple[Port, ...]:
+        """The ports with this role, inputs first."""
+        return tuple(port for port in (*self.inputs, *self.outputs) if port.role == role)
+
+    if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
+
+        def to_fx(self) -> GraphModule:
+            """A torch.fx.GraphModule that computes the same."""
+
+
+def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
+    """Say in a few words what a graph is: `forward of gpt: 62 steps, 14 inputs, 20 outputs`."""
+    side = "backward" if any(port.role == "gradient" for port in graph.outputs) else "forward"
+    name = in_a_line(graph.title.split(f", {side}.")[0])
+    sizes = (number_of(steps, "step"), number_of(len(graph.inputs), "input"), number_of(len(graph.outputs), "output"))
+    return f"{side}{f' of {name}' if name else ''}: {', '.join(sizes)}"
+
+
+def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
+    """Yield the custom operators that a graph calls or passes as arguments, subgraphs included, each with its step."""
+    for step in graph.steps:
+        values = (*step.args, *(value for _, value in step.kwargs))
+        handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
+        for target in filter(is_custom, (step.target, *handed)):
+            yield step, target
+    for _, sub in graph.subgraphs:
+        yield from custom_operators(sub)
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise unless every value is defined once, before its use, and the ports match their values."""
+    check_members(graph)
+    defined: set[str] = set()
+    attributes = {name for name, _ in graph.subgraphs}
+    for port in graph.inputs:
+        check_role(port, "input", IN_ROLES)
+        define(port.local, defined)
+    for step in graph.steps:
+        for value in (*step.args, *(value for _, value in step.kwargs)):
+            check_use(value, step, defined, attributes)
+        if not step.is_guard:
+            define(step.name, defined)
+    if len(graph.outputs) != len(graph.results):
+        raise GraphError(f"{len(graph.outputs)} output ports for {len(graph.results)} results")
+    for port, result in zip(graph.outputs, graph.results, strict=True):
+        check_role(port, "output", OUT_ROLES)
+        check_use(result, port, defined, attributes)
+
+
+def check_members(graph: Graph) -> None:
+    """Raise unless each symbol and subgraph has a name of its own."""
+    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
+    for name in members:
+        check_local(name)
+        if name == "forward" or members.count(name) > 1:
+            raise GraphError(f"{name!r} is defined twice in one class")
+
+
+def check_role(port: Port, side: str, roles: Sequence[str]) -> None:
+    """Raise unless a port has a role of its side."""
+    if port.role not in roles:
+        raise GraphError(f"{side} {port.name!r} has the role {port.role!r}; an {side}'s is one of {', '.join(roles)}")
+
+
+def define(name: str, defined: set[str]) -> None:
+    """Add a value to those that are defined."""
+    check_local(name)
+    if name in defined:
+        raise GraphError(f"{name!r} is defined twice")
+    defined.add(name)
+
+
+def check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
+    """Raise unless what a step or an output uses is defined, and its integers have 64 bits."""
+    for leaf in leaves(value):
+        odd = ""
+        if isinstance(leaf, Ref):
+            if leaf.name not in defined:
+                odd = f"uses {leaf.name!r} before it is defined"
+        elif isinstance(leaf, Sub):
+            if leaf.name not in attributes:
+                odd = f"uses the subgraph {leaf.name!r}, which the graph does not have"
+        elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
+            odd = f"holds an integer of {leaf.bit_length()} bits"
+        if odd:
+            who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"
+            raise GraphError(f"{who} {odd}")
+
+
+# ----------------------------------------------------------------------------
+# What a Capture knows of the recipes for its inputs; the recipes themselves are `sample/`'s.
+# ----------------------------------------------------------------------------
+
+
+class InputRecipes(Protocol):
+    """Recipes by the names of inputs, a tangent's with its role before it, and the data of the exact ones."""
+
+    @property
+    def recipes(self) -> Mapping[str, Any]:
+        """The recipes by name."""
+
+    @property
+    def exact(self) -> Mapping[str, Tensor]:
+        """The data of the exact ones."""
+
+    @property
+    def seed(self) -> int:
+        """The seed that the recipes' seeds were derived from."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The inputs that no recipe makes."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recipes make every input."""
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """The recipes as JSON objects. Those of a sample are not checked, and need no torch."""
+
+    def data(self, name: str) -> bytes | None:
+        """Return the data of an exact recipe as bytes; None if there is none. It needs no torch for a sample."""
+
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
+
+
+class Unfitted:
+    """No recipes: what a Capture has before recipes are fitted to its inputs."""
+
+    recipes: Mapping[str, Any] = MappingProxyType({})
+    exact: Mapping[str, Tensor] = MappingProxyType({})
+    rows: Mapping[str, Any] = MappingProxyType({})
+    seed = 0
+    missing = ()
+    complete = False
+
+    def data(self, name: str) -> bytes | None:
+        return None
+
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        return {}
+
+
+UNFITTED: InputRecipes = Unfitted()
+
+
+# ----------------------------------------------------------------------------
+# What a Capture says about stamping, in its notes: how its graphs were made, or why they were traced in full.
+# ----------------------------------------------------------------------------
+
+STAMPED = "stamped: "
+"""How the note of a stamped Capture begins."""
+
+IN_FULL = "traced in full, not stamped: "
+"""How the note begins that says why a Capture was not stamped."""
+
+
+def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
+    """Return the note of a stamped Capture."""
+    few, fewer = depths[1], depths[0]
+    where = ", ".join(str(place) or "the model itself" for place in places)
+    return (
+        f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
+    )
+
+
+def stamp_of(notes: Iterable[str]) -> str:
+    """Return the note that says how a Capture was stamped; '' if it was not."""
+    return next((note for note in notes if note.startswith(STAMPED)), "")
+
+
+# ----------------------------------------------------------------------------
+# What a Capture knows of its program: while the program lives, it is the oracle of every proof.
+#
+# Each maker of Captures passes an Origin: a traced program, a recorded step, a part of a Capture. A Capture that was
+#  read from disk has `GONE`.
+# ----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    Tensors = Mapping[str, Tensor]
+
+
+class StepResults(Protocol):
+    """The results of one step of a program: outputs by name, gradients and mutations by the program's own names."""
+
+    @property
+    def outputs(self) -> Tensors: ...
+
+    @property
+    def gradients(self) -> Mapping[str, Tensor | None]: ...
+
+    @property
+    def mutations(self) -> Tensors: ...
+
+
+class Oracle(Protocol):
+    """A program that runs on values by name. A `partial` one only has its recorded results: it runs on the recorded
+    values."""
+
+    @property
+    def partial(self) -> bool: ...
+
+    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
+        """Run one eager step; without tangents, from ones."""
+
+
+class Origin(Oracle, Protocol):
+    """The program behind a Capture, its arguments, and the options of its capture."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program still exists."""
+
+    @property
+    def traced_here(self) -> bool:
+        """Whether this process traced the graphs, so that they can be trusted."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The options of the capture call."""
+
+    @property
+    def constants(self) -> Tensors:
+        """The tensors behind the Capture's constant ports."""
+
+    @property
+    def tangents(self) -> Tensors:
+        """The tangents of the recorded backward, for outputs whose specs are not enough to draw them."""
+
+    @property
+    def parts(self) -> Sequence[Oracle]:
+        """The program behind each of several Pairs; empty if only the whole can run."""
+
+    @property
+    def doubts(self) -> tuple[PortVerdict, ...]:
+        """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
+
+    def values(self) -> dict[str, Tensor]:
+        """Return every named tensor as captured."""
+
+    def live(self) -> dict[str, Tensor]:
+        """Return the same, with parameters, buffers and constants as they are now."""
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        """Return, by parameter, the values of the call that can be compared only by identity."""
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        """Run one eager step of the program; with `anew`, in other tensors than its own arguments."""
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Remember everything that the program reaches once, and restore it at the end of the block."""
+
+    def rebuild(self, structure: Any, named: Tensors) -> Any:
+        """Return the outputs in the program's containers, or in those of the signature's `structure` if they are
+        lost."""
+
+    def differs(self) -> str:
+        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+
+    def chance(self) -> dict[str, str]:
+        """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
+
+    def release(self) -> None:
+        """Drop the program and its arguments."""
+
+
+class TracedOrigin(Origin, Protocol):
+    """A program that an engine has just traced, and that its Capture is compared with."""
+
+    @property
+    def unheld(self) -> Sequence[str]:
+        """The reads of the program that no guard can check."""
+
+    @property
+    def first(self) -> Tensors:
+        """The outputs of a run before the one that was traced; empty if there was none."""
+
+    @property
+    def aliased(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+
+    def step_alone(self, values: Tensors, anew: bool) -> StepResults:
+        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
+
+    def drawn_from(self) -> str:
+        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
+
+
+class FixedOrigin(Origin):
+    """An Origin without a Python program: nothing changes, and nothing must be restored."""
+
+    alive = True
+    partial = False
+    traced_here = True
+    asked: Mapping[str, Any] = MappingProxyType({})
+    constants: Tensors = MappingProxyType({})
+    tangents: Tensors = MappingProxyType({})
+    parts: Sequence[Oracle] = ()
+    doubts: tuple[PortVerdict, ...] = ()
+
+    def live(self) -> dict[str, Tensor]:
+        return self.values()
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        return {}
+
+    def restoring(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def rebuild(self, structure: Any, named: Tensors) -> Any:
+        return filled(structure, named)
+
+    def differs(self) -> str:
+        return ""
+
+    def chance(self) -> dict[str, str]:
+        return {}
+
+    def release(self) -> None:
+        """Do nothing: the values are the only oracle."""
+
+
+class Gone(FixedOrigin):
+    """The Origin of a Capture from disk: its program is gone."""
+
+    alive = False
+    traced_here = False
+
+    def values(self) -> dict[str, Tensor]:
+        raise ReplayError("the program is gone, and its values with it")
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        raise ReplayError("the program is gone, so it cannot run")
+
+
+GONE: Origin = Gone()
+
+
+# ----------------------------------------------------------------------------
+# Pairs and Captures: a forward and a backward tied by the saved ports, and the result of one capture call.
+# ----------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """A value that is made at its first use, and only once: a sample's graph is parsed only if it is needed."""
+
+    __slots__ = ("_make", "_value")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make: Callable[[], T] | None = make
+        self._value: T | None = None
+
+    @property
+    def known(self) -> T | None:
+        """The value, if it was made; None before."""
+        return self._value
+
+    def get(self) -> T:
+        if self._make is not None:
+            self._value = self._make()
+            self._make = None
+        return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
+
+
+class Pair:
+    """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports."""
+
+    __slots__ = ("_backward", "_forward", "name")
+
+    def __init__(
+        self,
+        name: str,
+        forward: Graph | Deferred[Graph],
+        backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None = None,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "_forward", forward)
+        object.__setattr__(self, "_backward", backward)
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
+
+    name: str
+    _forward: Graph | Deferred[Graph]
+    _backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None
+
+    @property
+    def forward(self) -> Graph:
+        """The forward Graph."""
+        side = self._forward
+        return side.get() if isinstance(side, Deferred) else side
+
+    @property
+    def backward(self) -> Graph | None:
+        """The backward Graph; None where no output requires grad."""
+        side = self._backward
+        return side.get() if isinstance(side, Deferred) else side
+
+    @property
+    def saved(self) -> tuple[Port, ...]:
+        """The ports that the forward keeps for the backward."""
+        return tuple(port for port in self.forward.outputs if port.role == "saved")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pair) and (self.name, self.forward, self.backward) == (
+            other.name,
+            other.forward,
+            other.backward,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.forward, self.backward))
+
+    def __repr__(self) -> str:
+        parts = [("forward", self._forward), ("backward", self._backward)]
+        known = [(side, part.known if isinstance(part, Deferred) else part) for side, part in parts]
+        sizes = [number_of(len(graph.steps), f"{side} step") for side, graph in known if isinstance(graph, Graph)]
+        none = ["no backward"] if known[1][1] is None and not isinstance(self._backward, Deferred) else []
+        return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join([*sizes, *none])]))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition that a capture assumes.
+
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` and `alone`;
+    `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or
+    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard says that the program reads where
+    an input is in memory: replay compares which inputs share memory with it. An `alone` guard says which inputs the
+    Capture was compared on with their captured values alone, and why: that the graphs are right on others is an
+    assumption, and no proof.
+    """
+
+    kind: str
+    text: str
+    inputs: tuple[str, ...] = ()
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueEdge:
+    """Where autograd of the plain forward would not give the program's gradient, and why."""
+
+    kind: str
+    text: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Which port of which Pair feeds which: Pairs by index, the port by its key, such as `output y` or `gradient w`.
+
+    `target` None means a result of the whole Capture with that name; `source` None means an input of its own, passed
+    through. Gradients go along an `output` link the other way, and add up if several links start at one port.
+    """
+
+    source: int | None
+    port: PortKey
+    target: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of its argument.
+
+    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: the default is the same
+    value. `keyword`: it can be passed only by name.
+    """
+
+    name: str
+    like: Any
+    optional: bool = False
+    keyword: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a call's arguments and results map to ports.
+
+    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
+    text; `call` the value of each parameter (None where no call was read: a part, a recorded step, a sample of format
+    1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the
+    outputs that have tangents; `same` the pairs of names that one tensor was passed under; `aliases` the pairs that
+    share memory, and how many bytes after the first the second begins.
+    """
+
+    arguments: tuple[str, ...] = ()
+    leaves: tuple[tuple[str, str], ...] = ()
+    output: Any = None
+    differentiable: tuple[str, ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
+    loss: str = ""
+    call: tuple[Argument, ...] | None = None
+    aliases: tuple[tuple[str, str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The result of one capture call: Pairs in the order they ran, the engine, and the environment they were traced
+    in."""
+
+    name: str
+    engine: str
+    pairs: tuple[Pair, ...]
+    signature: Signature = Signature()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    opaque: tuple[OpaqueEdge, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    requires: tuple[str, ...] = ()
+    seed: int = 0
+    fake: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    claims: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False, repr=False)
+    recipes: InputRecipes = field(default=UNFITTED, compare=False, repr=False)
+    witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    verdict: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    origin: Origin = field(default=GONE, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
+
+    def __repr__(self) -> str:
+        engine = f"{self.engine}{', fake' if self.fake else ''}"
+        proof = verdict_text(self.verdict) if self.verdict else "not verified"
+        return f"Capture({in_a_line(self.name)}: {number_of(len(self.pairs), 'pair')}, engine {engine}, {proof})"
+
+    if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
+
+        def save(
+            self,
+            path: str | os.PathLike[str],
+            data: str = "seed",
+            *,
+            allow: Sequence[str] = (),
+            overwrite: bool = False,
+            layout: str = "backprint",
+            evaluation: Capture | None = None,
+            power: str = "quick",
+        ) -> Path:
+            """Write the Capture as a sample, and return its path."""
+
+        def release(self) -> None:
+            """Drop the captured program and its arguments."""
+
+        def verify(
+            self, draws: Sequence[str] | None = None, *, twin: Twin | None = None, trace: Capture | bool = False
+        ) -> list[Verdict]:
+            """Prove every Pair against the original program."""
+
+        def inputs(self) -> dict[str, Tensor]:
+            """Return the tensors that its recipes make, by the program's own names."""
+
+        def observed(self) -> dict[tuple[int, int, str], Any]:
+            """Run it on its own inputs, and return statistics of each value that its graphs compute."""
+
+        def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
+            """Draw a Pair as a picture, and return its path."""
+
+        def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
+            """Make the page of the Capture."""
+
+
+Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
+CallByName: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]"
+Twin: TypeAlias = "Capture | Call | CallByName"
+"""A fake Capture's program in small: a Capture of it, `(model, args)` or `(model, args, kwargs)`."""
+
+
+# ----------------------------------------------------------------------------
+# The nouns: plain frozen data, valid by construction, without torch. Each family has a file; this module has them
+# all.
+#
+# A Graph is one direction of one program. Its steps are calls of tensor operators on named values; its ports are its
+#  inputs and outputs under the program's own names. A Pair ties a forward to its backward by the saved ports; a
+#  Capture is the result of one capture call.
+# ----------------------------------------------------------------------------
 
 __all__ = [
-    "ATOMS", "Argument", "Atom", "BUILT_IN", "Capture", "DEVICES", "DTYPES", "Device", "Dict", "ECHOES", "Echo",
-    "Graph", "Guard", "HIGHER", "IN_ROLES", "LAYOUTS", "Deferred", "Link", "List", "MATHS", "MAX_DEPTH", "MAX_INTEGER",
-    "OPERATORS", "OUT_ROLES", "Op", "OpaqueEdge", "PLAIN_TARGETS", "Pair", "Port", "RESERVED", "ROLES", "Ref",
-    "SCALARS", "SYMS", "ScalarSpec", "Signature", "Size", "Slice", "Source", "Spec", "Step", "Sub", "Symbol",
-    "TensorSpec", "Value", "allowed", "check_expression", "check_local", "custom_operators", "is_custom", "leaves",
+    "ATOMS",
+    "Argument",
+    "Atom",
+    "BUILT_IN",
+    "Capture",
+    "DEVICES",
+    "DTYPES",
+    "Device",
+    "Dict",
+    "ECHOES",
+    "Echo",
+    "Graph",
+    "Guard",
+    "HIGHER",
+    "IN_ROLES",
+    "LAYOUTS",
+    "Deferred",
+    "Link",
+    "List",
+    "MATHS",
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "OPERATORS",
+    "OUT_ROLES",
+    "Op",
+    "OpaqueEdge",
+    "PLAIN_TARGETS",
+    "Pair",
+    "Port",
+    "RESERVED",
+    "ROLES",
+    "Ref",
+    "SCALARS",
+    "SYMS",
+    "ScalarSpec",
+    "Signature",
+    "Size",
+    "Slice",
+    "Source",
+    "Spec",
+    "Step",
+    "Sub",
+    "Symbol",
+    "TensorSpec",
+    "Value",
+    "allowed",
+    "check_expression",
+    "check_local",
+    "custom_operators",
+    "is_custom",
+    "leaves",
     "refs",
-]  # fmt: skip
+]

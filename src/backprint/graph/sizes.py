@@ -17,16 +17,24 @@ from typing import Any
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
+    Atom,
+    Device,
+    Dict,
     Graph,
+    List,
     Port,
+    Ref,
     ScalarSpec,
     Size,
     Spec,
     Step,
     Symbol,
     TensorSpec,
+    Value,
     check_expression,
+    leaves,
 )
+from backprint.graph.steps import free, live, mapped, with_names
 
 Number = int | float | bool
 Sizes = Mapping[str, int]
@@ -290,3 +298,246 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
 
     inputs, outputs = tuple(map(new_port, graph.inputs)), tuple(map(new_port, graph.outputs))
     return replace(graph, inputs=inputs, steps=tuple(map(new_step, graph.steps)), outputs=outputs)
+
+
+# ----------------------------------------------------------------------------
+# Replace a graph's symbolic sizes by those of its capture, also on its ports.
+#
+# A graph that is taken out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no
+#  caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
+# ----------------------------------------------------------------------------
+
+
+def at_capture(graph: Graph) -> Graph:
+    """Return the graph with every size that it takes, computes or returns as a constant; other values stay."""
+    sizes = hints(graph)
+    constants: dict[str, Value] = {}
+
+    def learn(name: str, spec: Spec) -> bool:
+        if isinstance(spec, ScalarSpec) and spec.expression and known(spec.expression, sizes):
+            constants[name] = evaluate(spec.expression, sizes)
+        return name in constants
+
+    inputs = [port for port in graph.inputs if not learn(port.local, port.spec)]
+    steps: list[Step] = []
+    for step in graph.steps:
+        if not step.is_guard and learn(step.name, step.spec):
+            continue
+        made = mapped(step, lambda name: constants.get(name, Ref(name)))
+        if not step.is_guard or type(made.args[0]) is Ref:
+            steps.append(replace(made, spec=at(step.spec, sizes)))
+    ports = tuple(port_at(port, sizes) for port in inputs)
+    outputs = tuple(port_at(port, sizes) for port in graph.outputs)
+    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, inputs=ports, steps=tuple(steps), outputs=outputs, results=results, symbols=())
+
+
+def held_constant(graph: Graph) -> Graph:
+    """Return the graph with numbers that guards fix as constants, from each guard on."""
+    constants: dict[str, Value] = {}
+    steps = []
+    for step in graph.steps:
+        steps.append(step if step.is_guard else mapped(step, lambda name: constants.get(name, Ref(name))))
+        if step.target == "assert_equal" and isinstance(step.args[0], Ref):
+            constants[step.args[0].name] = step.args[1]
+    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def port_at(port: Port, sizes: Mapping[str, int]) -> Port:
+    """Return a port at these sizes."""
+    return replace(port, spec=at(port.spec, sizes))
+
+
+def tensors_alone(graph: Graph) -> Graph:
+    """Return the graph without results that are not tensors or have no elements, and without steps that nothing then
+    needs."""
+    kept = [
+        (port, result)
+        for port, result in zip(graph.outputs, graph.results, strict=True)
+        if isinstance(result, Ref) and isinstance(port.spec, TensorSpec) and port.spec.numel
+    ]
+    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+
+
+def permuted(spec: Spec) -> tuple[int, ...] | None:
+    """Return the dimensions of a tensor from the outermost in memory to the innermost, if its strides are those of a
+    permuted contiguous tensor; else None."""
+    if not isinstance(spec, TensorSpec) or spec.stride is None:
+        return None
+    shape, stride = spec.shape, spec.stride
+    if not all(isinstance(size, int) for size in (*shape, *stride)):
+        return None
+    order = sorted(range(len(shape)), key=lambda index: (-int(stride[index]), -int(shape[index])))
+    step = 1
+    for index in reversed(order):
+        if shape[index] != 1 and stride[index] != step:
+            return None
+        step *= int(shape[index])
+    return tuple(order) if order != sorted(order) else None
+
+
+def contiguous_inputs(graph: Graph) -> Graph:
+    """Return the graph for contiguous inputs: permuted inputs get their strides first, because views may rely on
+    them."""
+    taken = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
+    inputs, first = [], []
+    renamed: dict[str, Value] = {}
+    for port in graph.inputs:
+        order = permuted(port.spec)
+        if order is None:
+            inputs.append(port)
+            continue
+        assert isinstance(port.spec, TensorSpec)
+        back = tuple(sorted(range(len(order)), key=order.__getitem__))
+        turned = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
+        names = [free(f"{port.local}_{what}", taken) for what in ("turned", "laid", "back")]
+        taken |= set(names)
+        first += [
+            Step(names[0], "aten.permute.default", (Ref(port.local), List(order)), (), None),
+            Step(
+                names[1],
+                "aten.clone.default",
+                (Ref(names[0]),),
+                (("memory_format", Atom("contiguous_format")),),
+                turned,
+            ),
+            Step(names[2], "aten.permute.default", (Ref(names[1]), List(back)), (), replace(port.spec, offset=0)),
+        ]
+        inputs.append(replace(port, spec=replace(port.spec, stride=None, offset=0)))
+        renamed[port.local] = Ref(names[2])
+    steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
+    results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
+
+
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
+    fixed = at_hints(graph)
+    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
+
+
+# ----------------------------------------------------------------------------
+# Move a forward graph to another device: its tensors and constants, and operators that exist there.
+# ----------------------------------------------------------------------------
+
+
+def without_saved(graph: Graph) -> Graph:
+    """Return a forward that saves nothing: without steps that only a backward needs."""
+    pairs = zip(graph.outputs, graph.results, strict=True)
+    kept = [(port, result) for port, result in pairs if port.role != "saved"]
+    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+
+
+def new_devices(graph: Graph, device: str) -> dict[str, str]:
+    """Return the new device of each device's tensors if a graph moves to `device`.
+
+    If a graph has tensors on a GPU, only these move; its tensors on the CPU are there for a reason.
+    """
+    here = {name for name in devices_of(graph) if name != "cpu"} or {"cpu"}
+    return {name: device for name in sorted(here) if name != device}
+
+
+def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
+    """Return a forward graph with moved tensors. It saves nothing: on another device a backward needs other values."""
+    if not places:
+        return graph
+    graph = in_general_form(without_saved(graph))
+    return replace(
+        graph,
+        inputs=tuple(port_on(port, places) for port in graph.inputs),
+        steps=tuple(step_on(step, places) for step in graph.steps),
+        outputs=tuple(port_on(port, places) for port in graph.outputs),
+    )
+
+
+def devices_of(graph: Graph) -> set[str]:
+    """Return the devices of a graph's ports, and those in its steps."""
+    specs = [port.spec for port in (*graph.inputs, *graph.outputs)]
+    values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
+    named = {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Device)}
+    return {spec.device for spec in specs if isinstance(spec, TensorSpec)} | named
+
+
+def port_on(port: Port, places: Mapping[str, str]) -> Port:
+    """Return a port with its tensor moved."""
+    return replace(port, spec=spec_on(port.spec, places))
+
+
+def step_on(step: Step, places: Mapping[str, str]) -> Step:
+    """Return a step with its tensors moved."""
+    args = tuple(value_on(value, places) for value in step.args)
+    kwargs = tuple((key, value_on(value, places)) for key, value in step.kwargs)
+    return replace(step, args=args, kwargs=kwargs, spec=spec_on(step.spec, places))
+
+
+def spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
+    """Return a spec with its tensors moved."""
+    if isinstance(spec, tuple):
+        return tuple(spec_on(each, places) for each in spec)
+    return replace(spec, device=places.get(spec.device, spec.device)) if isinstance(spec, TensorSpec) else spec
+
+
+def value_on(value: Value, places: Mapping[str, str]) -> Value:
+    """Return a value with its devices replaced."""
+    match value:
+        case Device(name):
+            return Device(places.get(name, name))
+        case tuple():
+            return tuple(value_on(item, places) for item in value)
+        case List(items):
+            return List(tuple(value_on(item, places) for item in items))
+        case Dict(pairs):
+            return Dict(tuple((value_on(key, places), value_on(item, places)) for key, item in pairs))
+    return value
+
+
+# ------------------------------------------------------------------ operators of one device
+
+ATTENTION = "aten.scaled_dot_product_attention.default"
+
+GENERAL: Mapping[str, tuple[str, str]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": (ATTENTION, "query key value dropout_p is_causal"),
+    "aten._scaled_dot_product_flash_attention.default": (ATTENTION, "query key value dropout_p is_causal -"),
+    "aten._scaled_dot_product_efficient_attention.default": (
+        ATTENTION,
+        "query key value attn_mask - dropout_p is_causal",
+    ),
+    "aten._scaled_dot_product_cudnn_attention.default": (
+        ATTENTION,
+        "query key value attn_mask - dropout_p is_causal -",
+    ),
+}
+"""Operators that are one device's own: the one that chooses among them, and which of its arguments theirs are."""
+
+ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
+
+
+def in_general_form(graph: Graph) -> Graph:
+    """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
+    made: dict[str, Ref] = {}
+    steps: list[Step] = []
+    for step in graph.steps:
+        step = mapped(step, lambda name: made.get(name, Ref(name)))
+        if step.target in GENERAL:
+            made[step.name] = Ref(step.name)
+            steps.append(general(step))
+        elif step.target == "operator.getitem" and step.args[0] in made.values() and isinstance(step.args[0], Ref):
+            if step.args[1] != 0:
+                raise RefusedError(f"{step.name!r} uses what only a kernel of one device gives: {step.args[0].name!r}")
+            made[step.name] = step.args[0]
+        else:
+            steps.append(step)
+    results = tuple(made.get(value.name, value) if isinstance(value, Ref) else value for value in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def general(step: Step) -> Step:
+    """Return a call of a kernel of attention as a call of the operator that chooses one."""
+    target, names = GENERAL[step.target]
+    given = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
+    args = tuple(given[name] if name in given else USUAL[name] for name in ORDER)
+    scale = tuple((key, value) for key, value in given.items() if key == "scale")
+    spec = step.spec[0] if isinstance(step.spec, tuple) else step.spec
+    return replace(step, target=target, args=args, kwargs=scale, spec=spec)

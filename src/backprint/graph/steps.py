@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 
 READING = "aten._local_scalar_dense.default"
 """The operator that reads a number from a tensor."""

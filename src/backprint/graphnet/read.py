@@ -1,21 +1,691 @@
-"""Reading a GraphNet folder: its program, its inputs' metadata, its facts. Nothing of it is executed."""
+"""The program's own names behind GraphNet's.
+
+`L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a tensor
+into one identifier, in which `_` may also be part of a name: `parameters_` and `buffers_` end a path for sure, a plain
+attribute (`..._layernorm_eps`) does not. An ambiguous path stays unsplit, and no two tensors get the same name.
+"""
 
 from __future__ import annotations
 
+import keyword
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from backprint.common.formats import is_direction
 from backprint.errors import GraphError, RefusedError, SampleError
-from backprint.formats import is_direction
-from backprint.graph.nouns import Graph
-from backprint.graphnet.code import ForwardArgument, ModelProgram, read_code
-from backprint.graphnet.graphs import graph_arguments, is_graph_text, read_graph_text, with_graph_dtypes
-from backprint.graphnet.meta import Meta
-from backprint.graphnet.metas import UNTYPED, read_sample_facts, read_sample_metas, read_sample_text
-from backprint.graphnet.uses import uses_of
+from backprint.graph.nouns import Graph, TensorSpec, custom_operators
+from backprint.graph.sizes import at_capture, contiguous_inputs, tensors_alone
+from backprint.graph.steps import live
+from backprint.graph.text import HEADER, parse
+from backprint.graphnet.code import (
+    Assign,
+    Augment,
+    Const,
+    DeviceExpr,
+    Expr,
+    ForwardArgument,
+    FunctionCall,
+    Item,
+    Items,
+    MethodCall,
+    ModelProgram,
+    Name,
+    Operation,
+    SliceExpr,
+    Unary,
+    read_code,
+    subexpressions,
+)
+from backprint.graphnet.metas import (
+    UNTYPED,
+    Meta,
+    Use,
+    dtype_itemsize,
+    read_sample_facts,
+    read_sample_metas,
+    read_sample_text,
+    read_symbol_examples,
+)
+from backprint.sample.standalone import MARKER, is_ending
+
+ATTRIBUTES = (
+    "eps momentum p min_val max_val variance_epsilon num_heads scaling scale stride dropout activation_dropout "
+    "attention_dropout hidden_dropout drop_prob scale_attn embed_positions epsilon lambda layer_scale temperature"
+).split()
+"""Usual names of the numbers and tensors that modules keep as plain attributes."""
+
+WORDS = {
+    "mask": "mask",
+    "masks": "mask",
+    "ids": "index",
+    "index": "index",
+    "indices": "index",
+    "position": "position",
+    "positions": "position",
+    "length": "length",
+    "lengths": "length",
+}
+"""Words in a name that say how a tensor is used."""
+
+
+MEMBERS = frozenset(
+    (
+        "T_destination _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl "
+        "_forward_hooks _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks "
+        "_forward_pre_hooks_with_kwargs _get_backward_hooks _get_backward_pre_hooks _get_name _is_full_backward_hook "
+        "_load_from_state_dict _load_state_dict_post_hooks _load_state_dict_pre_hooks "
+        "_maybe_warn_non_full_backward_hook _modules _named_members _non_persistent_buffers_set _parameters "
+        "_register_load_state_dict_pre_hook _register_state_dict_hook _replicate_for_data_parallel "
+        "_save_to_state_dict _slow_forward _state_dict_hooks _state_dict_pre_hooks _version _wrapped_call_impl "
+        "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval "
+        "extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict "
+        "modules mtia named_buffers named_children named_modules named_parameters parameters register_backward_hook "
+        "register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook "
+        "register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook "
+        "register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ "
+        "set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad "
+    ).split()
+)
+"""Attributes of every module (torch 2.13): torch refuses submodules and tensors of these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedInput:
+    """An input of a sample: its name in the code, its own name, its role, and why it has that role."""
+
+    raw: str
+    name: str
+    role: str
+    why: str
+
+
+_PREFIX = re.compile(r"^(?:object_getattribute_|dict_getitem_|getattr_)+(?=[Ll]_)")
+_STATE = re.compile(r"^[Ll]_(?:self|instance)_(.+)$")
+_END = re.compile(r"^(?:(.*)_)?(parameters|buffers)_(.+?)_?$")
+_LABEL = re.compile(r"[^0-9A-Za-z_.]")
+
+
+def name_inputs(
+    arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta], roles: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[NamedInput, ...]:
+    """Give every argument its own name. Names are unique, and no tensor has the name of a module.
+
+    `roles` has the role of each argument and the reason for it, where names and annotations do not have to tell.
+    """
+    children = modules_in_names([argument.name for argument in arguments])
+    found: list[NamedInput] = []
+    taken: dict[str, bool] = {}
+    inner: set[str] = set()
+    for argument in arguments:
+        meta = metas.get(argument.name)
+        name, role, why = name_and_role(argument, children)
+        role, why = (roles or {}).get(argument.name, (role, why))
+        if meta is not None and meta.original_name:
+            name = _LABEL.sub("_", meta.original_name)
+        if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
+            name = re.sub(r"\W", "_", name)
+            name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
+        state = role != "input"
+        if not is_free(name, state, taken, inner):
+            name = argument.name if is_free(argument.name, state, taken, inner) else f"{argument.name}_{len(taken)}"
+        taken[name] = state
+        inner |= set(enclosing_modules(name)) if state else set()
+        found.append(NamedInput(argument.name, name, role, why))
+    return tuple(found)
+
+
+def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection[str]) -> bool:
+    """Whether a name is free for a tensor; that of a module's tensor is neither a module's nor below a tensor's."""
+    steps = name.split(".")
+    if (
+        not all(steps)
+        or name in taken
+        or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
+    ):
+        return False
+    return not state or (name not in inner and not any(taken.get(each) for each in enclosing_modules(name)))
+
+
+def enclosing_modules(name: str) -> list[str]:
+    """The modules that enclose a tensor: `a` and `a.b` of `a.b.weight`."""
+    steps = name.split(".")
+    return [".".join(steps[:count]) for count in range(1, len(steps))]
+
+
+def name_and_role(
+    argument: ForwardArgument, children: Mapping[tuple[str, ...], Collection[str]]
+) -> tuple[str, str, str]:
+    """The own name of an argument, its role, and why."""
+    raw = _PREFIX.sub("", argument.name)
+    number = argument.kind.startswith("Sym")
+    state = _STATE.match(raw)
+    if state is None or number:
+        role, why = ("parameter", "a Parameter by its annotation") if argument.kind == "Parameter" else ("input", "")
+        if raw.startswith("G_"):
+            role, why = "buffer", "a global of the program"
+        return call_argument_name(raw, state), role, why
+    *path, last = module_path(state[1])
+    end = _END.match(last)
+    if end is not None:
+        name = ".".join([*path, *([end[1]] if end[1] else []), end[3]])
+        if end[2] == "parameters" or argument.kind == "Parameter":
+            return name, "parameter", "a parameter by its name"
+        return name, "buffer", "a buffer by its name"
+    if argument.kind == "Parameter":
+        return ".".join([*path, last.rstrip("_")]), "parameter", "a Parameter by its annotation"
+    return ".".join([*path, *attribute_path(path, last.rstrip("_"), children)]), "buffer", "an attribute of a module"
+
+
+def call_argument_name(raw: str, state: re.Match[str] | None) -> str:
+    """The name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
+    name = state[1] if state else re.sub(r"^[Ll]_", "", raw)
+    name = re.sub(r"^(?:kwargs|args)_(?=[A-Za-z])", "", name).rstrip("_")
+    return name or raw
+
+
+def module_path(text: str) -> list[str]:
+    """`modules_a_modules_0_modules_b_eps` as `a`, `0`, `b_eps`."""
+    if not text.startswith("modules_"):
+        return [text]
+    return text.removeprefix("modules_").split("_modules_")
+
+
+def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
+    """The modules that the names spell unambiguously, by the path of the enclosing module."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for raw in names:
+        state = _STATE.match(_PREFIX.sub("", raw))
+        if state is None or not state[1].startswith("modules_"):
+            continue
+        *path, last = module_path(state[1])
+        end = _END.match(last)
+        steps = [*path, *([end[1]] if end and end[1] else [])]
+        for depth, step in enumerate(steps):
+            found.setdefault(tuple(steps[:depth]), set()).add(step)
+    return found
+
+
+def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
+    """`self_attn_scaling` as `self_attn`, `scaling`, where a module of that name is known or the attribute is."""
+    known = [child for child in children.get(tuple(path), ()) if last.startswith(f"{child}_")]
+    if known:
+        child = max(known, key=len)
+        return [child, last.removeprefix(f"{child}_")]
+    if found := re.match(r"^(\d+)_(\D.*)$", last):
+        return [found[1], found[2]]
+    ends = [word for word in ATTRIBUTES if last.endswith(f"_{word}")]
+    if ends and path:
+        word = max(ends, key=len)
+        return [last.removesuffix(f"_{word}"), word]
+    return [last]
+
+
+def name_meaning(name: str) -> str:
+    """The use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
+    words = re.split(r"[._]+|(?<=[a-z])(?=[A-Z])", name)
+    return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")
+
+
+# ----------------------------------------------------------------------------
+# What a program does with each of its inputs, as far as that limits their values.
+#
+# An input is followed through operations that keep its values (views, casts, copies, slices, added numbers) to the
+#  calls of the table. Left out: values that are computed from several inputs, except sums that go into a softmax.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShownInput:
+    """An input whose values an expression has: plus `added`, in its `own_shape` or not, `summed` with others or not."""
+
+    name: str
+    added: float = 0.0
+    own_shape: bool = True
+    summed: bool = False
+
+
+KEEPS = frozenset(
+    "view reshape to long int float double half bfloat16 type type_as contiguous expand expand_as unsqueeze squeeze "
+    "flatten transpose permute t clone detach repeat view_as reshape_as narrow chunk split unbind tensor_split "
+    "swapaxes movedim ravel unflatten cpu requires_grad_ repeat_interleave tile select index_select "
+    "swapdims flip roll masked_select requires_grad".split()
+)
+"""Methods whose results have only values of their first argument; likewise functions of these names."""
+
+OWN_SHAPE = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
+"""Methods of KEEPS that keep the shape as well."""
+
+UseRule = tuple[tuple[int | str, ...], str, int | None]
+"""The positions and keywords of an argument, the use that it is put to, and the argument that it indexes."""
+
+INDEXED: Mapping[str, tuple[int, int]] = {
+    "index_select": (2, 1),
+    "gather": (2, 1),
+    "take_along_dim": (1, 2),
+    "scatter": (2, 1),
+    "scatter_add": (2, 1),
+    "scatter_": (2, 1),
+    "scatter_add_": (2, 1),
+    "index_add": (2, 1),
+    "index_add_": (2, 1),
+    "index_copy_": (2, 1),
+    "index_fill_": (2, 1),
+    "scatter_reduce": (2, 1),
+    "scatter_reduce_": (2, 1),
+}
+"""Calls that index their first argument: the position of the index, and of the dimension."""
+
+TAKES: Mapping[str, tuple[UseRule, ...]] = {
+    "embedding": (((0, "input"), "index", 1),),
+    "torch.embedding": (((1, "indices"), "index", 0),),
+    "embedding_bag": (((0, "input"), "index", 1),),
+    "torch.embedding_bag": (((1, "indices"), "index", 0),),
+    "batch_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
+    "instance_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
+    "masked_fill": (((1, "mask"), "mask", None),),
+    "masked_fill_": (((1, "mask"), "mask", None),),
+    "masked_select": (((1, "mask"), "mask", None),),
+    "masked_scatter": (((1, "mask"), "mask", None),),
+    "where": (((0, "condition"), "mask", None),),
+    "Tensor.where": (((1, "condition"), "mask", None),),
+    "multi_head_attention_forward": ((("key_padding_mask",), "mask", None), (("attn_mask",), "additive", None)),
+    "scaled_dot_product_attention": (((3, "attn_mask"), "additive", None),),
+    "cross_entropy": (((1, "target"), "target", None),),
+    "cross_entropy_loss": (((1, "target"), "target", None),),
+    "nll_loss": (((1, "target"), "target", None),),
+    "log": (((0, "input"), "positive", None),),
+    "log2": (((0, "input"), "positive", None),),
+    "log10": (((0, "input"), "positive", None),),
+    "sqrt": (((0, "input"), "positive", None),),
+    "sqrt_": (((0, "input"), "positive", None),),
+    "rsqrt": (((0, "input"), "positive", None),),
+    "reciprocal": (((0, "input"), "positive", None),),
+    "div": (((1, "other"), "positive", None),),
+    "div_": (((1, "other"), "positive", None),),
+    "true_divide": (((1, "other"), "positive", None),),
+    "item": (((0,), "read", None),),
+    "tolist": (((0,), "read", None),),
+    "_local_scalar_dense": (((0,), "read", None),),
+    "one_hot": (((0,), "index", None),),
+}
+"""The uses of calls' arguments, by the last part of a function's name; a row of the full name takes precedence."""
+
+SOFTMAX = ("softmax", "log_softmax", "_softmax")
+
+
+def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
+    """Find what the program does with each argument, by its name in the code."""
+    walk = UseWalk([argument.name for argument in program.arguments], metas)
+    for line in program.lines:
+        seen = walk.visit(line.value)
+        if isinstance(line, Assign):
+            for target in line.targets:
+                walk.bind(target, line.value, seen)
+        elif isinstance(line, Augment):
+            walk.take(Operation(line.kind, line.target, line.value))
+            if isinstance(line.target, Name):
+                walk.env[line.target.id] = walk.result(Operation(line.kind, line.target, line.value))
+    return {argument.name: walk.use(argument.name) for argument in program.arguments}
+
+
+MOST_SEEN = 64
+"""The most ShownInputs of one value; beyond it, equal ones are merged, with the largest `added`."""
+
+MOST_STEPS = 5_000_000
+"""The most ShownInputs of all expressions of a program together."""
+
+
+def merge_shown(seen: Iterable[ShownInput]) -> tuple[ShownInput, ...]:
+    """Merge duplicates, so that a value that is joined to itself again and again does not grow."""
+    found = dict.fromkeys(seen)
+    if len(found) <= MOST_SEEN:
+        return tuple(found)
+    most: dict[tuple[str, bool, bool], ShownInput] = {}
+    for each in found:
+        key = (each.name, each.own_shape, each.summed)
+        if key not in most or most[key].added < each.added:
+            most[key] = each
+    return tuple(most.values())
+
+
+class UseWalk:
+    """The state of one walk through a program's lines."""
+
+    def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
+        self.env: dict[str, tuple[ShownInput, ...]] = {name: (ShownInput(name),) for name in names}
+        self.metas = metas
+        self.kinds: dict[str, set[str]] = {}
+        self.below: dict[str, int] = {}
+        self.steps = 0
+
+    def use(self, name: str) -> Use:
+        """The Use found for an input."""
+        return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
+
+    def bind(self, target: Expr, value: Expr, seen: tuple[ShownInput, ...]) -> None:
+        """Bind a target to the inputs that a value shows."""
+        match target, value:
+            case Name(name), _:
+                self.env[name] = seen
+            case Items(items=targets), Items(items=values) if len(targets) == len(values):
+                for one, other in zip(targets, values, strict=True):
+                    self.bind(one, other, self.result(other))
+            case Items(items=targets), _:
+                for one in targets:
+                    self.bind(one, value, tuple(replace(each, own_shape=False) for each in seen))
+            case Item(of=of, index=index), _:
+                self.take(Item(of, index))
+
+    def visit(self, value: Expr) -> tuple[ShownInput, ...]:
+        """Note what an expression does with inputs, inner expressions first; returns the inputs that it shows."""
+        for part in subexpressions(value):
+            self.visit(part)
+        self.take(value)
+        return self.result(value)
+
+    # -------------------------------------------------------------- what a value shows
+
+    def result(self, value: Expr) -> tuple[ShownInput, ...]:
+        """The inputs whose values an expression has, merged and counted."""
+        found = self.shown(value)
+        if len(found) > 1:
+            found = merge_shown(found)
+        self.steps += 1 + len(found)
+        if self.steps > MOST_STEPS:
+            raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
+        return found
+
+    def shown(self, value: Expr) -> tuple[ShownInput, ...]:
+        """The inputs whose values an expression has, as often as they occur in it."""
+        match value:
+            case Name(name):
+                return self.env.get(name, ())
+            case MethodCall(of=of, name=name) if name in KEEPS:
+                return self.kept(of, name)
+            case FunctionCall(target=target, args=(of, *_)) if last_name(target) in KEEPS:
+                return self.kept(of, last_name(target))
+            case Item(of=of) | FunctionCall(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
+                return tuple(replace(each, own_shape=False) for each in self.result(of))
+            case FunctionCall(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
+                return tuple(replace(each, own_shape=False) for item in items for each in self.result(item))
+            case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
+                more = number if kind == "Add" else -number
+                return tuple(replace(each, added=each.added + more) for each in self.result(left))
+            case Operation(kind="Add", right=right):
+                return tuple(replace(each, summed=True) for each in self.result(right))
+        return ()
+
+    def kept(self, of: Expr, name: str) -> tuple[ShownInput, ...]:
+        """The inputs of an argument that a method or function of KEEPS rearranges."""
+        own = name in OWN_SHAPE
+        return tuple(replace(each, own_shape=each.own_shape and own) for each in self.result(of))
+
+    # -------------------------------------------------------------- what is done with it
+
+    def take(self, value: Expr) -> None:
+        """Note what one expression does with the inputs in its operands."""
+        match value:
+            case MethodCall(of=of, name=name, args=args, kwargs=kwargs):
+                self.called(f"Tensor.{name}", (of, *args), dict(kwargs))
+            case FunctionCall(target=target, args=args, kwargs=kwargs):
+                self.called(target, args, dict(kwargs))
+            case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
+                self.note(right, "positive")
+            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if not power.is_integer():
+                self.note(left, "positive")
+            case Operation(kind="Sub", left=Const(value=1 | 1.0), right=right):
+                self.note(right, "flag")
+            case Unary(kind="Invert", of=of):
+                self.note(of, "mask")
+            case Item(of=of, index=index):
+                self.indexed(of, index)
+
+    def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
+        """Note what a call does with its arguments, by the tables."""
+        name = last_name(target)
+        for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
+            for given in given_at(places, args, kwargs):
+                self.note(given, kind)
+                if of is not None and of < len(args):
+                    self.bound(given, self.size(args[of], 0))
+        if name == "one_hot" and len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, int):
+            self.bound(args[0], args[1].value if args[1].value > 0 else None)
+        if name in INDEXED:
+            place, dim = INDEXED[name]
+            for given in given_at((place, "index"), args, kwargs):
+                self.note(given, "index")
+                for where in given_at((dim, "dim"), args, kwargs):
+                    if isinstance(where, Const) and isinstance(where.value, int):
+                        self.bound(given, self.size(args[0], where.value))
+        if name in SOFTMAX and args:
+            for each in self.result(args[0]):
+                if each.summed:
+                    self.kinds.setdefault(each.name, set()).add("additive")
+
+    def indexed(self, of: Expr, index: Expr) -> None:
+        """Note the indices in brackets."""
+        items = index.items if isinstance(index, Items) else (index,)
+        for dim, item in enumerate(items):
+            if not isinstance(item, (Const, SliceExpr)):
+                self.note(item, "index")
+                self.bound(item, self.size(of, dim))
+
+    def note(self, value: Expr, kind: str) -> None:
+        """Note a use of the inputs that a value shows."""
+        for each in self.result(value):
+            if not each.summed:
+                self.kinds.setdefault(each.name, set()).add(kind)
+
+    def bound(self, value: Expr, size: int | None) -> None:
+        """Bound the inputs that a value shows by `size`, less what was added to them."""
+        for each in self.result(value):
+            if size is not None and not each.summed and math.isfinite(each.added):
+                most = size - int(each.added)
+                self.below[each.name] = min(most, self.below.get(each.name, most))
+
+    def size(self, value: Expr, dim: int) -> int | None:
+        """The size of a dimension, where the value has the shape of an input."""
+        own = [self.metas[each.name] for each in self.result(value) if each.own_shape and each.name in self.metas]
+        shapes = [meta.shape for meta in own]
+        return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
+
+
+def last_name(target: str) -> str:
+    """The last part of a function's name; an operator's name without its overload."""
+    *rest, name = target.split(".")
+    return rest[-1] if name == "default" and rest else name
+
+
+def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
+    """The arguments given at any of these positions and keywords."""
+    for place in places:
+        if isinstance(place, int) and place < len(args):
+            yield args[place]
+        elif place in kwargs:
+            yield kwargs[str(place)]
+
+
+# ----------------------------------------------------------------------------
+# Which inputs of a GraphNet sample require grad, and why: by roles, names, values and uses.
+#
+# Parameters do. Buffers, masks, indices and positions never do. Of the other floating-point inputs, those that an
+#  earlier part of a larger model computed do, so that gradients flow on into that part; in a graph without
+#  Parameters, all do.
+# ----------------------------------------------------------------------------
+
+FLOATING = re.compile(r"(?:float|bfloat|complex)\d+(?!_e)")
+_STACK = re.compile(r"(?:^|_)stack\d+(?:_|$)")
+"""Dynamo's name for a value on Python's stack at a graph break: an earlier part of the model computed it."""
+
+_SUBGRAPH = re.compile(r"subgraph_(\d+)")
+
+InputReason = tuple[str, str]
+
+
+def split_by_grad(
+    inputs: Sequence[NamedInput], metas: Mapping[str, Meta], uses: Mapping[str, Use], place: Path
+) -> tuple[tuple[InputReason, ...], tuple[InputReason, ...]]:
+    """Split the inputs into those that require grad and those that do not, as (name, why)."""
+    whole = any(named.role == "parameter" and can_require_grad(metas, named) for named in inputs)
+    later = is_later_part(place)
+    with_grad: list[InputReason] = []
+    without_grad: list[InputReason] = []
+    for named in inputs:
+        if named.raw not in metas:
+            without_grad.append((named.name, "a number"))
+            continue
+        why = why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()))
+        if why:
+            without_grad.append((named.name, why))
+        elif named.role == "parameter":
+            with_grad.append((named.name, named.why))
+        elif not whole:
+            with_grad.append((named.name, "a float of a graph that has no Parameter"))
+        elif later or _STACK.search(named.raw) or is_inner(named.raw, place):
+            with_grad.append((named.name, "computed by the part of the model before this graph"))
+        else:
+            without_grad.append((named.name, "an input of the whole model, which has Parameters"))
+    return tuple(with_grad), tuple(without_grad)
+
+
+def can_require_grad(metas: Mapping[str, Meta], named: NamedInput) -> bool:
+    """Whether an input's dtype can require grad."""
+    return named.raw in metas and FLOATING.fullmatch(metas[named.raw].dtype) is not None
+
+
+def why_no_grad(named: NamedInput, meta: Meta, use: Use) -> str:
+    """Why an input does not require grad in any graph; '' where it may."""
+    if FLOATING.fullmatch(meta.dtype) is None:
+        return f"{meta.dtype} has no gradient"
+    if named.role == "parameter":
+        return ""
+    if named.why:
+        return named.why
+    for kind, words in (("mask", "a mask by its use"), ("additive", "a mask by its use"), ("read", "read as a number")):
+        if kind in use.kinds:
+            return words
+    meaning = name_meaning(named.name)
+    if meaning:
+        return f"{'an' if meaning == 'index' else 'a'} {meaning} by its name"
+    if meta.data is not None and len(meta.data) > 1 and has_mask_values(meta.data):
+        return "a mask by its values"
+    return ""
+
+
+def has_mask_values(data: Sequence[float]) -> bool:
+    """Whether values are those of a mask: only 0 and 1, or only 0 and one large negative number."""
+    values = set(data)
+    return values <= {0.0, 1.0} or (len(values) == 2 and max(values) == 0.0 and min(values) <= -1e4)
+
+
+def is_later_part(place: Path) -> bool:
+    """Whether a folder holds a part of a model other than the first: `subgraph_3`."""
+    found = _SUBGRAPH.fullmatch(place.name)
+    return found is not None and int(found[1]) > 0
+
+
+def is_inner(raw: str, place: Path) -> bool:
+    """Whether an input of a part of a model is a value that the whole model computes, `mul_3`, and not its argument."""
+    return place.name.startswith("subgraph_") and raw[:2] not in ("L_", "l_")
+
+
+# ----------------------------------------------------------------------------
+# A `model.py` that Backprint wrote: the text of a Graph, as a direction of a sample or in a tree for GraphNet's
+# tools.
+#
+# It is another language than GraphNet's own code: steps with annotations, `aten.NAME.OVERLOAD` calls and guards.
+#  Nothing of the file is executed.
+# ----------------------------------------------------------------------------
+
+ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
+"""The line of the header that no code of GraphNet's own has."""
+
+DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
+MOVABLE_DEVICE = re.compile(r'\bdevice\(type="([a-z]+)"(?:, index=(\d+))?\)')
+IMPORT, MOVABLE_IMPORT = "from torch import inf, nan\n", "from torch import device, inf, nan\n"
+
+
+def with_movable_devices(text: str) -> str:
+    """The text of a graph with its devices written as GraphNet's tools find them."""
+    text = DEVICE.sub(lambda found: f'device(type="{found[1]}"' + (f", index={found[2]})" if found[2] else ")"), text)
+    return text.replace(IMPORT, MOVABLE_IMPORT, 1)
+
+
+def without_movable_devices(text: str) -> str:
+    """The text of a graph as it was before `with_movable_devices`."""
+    if MOVABLE_IMPORT not in text:
+        return text
+    text = MOVABLE_DEVICE.sub(
+        lambda found: f"torch.device('{found[1]}" + (f":{found[2]}')" if found[2] else "')"), text
+    )
+    return text.replace(MOVABLE_IMPORT, IMPORT, 1)
+
+
+def is_graph_text(text: str) -> bool:
+    """Whether a `model.py` is the text of a Graph."""
+    return f"\n{ALIASES}\n" in text
+
+
+def read_graph_text(text: str) -> Graph:
+    """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
+    body, marker, rest = text.partition(MARKER)
+    graph = parse(without_movable_devices(body))
+    if marker and not is_ending(marker + rest):
+        number = body.count("\n") + 1
+        raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
+    for step, target in custom_operators(graph):
+        name = target.removeprefix("torch.ops.")
+        raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")
+    graph = contiguous_inputs(tensors_alone(without_saved(at_capture(graph))))
+    for port in graph.inputs:
+        if not isinstance(port.spec, TensorSpec):
+            raise GraphError(f"the graph takes {port.name!r}, which is not a tensor, so no metadata can say what it is")
+    return graph
+
+
+def without_saved(graph: Graph) -> Graph:
+    """A forward without the values that it saves for its backward; a graph that returns nothing else as it is."""
+    kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
+    if not kept:
+        return graph
+    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+
+
+def graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
+    """The inputs of a Graph as arguments of a `forward`."""
+    return tuple(
+        ForwardArgument(port.local, "Parameter" if port.role == "parameter" else "Tensor", 1) for port in graph.inputs
+    )
+
+
+def with_graph_dtypes(graph: Graph, metas: Mapping[str, Meta]) -> dict[str, Meta]:
+    """Metadata that lacks dtypes, with those of the Graph's inputs."""
+    dtypes = {port.local: port.spec.dtype for port in graph.inputs if isinstance(port.spec, TensorSpec)}
+    return {name: replace(meta, dtype=dtypes.get(name, meta.dtype)) for name, meta in metas.items()}
+
+
+ROLES: Mapping[str, tuple[str, str]] = {
+    "parameter": ("parameter", "a parameter of the graph"),
+    "buffer": ("buffer", "a buffer of the graph"),
+    "constant": ("buffer", "a constant of the graph"),
+    "saved": ("input", "an input of a backward, which has no backward of its own"),
+    "tangent": ("input", "an input of a backward, which has no backward of its own"),
+}
+
+
+def graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
+    """The role of each input of a Graph in a sample, by its name in the code, and why it has that role."""
+    return {port.local: ROLES.get(port.role, ("input", "")) for port in graph.inputs}
+
+
+# ----------------------------------------------------------------------------
+# Reading a GraphNet folder: its program, its inputs' metadata, its facts. Nothing of it is executed.
+# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +783,104 @@ def sample_name(path: Path, facts: Mapping[str, Any]) -> str:
     title = facts.get("model_name")
     name = title if isinstance(title, str) and title.strip() else path.resolve().name
     return "".join(c if c.isprintable() else "_" for c in name)[:200]
+
+
+# ----------------------------------------------------------------------------
+# The inputs of a GraphNet sample before anything is allocated: names, roles, uses, and which require grad.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlan:
+    """A sample's inputs before any tensor is allocated. `with_grad` and `without_grad` are (name, why)."""
+
+    inputs: tuple[NamedInput, ...]
+    metas: Mapping[str, Meta]
+    uses: Mapping[str, Use]
+    with_grad: tuple[tuple[str, str], ...]
+    without_grad: tuple[tuple[str, str], ...]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all inputs."""
+        return sum(tensor_bytes(meta) for meta in self.metas.values())
+
+
+def plan_of(sample: GraphNetSample) -> SamplePlan:
+    """Plan a sample: its inputs' names, roles and uses, and which require grad."""
+    inputs = name_inputs(
+        sample.arguments, sample.metas, graph_roles(sample.graph) if sample.graph is not None else None
+    )
+    numbers = {argument.name for argument in sample.arguments if argument.kind.startswith("Sym")}
+    metas = {named.raw: sample.metas[named.raw] for named in inputs if named.raw not in numbers}
+    uses = uses_of(sample.program, metas) if sample.program is not None else {}
+    with_grad, without_grad = split_by_grad(inputs, metas, uses, sample.path)
+    return SamplePlan(inputs, metas, uses, with_grad, without_grad)
+
+
+def tensor_bytes(meta: Meta) -> int:
+    """The bytes of a tensor."""
+    return math.prod(meta.shape) * dtype_itemsize(meta.dtype)
+
+
+# ----------------------------------------------------------------------------
+# Whether two GraphNet samples are the same program: their code without names, lines and devices.
+# ----------------------------------------------------------------------------
+
+
+def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
+    """A text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
+    sample = read_graphnet(folder)
+    examples = read_symbol_examples(folder)
+    inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
+    shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
+    if sample.program is not None:
+        text = program_text(sample.program)
+    else:
+        assert sample.graph is not None  # without trust, a sample that is not parsed is refused
+        text = sample.graph.hash(sizes=exact)
+    text += repr(shapes) if exact else ""
+    return text, sum(math.prod(meta.shape) for _, meta in inputs if meta)
+
+
+def program_text(program: ModelProgram) -> str:
+    """A program as a text without names, line numbers, devices, and the lines that only free values."""
+    numbers: dict[str, str] = {}
+
+    def bind(target: Any, to: str = "") -> str:
+        match target:
+            case Name(id=name):
+                numbers[name] = to or f"%{next(fresh)}"
+                return numbers[name]
+            case Items(items=items):
+                return f"({', '.join(map(bind, items))})"
+        return text_of(target)
+
+    def text_of(value: Any) -> str:
+        match value:
+            case Name(id=name):
+                return numbers[name]
+            case DeviceExpr():
+                return "device"
+            case tuple():
+                return f"({', '.join(map(text_of, value))})"
+            case _ if is_dataclass(value):
+                parts = (text_of(getattr(value, item.name)) for item in fields(value) if item.name != "line")
+                return f"{type(value).__name__}({', '.join(parts)})"
+        return repr(value)
+
+    fresh = count()
+    lines = [f"{bind(Name(argument.name))} {argument.kind}" for argument in program.arguments]
+    for line in program.lines:
+        match line:
+            case Assign(targets=targets, value=Const(value=None)) if all(isinstance(one, Name) for one in targets):
+                for target in targets:
+                    bind(target, "None")
+            case Assign(targets=targets, value=value):
+                made = text_of(value)
+                lines.append(f"{' = '.join(map(bind, targets))} = {made}")
+            case Augment(target=target, kind=kind, value=value):
+                lines.append(f"{text_of(target)} {kind}= {text_of(value)}")
+            case _:
+                lines.append(text_of(line))
+    return "\n".join(lines)

@@ -1,9 +1,8 @@
-"""The files beside `model.py` that make each direction's folder a valid GraphNet sample.
+"""Drawing a tensor from a row of `weight_meta.py` as GraphNet's tools do, and which graphs may fail on such draws.
 
-GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw new
-values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. The graph
-must run on their draws: an input that a guard depends on, a mask or a workspace is written out whole, any other has its
-range, and where their draw still fails (`regenerate` has their rules), more tensors are written out.
+Their rules: integers with a range are drawn from it, `data` is taken as it is, bools are a coin, and everything else is
+`mean + 0.2 * std * normal`, cast, clamped to its range, and if it is a float, made finite and clamped to ±100. Strides
+are lost. Left out: their random stream, so that a draw has the same distribution, not the same values.
 """
 
 from __future__ import annotations
@@ -11,20 +10,98 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from backprint.graph.fixed import permuted
+from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
-from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
-from backprint.graphnet.regenerate import draw_like_graphnet, is_worth_trying
-from backprint.tree import strided_parts
+from backprint.graph.sizes import (
+    FUNCTIONS,
+    at_capture,
+    at_hints,
+    contiguous_inputs,
+    evaluate,
+    hints,
+    known,
+    names_in,
+    permuted,
+    tensors_alone,
+)
+from backprint.graph.text import emit
+from backprint.graphnet.read import with_movable_devices, without_saved
+from backprint.values.tree import strided_parts
+
+LARGE = 2**22
+"""Graphs whose inputs have more elements together are not tried."""
+
+SENSITIVE = frozenset(
+    "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh "
+    "_linalg_svd linalg_eig linalg_lu_factor_ex linalg_lu linalg_ldl_factor_ex linalg_solve_triangular linalg_qr "
+    "linalg_lu_solve triangular_solve cholesky cholesky_solve cholesky_inverse lu_unpack logdet inverse log log2 log10 "
+    "log1p sqrt rsqrt pow reciprocal div acos asin acosh atanh erfinv logit lgamma digamma polygamma nonzero index "
+    "index_put masked_select masked_scatter repeat_interleave multinomial bernoulli poisson binomial bincount "
+    "segment_reduce _ctc_loss unique _unique2 unique_dim binary_cross_entropy linalg_matrix_exp exp expm1 sinh cosh "
+    "_embedding_bag split_with_sizes as_strided special_ndtri special_zeta igamma igammac fmod remainder".split()
+)
+"""Operators that may fail, or return NaN or Inf, on values of the right dtype and range."""
+
+
+def is_worth_trying(graph: Graph, values: PortValues) -> bool:
+    """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of SENSITIVE."""
+    tensors = [value for value in values.values() if isinstance(value, Tensor)]
+    names = [port.key for port in graph.inputs]
+    if any(name not in values for name in names) or any(tensor.device.type != "cpu" for tensor in tensors):
+        return False
+    if any(tensor.layout is not torch.strided for tensor in tensors):
+        return False
+    size = sum(values[name].numel() for name in names if isinstance(values[name], Tensor))
+    return size <= LARGE and any(step.is_guard or operator_name(step.target) in SENSITIVE for step in graph.steps)
+
+
+def operator_name(target: str) -> str:
+    """An operator's name without its library and overload: `div` of `aten.div.Tensor`."""
+    return target.removeprefix("torch.ops.").split(".")[1] if "." in target else target
+
+
+def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
+    """Draw a tensor by the rules of GraphNet's tools."""
+    generator = torch.Generator().manual_seed(seed + sum(map(ord, row["name"])))
+    dtype: torch.dtype = getattr(torch, row["dtype"].removeprefix("torch."))
+    shape, low, high = row["shape"], row.get("min_val"), row.get("max_val")
+    if low is not None and high is not None and not dtype.is_floating_point:
+        return torch.randint(low, high + 1, shape, generator=generator, dtype=torch.int64).to(dtype)
+    if row.get("data") is not None:
+        return torch.tensor(row["data"], dtype=dtype).reshape(shape)
+    if dtype is torch.bool:
+        return torch.rand(shape, generator=generator) > 0.5
+    std, mean = row.get("std"), row.get("mean")
+    drawn = torch.randn(shape, generator=generator) * (0.1 if std is None else std) * 0.2 + (mean or 0)
+    drawn = drawn.to(dtype)
+    if low is not None or high is not None:
+        drawn = drawn.clamp(low, high)
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        drawn = drawn.nan_to_num(0.0, 0.0, 0.0).clamp(-100.0, 100.0)
+    return drawn
+
+
+# ----------------------------------------------------------------------------
+# The files beside `model.py` that make each direction's folder a valid GraphNet sample.
+#
+# GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw
+#  new values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. The graph
+#  must run on their draws: an input that a guard depends on, a mask or a workspace is written out whole, any other
+#  has its range, and where their draw still fails (`regenerate` has their rules), more tensors are written out.
+# ----------------------------------------------------------------------------
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
@@ -311,10 +388,184 @@ def constraints_text(graph: Graph) -> str:
         + f"dynamic_dim_constraint_symbols = [{', '.join(symbols)}]\n\n"
         + f"dynamic_dim_constraint_symbol2example_value = {{{examples}}}\n\n"
         + "dynamic_dim_constraint_relations = []\n\n"
-        + "dynamic_dim_constraint_input_shapes = [\n" + "".join(shapes) + "]\n"
-    )  # fmt: skip
+        + "dynamic_dim_constraint_input_shapes = [\n"
+        + "".join(shapes)
+        + "]\n"
+    )
 
 
 def is_plain_size(size: int | str) -> bool:
     """Whether a size is an expression of symbols alone, without functions of torch's own."""
     return not any(name in FUNCTIONS for name in names_in(size))
+
+
+# ----------------------------------------------------------------------------
+# Trees as GraphNet's own backward extractor lays them out: `train_forward/`, `train_backward/` and `eval_forward/`.
+#
+# Each tree has the sample under its own relative path, and several Pairs as `subgraph_0`, `subgraph_1`. These are
+#  plain GraphNet samples: sizes are the captured numbers, every input and output is a tensor with elements, and
+#  devices are written so that GraphNet's tools can move them. A tree is complete or absent: it is written beside its
+#  place, with `graph_net.json` last, which GraphNet's tools take for the mark of a complete sample.
+# ----------------------------------------------------------------------------
+
+TREES = ("train_forward", "train_backward", "eval_forward")
+
+
+def write_trees(
+    capture: Capture,
+    out: str | os.PathLike[str],
+    relative: str,
+    values: Sequence[PortValues],
+    *,
+    evaluation: tuple[Capture, Sequence[PortValues]] | None = None,
+    source: Path | None = None,
+    run: DirectionRunner | None = None,
+    overwrite: bool = False,
+) -> dict[str, Path]:
+    """Write a Capture's graphs below `out`, each tree's folder at `relative`; returns the folders by tree.
+
+    `values` has the values of each Pair's ports. The tree of eval mode is a copy of the GraphNet sample in `source`, or
+    the forward of `evaluation`, a Capture in eval mode with its values; without either there is no such tree.
+    """
+    root = Path(out)
+    place = checked_relative_path(relative)
+    finals = {tree: root / tree / place for tree in TREES}
+    root.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=root))
+    try:
+        written = write_each_tree(staging, capture, values, place.name, evaluation, source, run)
+        for tree in TREES:
+            if finals[tree].exists():
+                if not overwrite:
+                    raise UsageError(f"{finals[tree]} exists already: pass overwrite=True, or choose another place")
+                shutil.rmtree(finals[tree])
+        for tree in written:
+            finals[tree].parent.mkdir(parents=True, exist_ok=True)
+            (staging / tree).chmod(0o755)
+            os.replace(staging / tree, finals[tree])
+    except OSError as error:
+        raise PlaceError(f"{root}: the trees could not be written: {error}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return {tree: finals[tree] for tree in written}
+
+
+def checked_relative_path(relative: str) -> PurePosixPath:
+    """Check a relative path: it stays inside the tree, and GraphNet's tools can paste it into commands."""
+    place = PurePosixPath(relative)
+    if place.is_absolute() or not place.parts or any(part in ("..", ".") for part in place.parts):
+        raise UsageError(f"{relative!r:.80} is not a path below a tree")
+    if not re.fullmatch(r"[\w.@+,=/-]+", relative, re.ASCII):
+        raise UsageError(f"{relative!r:.80}: GraphNet's tools take letters, digits and . _ - @ + , = in a path alone")
+    return place
+
+
+def write_each_tree(
+    staging: Path,
+    capture: Capture,
+    values: Sequence[PortValues],
+    name: str,
+    evaluation: tuple[Capture, Sequence[PortValues]] | None,
+    source: Path | None,
+    run: DirectionRunner | None,
+) -> list[str]:
+    """Write every tree of one sample; returns the trees that it has."""
+    forwards = [pair.forward for pair in capture.pairs]
+    backwards = [pair.backward for pair in capture.pairs]
+    written = [write_one_tree(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
+    written.append(
+        write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
+    )
+    there = staging / "eval_forward"
+    if source is not None:
+        copy_sample(source, there)
+        written.append(True)
+    elif evaluation is not None:
+        made, theirs = evaluation
+        inference = [without_saved(pair.forward) for pair in made.pairs]
+        written.append(write_one_tree(there, made, f"{name}_eval_forward", inference, theirs, run))
+    return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
+
+
+def write_one_tree(
+    folder: Path,
+    capture: Capture,
+    name: str,
+    graphs: Sequence[Graph | None],
+    values: Sequence[PortValues],
+    run: DirectionRunner | None,
+) -> bool:
+    """Write a sample's folder in one tree, a `subgraph_N` for each of several graphs; returns whether it has any."""
+    rows = [(index, graph) for index, graph in enumerate(graphs) if graph is not None]
+    rows = [
+        (index, plain)
+        for index, graph in rows
+        if (plain := contiguous_inputs(tensors_alone(at_capture(graph)))).outputs
+    ]
+    for index, graph in rows:
+        place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
+        place.mkdir(parents=True)
+        text = movable_model_text(capture, name, graph)
+        (place / "model.py").write_text(text, encoding="utf-8")
+        write_graphnet(place, name, graph, text, values[index], inputs_to_keep(capture, graph), run)
+    return bool(rows)
+
+
+def movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
+    """The text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
+    return with_movable_devices(emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}."))
+
+
+def copy_sample(source: Path, there: Path) -> None:
+    """Copy a GraphNet sample, and complete missing files and attributes."""
+    if not any(source.rglob("model.py")):
+        raise SampleError(f"{source}: no model.py in it or below, so this is not a GraphNet sample")
+    apart = (source / "model.py").is_file()
+
+    def left(folder: str, names: list[str]) -> list[str]:
+        below = [name for name in names if apart and any((Path(folder) / name).rglob("model.py"))]
+        return [*uncopied_names(folder, names), *below]  # other samples, which have trees of their own
+
+    shutil.copytree(source, there, ignore=left)
+    for model in sorted(there.rglob("model.py")):
+        folder = model.parent
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+        made = {
+            "weight_meta.py": "",
+            "input_meta.py": "",
+            "input_tensor_constraints.py": EMPTY,
+            "graph_hash.txt": digest,
+        }
+        for file, text in made.items():
+            if not (folder / file).exists():
+                (folder / file).write_text(text, encoding="utf-8")
+        facts = folder / "graph_net.json"
+        known = json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {}
+        defaults = {
+            "framework": "torch",
+            "model_name": there.name,
+            "num_devices_required": 1,
+            "num_nodes_required": 1,
+            "dynamic": False,
+        }
+        if not isinstance(known, dict):
+            raise SampleError(f"{source}: graph_net.json: expected an object, found {type(known).__name__}")
+        if defaults.keys() - known.keys():
+            facts.write_text(
+                json.dumps({**known, **{k: v for k, v in defaults.items() if k not in known}}, indent=4) + "\n"
+            )
+
+
+def uncopied_names(folder: str, names: list[str]) -> list[str]:
+    """The names in a folder that are not copied: hidden files, caches, and links, which may lead anywhere."""
+    return [name for name in names if name[0] in "._" or (Path(folder) / name).is_symlink()]
+
+
+EMPTY = """dynamic_dim_constraint_symbols = []
+
+dynamic_dim_constraint_symbol2example_value = {}
+
+dynamic_dim_constraint_relations = []
+
+dynamic_dim_constraint_input_shapes = []
+"""

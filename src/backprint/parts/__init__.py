@@ -1,9 +1,6 @@
-"""Cut a Capture into parts, each a Capture of its own that is proven, and link the parts again.
+"""A Capture cut into parts, each a Capture of its own that is proven, and the parts linked again.
 
-`pieces` says where a forward is cut (`sequences` finds operators that follow each other), `forwards` cuts it there, and
-`borders` names the values that cross. `flow` runs the whole and finds which values of its backward are the gradients at
-each border; `backwards` takes the steps between those. `pairs` makes a Pair of a part, `derived` captures a part again
-whose backward does not separate, `captures` makes a Capture of the Pair, `origin` is its program and `proof` its
-verdict. `split` does all of it, and `linked` joins the parts. `pieces`, `forwards` and everything that only cuts graphs
-need no torch.
+- `cuts`: where a forward is cut: by ranges, operators, modules, repeats, or where the fewest bytes are saved.
+- `flow`: which values of the whole's backward are the gradients at a part's borders.
+- `split`: each part as a Pair, a Capture and a Verdict, and all parts linked.
 """

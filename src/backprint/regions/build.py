@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.regions import names
+from backprint.regions import watch
 from backprint.regions.follow import BackwardCall, KeptGradient, NodeFlow, ReachedNode, root_node
-from backprint.regions.nodes import NodeRecord, OperatorRun, stack_line
 from backprint.regions.nouns import (
     LEVELS,
     RUN,
@@ -23,7 +22,7 @@ from backprint.regions.nouns import (
     RegionForward,
     Unwatched,
 )
-from backprint.regions.origins import NonfiniteSource
+from backprint.regions.watch import NodeRecord, NonfiniteSource, OperatorRun, stack_line
 
 
 class PassBuild:
@@ -53,12 +52,21 @@ class PassBuild:
         edges = [edge for node in near for edge in self.edges(node, inside)]
         inputs = [each for node in near if node in inside or node in given for each in self.inputs(node)]
         return Pass(
-            self.core.title, index, self.call.started, self.call.seconds, self.core.level, self.roots(),
+            self.core.title,
+            index,
+            self.call.started,
+            self.call.seconds,
+            self.core.level,
+            self.roots(),
             tuple(self.node(node, node in inside) for node in self.titles_in_order(near)),
-            tuple(edges), tuple(inputs), error,
-            tuple(f"{type(each).__name__}: {each}" for each in self.call.wrong[:3]), {"torch": torch.__version__},
-            self.origin(near), RUN,
-        )  # fmt: skip
+            tuple(edges),
+            tuple(inputs),
+            error,
+            tuple(f"{type(each).__name__}: {each}" for each in self.call.wrong[:3]),
+            {"torch": torch.__version__},
+            self.origin(near),
+            RUN,
+        )
 
     def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
         """Nodes that a gradient went to and that did not run: where `torch.autograd.grad` ends."""
@@ -82,11 +90,11 @@ class PassBuild:
         self.titles.update(titles_inside(self.core, self.call.nodes, inside, taken))
         for node in near:
             if node not in inside:
-                self.titles[node] = names.unique_title(self.outside(node), taken)
+                self.titles[node] = watch.unique_title(self.outside(node), taken)
 
     def outside(self, node: Any) -> str:
         """The name of a node that was not made in the region."""
-        if names.is_leaf(self.call.nodes[node].kind):
+        if watch.is_leaf(self.call.nodes[node].kind):
             return self.leaf(node.variable) or "leaf"
         return self.call.nodes[node].kind
 
@@ -97,13 +105,13 @@ class PassBuild:
     def tensor(self, node: Any, place: int) -> str:
         """The name of the forward tensor whose gradient a node's input is."""
         each = self.call.nodes[node]
-        if names.is_leaf(each.kind):
+        if watch.is_leaf(each.kind):
             return self.titles[node]
         made = each.made if self.is_inside(node) else None
         known = (made.outputs.get(place) if made is not None else None) or self.users.get((id(node), place))
         if known:
             return known
-        return self.titles[node] if len(names.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
+        return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # -------------------------------------------------------------- parts
 
@@ -168,18 +176,26 @@ class PassBuild:
     def node(self, node: Any, inside: bool) -> Node:
         """The Node of an autograd node."""
         each = self.call.nodes[node]
-        leaf = names.is_leaf(each.kind)
-        tensors = tuple(self.tensor(node, place) for place in range(len(names.input_metadata(node))))
+        leaf = watch.is_leaf(each.kind)
+        tensors = tuple(self.tensor(node, place) for place in range(len(watch.input_metadata(node))))
         if not inside or each.made is None:
             return Node(
-                self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=names.why_opaque(each.kind)
+                self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=watch.why_opaque(each.kind)
             )
         made = each.made
         stack = made.stack if self.core.stacks else ()
         return Node(
-            self.titles[node], each.kind, True, names.operator_names(each.kind, made), stack, made.line, tensors, leaf,
-            names.why_opaque(each.kind), self.core.names.place_of_node(made),
-        )  # fmt: skip
+            self.titles[node],
+            each.kind,
+            True,
+            watch.operator_names(each.kind, made),
+            stack,
+            made.line,
+            tensors,
+            leaf,
+            watch.why_opaque(each.kind),
+            self.core.names.place_of_node(made),
+        )
 
     def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
         """The edges from a node, where one of the two ends is inside."""
@@ -212,11 +228,11 @@ class PassBuild:
         if kept is not None:
             stats, value = kept.stats if self.numbers else None, kept.value if self.values else None
             return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
-        known = names.input_metadata(target)
+        known = watch.input_metadata(target)
         if place >= len(known):
             return dict(shape=(), dtype="", device="")
         shape = tuple(size if type(size) is int else -1 for size in known[place].shape)
-        return dict(shape=shape, dtype=names.dtype_text(known[place].dtype), device=str(known[place].device))
+        return dict(shape=shape, dtype=watch.dtype_text(known[place].dtype), device=str(known[place].device))
 
     def roots(self) -> tuple[BackwardRoot, ...]:
         """The tensors that the backward began at."""
@@ -250,7 +266,7 @@ def runs_of_node(each: ReachedNode) -> tuple[OperatorRun, ...]:
     """The operators that ran for a node; for a custom function, all that ran in its forward."""
     if each.made is None:
         return ()
-    ran = names.operator_of(each.kind, each.made) or next(iter(each.made.after), None)
+    ran = watch.operator_of(each.kind, each.made) or next(iter(each.made.after), None)
     return (*each.made.within, *((ran,) if ran is not None else ()))
 
 
@@ -296,8 +312,8 @@ def titles_inside(
     """Name the nodes of a region, in the order in which they were made; `taken` counts the names."""
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
-        name, rank = names.base_title(nodes[node].kind, nodes[node].made, id(core))
-        titles[node] = names.unique_title(name if not rank else f"{name}_{rank}", taken)
+        name, rank = watch.base_title(nodes[node].kind, nodes[node].made, id(core))
+        titles[node] = watch.unique_title(name if not rank else f"{name}_{rank}", taken)
     return titles
 
 
@@ -314,10 +330,10 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
     for node in list(titles):
         for target, place in nodes[node].targets:
             if target not in titles:
-                leaf = names.is_leaf(nodes[target].kind)
+                leaf = watch.is_leaf(nodes[target].kind)
                 known = core.names.parameter(target.variable) if leaf else ""
                 known = known or users.get((id(target.variable), -1) if leaf else (id(target), place), "")
-                titles[target] = names.unique_title(known or ("leaf" if leaf else nodes[target].kind), taken)
+                titles[target] = watch.unique_title(known or ("leaf" if leaf else nodes[target].kind), taken)
             made = nodes[target].made
             known = made.outputs.get(place, "") if made is not None and core in nodes[target].cores else ""
             edges.append((titles[target], titles[node], known or users.get((id(target), place), "") or titles[target]))
@@ -325,9 +341,9 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
     for node, title in titles.items():
         each = nodes[node]
         if core not in each.cores:
-            found.append(Node(title, each.kind, False, leaf=names.is_leaf(each.kind)))
+            found.append(Node(title, each.kind, False, leaf=watch.is_leaf(each.kind)))
             continue
         made = node_record(each)
-        ops, module = names.operator_names(each.kind, made), core.names.place_of_node(made)
+        ops, module = watch.operator_names(each.kind, made), core.names.place_of_node(made)
         found.append(Node(title, each.kind, True, ops, made.stack, made.line, module=module))
     return RegionForward(tuple(found), tuple(edges))

@@ -23,14 +23,13 @@ import torch
 from torch import Tensor
 
 from backprint._torch.autograd import current_backward
-from backprint.defects import told_whole
-from backprint.memory import has_memory
-from backprint.regions import anomaly, watch
-from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
-from backprint.regions.nodes import NodeRecord
+from backprint.errors import told_whole
+from backprint.regions import watch
 from backprint.regions.nouns import LEVELS
-from backprint.tensor_stats import Stats, stats_of
+from backprint.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
 from backprint.tracing.frames import is_users
+from backprint.values.memory import has_memory
+from backprint.values.statistics import Stats, stats_of
 
 
 class KeptGradient(NamedTuple):
@@ -318,4 +317,4 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
             core.backward_ended(call, cause)
 
 
-anomaly.follow_backward_with(follow_backward)
+watch.follow_backward_with(follow_backward)

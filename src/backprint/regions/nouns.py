@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from backprint.tensor_stats import Stats
+from backprint.values.statistics import Stats
 
 LEVELS = ("none", "stats", "values")
 

@@ -1,19 +1,171 @@
-"""Pictures and pages of a dump, made by a command from its graph.json: never in the program's own step."""
+"""A pass, or a forward that no pass has reached, as a scene: autograd's nodes, once for each direction."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from backprint.drawing.dot import dot_of
-from backprint.drawing.opened import READABLE, opened_frames
-from backprint.drawing.page import page_html
-from backprint.drawing.picture import picture_of
-from backprint.drawing.svg import svg_of
-from backprint.regions.drawn import drawn_forward, drawn_pass, page_data_of_pass, page_of_scene
-from backprint.regions.read import folders_of, parse_forward, parse_pass, read_graph_json
-from backprint.whole_file import write_file
+from backprint.common.files import write_file
+from backprint.draw.dot import dot_of
+from backprint.draw.layout import DrawnPair, FlowMark, drawn_scene
+from backprint.draw.page import FORMAT, Measured, Strings, page_html, scene_data, stats_row
+from backprint.draw.picture import READABLE, opened_frames, picture_of
+from backprint.draw.scene import BACKWARD, FORWARD, Scene, SceneNode
+from backprint.draw.svg import as_image, svg_of
+from backprint.graph.cost import FREE
+from backprint.graph.nouns import Source
+from backprint.regions.dumps import folders_of, parse_forward, parse_pass, read_graph_json
+from backprint.regions.nouns import Edge, Node, NonfiniteOrigin, Pass, RegionForward, Unwatched
+from backprint.values.statistics import Stats
+
+
+def drawn_pass(found: Pass) -> DrawnPair:
+    """Return a pass as it is drawn, with what was measured on its edges."""
+    forward, count = found.nodes[::-1], len(found.nodes)
+    ours = {node.name: place for place, node in enumerate(forward)}
+    theirs = {node.name: count + place for place, node in enumerate(found.nodes)}
+    flowing = [edge for edge in found.edges if edge.source in ours and edge.target in ours]
+    ahead = taken((ours[edge.target], ours[edge.source]) for edge in flowing)
+    back = taken((theirs[edge.source], theirs[edge.target]) for edge in flowing)
+    near = nodes_beside_leaves(found)
+    nodes = [scene_node(node, FORWARD, ahead.get(ours[node.name], ()), near=near.get(node.name)) for node in forward]
+    nodes += [
+        scene_node(node, BACKWARD, back.get(theirs[node.name], ()), (ours[node.name],), near.get(node.name))
+        for node in found.nodes
+    ]
+    marks: dict[tuple[int, int], FlowMark] = {}
+    for edge in flowing:
+        marks.setdefault((ours[edge.target], ours[edge.source]), forward_mark(edge.tensor))
+        ends, mark = (theirs[edge.source], theirs[edge.target]), mark_of(edge)
+        if ends not in marks or (mark.is_bad and not marks[ends].is_bad):
+            marks[ends] = mark
+    title = f"{found.region}, pass {found.index}"
+    return drawn_scene(Scene(title, tuple(nodes), count, (), ()), (FREE,) * len(nodes), marks=marks)
+
+
+def drawn_forward(title: str, found: RegionForward) -> DrawnPair:
+    """Return the forward of a region as it is drawn."""
+    places = {node.name: place for place, node in enumerate(found.nodes)}
+    known = [(maker, taker, tensor) for maker, taker, tensor in found.edges if maker in places and taker in places]
+    ahead = taken((places[maker], places[taker]) for maker, taker, _ in known)
+    nodes = tuple(scene_node(node, FORWARD, ahead.get(places[node.name], ())) for node in found.nodes)
+    marks = {(places[maker], places[taker]): forward_mark(tensor) for maker, taker, tensor in known}
+    return drawn_scene(Scene(title, nodes, len(nodes), (), ()), (FREE,) * len(nodes), marks=marks)
+
+
+def taken(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return for each node the nodes whose results it takes, each once."""
+    found: dict[int, list[int]] = {}
+    for maker, taker in flows:
+        if maker not in (values := found.setdefault(taker, [])):
+            values.append(maker)
+    return found
+
+
+def nodes_beside_leaves(found: Pass) -> dict[str, tuple[Node, str]]:
+    """Return for each leaf a node that gives it a gradient, and the name of its tensor: it is drawn beside that."""
+    nodes = {node.name: node for node in found.nodes}
+    return {
+        edge.target: (nodes[edge.source], edge.tensor)
+        for edge in reversed(found.edges)
+        if edge.source in nodes and edge.target in nodes and nodes[edge.target].leaf
+    }
+
+
+def scene_node(
+    node: Node,
+    side: int,
+    inputs: Sequence[int],
+    partners: tuple[int, ...] = (),
+    near: tuple[Node, str] | None = None,
+) -> SceneNode:
+    """Return a node of autograd as a node of a scene: with its operators in the forward, its kind in the backward; a
+    leaf with the name of its tensor."""
+    said = (", ".join(node.ops) if side == FORWARD else "") or node.kind
+    place = node
+    if near is not None:
+        place, name = near[0], near[1].rpartition(".")[2]
+        said = name if side == FORWARD else f"grad {name}"
+    line = node.line or place.line
+    source = Source("?", 0, "", "", place.module) if place.module else None
+    if line is not None:
+        source = Source(line.file or "?", line.line, line.function, line.code, place.module)
+    token = (said if near is None else "leaf", len(inputs))
+    return SceneNode(
+        side,
+        node.name,
+        said,
+        None,
+        tuple(inputs),
+        source=source,
+        partners=partners,
+        echo="gradient of" if partners else "",
+        token=token,
+    )
+
+
+def forward_mark(tensor: str) -> FlowMark:
+    """Return what stands at a flow of the forward: the tensor."""
+    return FlowMark(tensor.rpartition(".")[2], tensor, False)
+
+
+def mark_of(edge: Edge) -> FlowMark:
+    """Return what was measured on an edge: its NaN and Inf where it has some, else the tensor and its shape."""
+    shape = f"{edge.dtype}{list(edge.shape)}"
+    text = f"gradient of {edge.tensor}\n{shape}" + (f"\n{edge.stats}" if edge.stats is not None else "")
+    if edge.stats is not None and edge.stats.bad:
+        counts = ((edge.stats.nan, "NaN"), (edge.stats.inf, "Inf"))
+        return FlowMark(", ".join(f"{count:,} {word}" for count, word in counts if count), text, True)
+    return FlowMark(f"{edge.tensor} {list(edge.shape)}" if edge.flows else f"{edge.tensor}: None", text, False)
+
+
+def page_data_of_pass(found: Pass, drawn: DrawnPair) -> dict[str, Any]:
+    """Return the data of the page of a pass."""
+    theirs = {node.name: drawn.scene.forward + place for place, node in enumerate(found.nodes)}
+    rows: dict[int, Stats] = {}
+    for edge in found.edges:
+        if edge.stats is not None and edge.source in theirs:
+            value = theirs[edge.source]
+            rows[value] = max(rows.get(value, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm))
+    return page_of_scene(drawn, dict(facts_of_pass(found)), rows)
+
+
+def facts_of_pass(found: Pass) -> Mapping[str, str]:
+    """Return what the page says about a pass."""
+    origin = found.origin
+    known = {"gradients": found.level, "error": found.error, "run": found.run}
+    if isinstance(origin, NonfiniteOrigin | Unwatched):
+        known["NaN and Inf"] = str(origin)
+    return {name: text for name, text in known.items() if text}
+
+
+def page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int, Stats]) -> dict[str, Any]:
+    """Return the data of the page of a scene whose memory and text are not known."""
+    strings, count = Strings(), len(drawn.scene.nodes)
+    line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
+    code: dict[str, Any] = {"forward": [], "backward": [], "ends": [[], []]}
+    data = scene_data(drawn, strings, Measured([False] * count, [0] * count, line, code))
+    stats = {"value": list(rows), "rows": [stats_row(each) for each in rows.values()]}
+    return {
+        "format": FORMAT,
+        "title": drawn.scene.name,
+        "facts": [[name, text] for name, text in facts.items()],
+        "notes": [],
+        "pairs": [data | {"stats": stats}],
+    }
+
+
+def html_of_pass(found: Pass) -> str:
+    """Return what a notebook shows of a pass: its picture."""
+    drawn = drawn_pass(found)
+    return as_image(svg_of(picture_of(drawn, opened_frames(drawn)), drawn.scene.name), drawn.scene.name)
+
+
+# ----------------------------------------------------------------------------
+# Pictures and pages of a dump, made by a command from its graph.json: never in the program's own step.
+# ----------------------------------------------------------------------------
 
 PICTURE, DOT, PAGE = "graph.svg", "graph.dot", "page.html"
 

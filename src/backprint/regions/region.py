@@ -1,33 +1,317 @@
-"""The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
+"""How many passes are kept, counted over the regions of one folder, name and line of code in one process.
 
-A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a name
-still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
+A loop makes a new region on the same line each time, so a region alone cannot count. Without a folder each region
+counts its own.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import heapq
 import inspect
 import os
 import sys
+import threading
+import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar, overload
 
 from torch import Tensor
 
-from backprint.errors import RegionError, UsageError
+from backprint.errors import RegionError, UsageError, told_whole
 from backprint.regions import watch
-from backprint.regions.bounds import PassBounds, bounds_of, forget_counts
-from backprint.regions.build import forward_of_region
-from backprint.regions.core import RegionCore
-from backprint.regions.follow import reachable_nodes
-from backprint.regions.names import tag_of, visible_variables
+from backprint.regions.build import PassBuild, forward_of_region, origin_of
+from backprint.regions.dumps import DumpedPass, forget_numbers, write_pass, write_unreached
+from backprint.regions.follow import BackwardCall, reachable_nodes
 from backprint.regions.nouns import LEVELS, NonfiniteOrigin, Pass, RegionForward, UnreachedOperator, Unwatched
-from backprint.regions.write import DumpedPass, forget_numbers, write_pass
+from backprint.regions.watch import (
+    NodeRecord,
+    OperatorRun,
+    UserNames,
+    operator_of,
+    stack_line,
+    tag_of,
+    visible_variables,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PassBounds:
+    """Which passes are kept: one of `every`, at most `limit`; with `only_bad` only those with NaN, Inf or an error."""
+
+    every: int = 1
+    limit: int | None = None
+    only_bad: bool = False
+
+
+def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
+    """Check the options of `bp.region`, and make PassBounds of them."""
+    for name, value, free in (("every", every, False), ("limit", limit, True)):
+        if value is None and free:
+            continue
+        if type(value) is not int or value < 1:
+            hint = ", or None for all" if free else ""
+            raise UsageError(f"{name}={value!r}: a whole number of passes is expected, 1 or more{hint}")
+    if type(only_bad) is not bool:
+        raise UsageError(f"only_bad={only_bad!r} is neither True nor False")
+    if only_bad and gradients == "none":
+        raise UsageError('only_bad=True looks for NaN and Inf: write gradients="stats" or gradients="values" too')
+    return PassBounds(every, limit, only_bad)
+
+
+@dataclass(slots=True)
+class PassCount:
+    """How many passes began, and how many of them were kept."""
+
+    begun: int = 0
+    kept: int = 0
+    free: list[int] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> int:
+        """Take the number of a pass that begins."""
+        with self.lock:
+            if self.free:
+                return heapq.heappop(self.free)
+            self.begun += 1
+            return self.begun - 1
+
+    def give_back(self, number: int) -> None:
+        """Give back the number of a call that ran nothing in the region."""
+        with self.lock:
+            heapq.heappush(self.free, number)
+
+    def is_due(self, number: int, bounds: PassBounds) -> bool:
+        """Whether the pass of this number may be kept."""
+        return number % bounds.every == 0 and (bounds.limit is None or self.kept < bounds.limit)
+
+    def keep(self, bounds: PassBounds) -> bool:
+        """Whether one more pass is kept; counts it if so."""
+        with self.lock:
+            if bounds.limit is not None and self.kept >= bounds.limit:
+                return False
+            self.kept += 1
+            return True
+
+
+_counts: dict[tuple[str, ...], PassCount] = {}
+_lock = threading.Lock()
+
+
+def count_of(*key: str) -> PassCount:
+    """The PassCount of a folder, a name and a line."""
+    with _lock:
+        return _counts.setdefault(key, PassCount())
+
+
+def forget_counts(folder: str) -> None:
+    """Forget the counts of a folder that was deleted."""
+    with _lock:
+        for key in [key for key in _counts if key[0] == folder]:
+            del _counts[key]
+
+
+# ----------------------------------------------------------------------------
+# What a region has seen: its passes, the operators that no pass has reached, and where its NaN and Inf come from.
+#
+# `watch` tells a RegionCore of nodes and operators, `follow` of backward calls. The nodes made in a region hold its
+#  core, and the core holds none of them, so it lives as long as a backward may still reach the region.
+# ----------------------------------------------------------------------------
+
+
+class RegionCore:
+    """A region's state, shared by the Region and the nodes that were made in it."""
+
+    closed = False
+
+    def __init__(
+        self, path: Path | None, level: str, stacks: bool, title: str | None, bounds: PassBounds, key: tuple[str, ...]
+    ) -> None:
+        self.path, self.level, self.stacks, self.bounds, self.key = path, level, stacks, bounds, key
+        self.watches = level != "none"
+        self.count = PassCount() if path is None else count_of(*key)
+        self.reached = False
+        self.bads: dict[str, OperatorRun] = {}
+        self.title = title or "region"
+        self.head = title or "pass"
+        self.passes: list[Pass | DumpedPass] = []
+        self.errors: list[str] = []
+        self.names = UserNames()
+        self.waiting: dict[int, NodeRecord] = {}
+        self.lost: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
+        self.all: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
+        self.ranks: Counter[str] = Counter()
+        self.fresh = False
+        self.living = 0
+        self.written = False
+        self.forward = RegionForward()
+        self.lock = threading.RLock()
+
+    # -------------------------------------------------------------- what `watch` tells
+
+    def node_made(self, made: NodeRecord) -> None:
+        """Count a node that was made in an open block, and keep its record until a pass reaches it."""
+        with self.lock:
+            self.living += 1
+            self.waiting[made.seq] = made
+
+    def operator_ran(self, ran: OperatorRun) -> None:
+        """Count an operator that ran in an open block. Counts restart after a pass: each step has the same names."""
+        with self.lock:
+            if self.fresh:
+                self.ranks.clear()
+                self.bads.clear()
+                self.fresh = False
+            self.all[ran.name, ran.frame] += 1
+            if ran.nodes:
+                ran.rank[id(self)] = self.ranks[ran.packet]
+                self.ranks[ran.packet] += 1
+
+    def went_bad(self, ran: OperatorRun) -> None:
+        """Keep the first operator that returned NaN or Inf; a constant Inf of the program itself does not count."""
+        if ran.source is not None and not ran.source.given:
+            with self.lock:
+                self.bads.setdefault(ran.source.what, ran)
+
+    def nodes_died(self, made: list[NodeRecord]) -> None:
+        """Count the nodes that were freed; an operator whose nodes no pass reached is lost."""
+        with self.lock:
+            self.living -= len(made)
+            for each in made:
+                if self.waiting.pop(each.seq, None) is None or each.touched or not each.after:
+                    continue
+                ran = each.after[0]
+                if each is ran.nodes[-1] and not ran.view:  # a changed view gets another node
+                    self.lost[ran.name, ran.frame] += 1
+            over = self.closed and not self.living
+        if over:
+            self.settle()
+
+    # -------------------------------------------------------------- what `follow` tells
+
+    def backward_ended(self, call: BackwardCall, error: str) -> None:
+        """Take what a backward call saw of the region. An error here is reported, and never stops the backward."""
+        with self.lock:
+            try:
+                self.take(PassBuild(self, call), error)
+            except Exception as wrong:  # a backward must not fail because of a dump
+                self.failed(wrong)
+
+    def take(self, build: PassBuild, error: str) -> None:
+        """Keep a Pass of a backward call, if any node of the region ran."""
+        for wrong in build.call.wrong:
+            self.failed(wrong)
+        number = build.call.numbers[self]
+        if not build.ran:
+            self.count.give_back(number)
+            return
+        for node in build.ran:
+            each = build.call.nodes[node]
+            if each.made is not None:
+                self.reach(each.kind, each.made)
+        self.fresh = self.reached = True
+        if not self.count.is_due(number, self.bounds):
+            return
+        if not self.closed:  # else this was done at the end of the block
+            self.names.settle()
+        found = build.make_pass(number, error)
+        if (self.bounds.only_bad and not found.bad) or not self.count.keep(self.bounds):
+            return
+        self.passes.append(found)
+        if self.path is not None:
+            self.dump(len(self.passes) - 1)
+
+    def reach(self, kind: str, made: NodeRecord) -> None:
+        """Mark a node as reached, and the others that were made for the same operator."""
+        self.waiting.pop(made.seq, None)
+        ran = operator_of(kind, made)
+        for each in ran.nodes if ran is not None else ():
+            self.waiting.pop(each.seq, None)
+
+    def dump(self, index: int) -> None:
+        """Write a pass to disk; one that cannot be written stays in memory, with a warning."""
+        found = self.passes[index]
+        assert isinstance(found, Pass)
+        assert self.path is not None
+        try:
+            self.passes[index] = write_pass(found, self.path, self.head)
+        except (OSError, RegionError) as error:
+            self.failed(
+                RegionError(
+                    f"{self.path}: pass {found.index} of {self.title} could not be written ({error}): it is kept in "
+                    f"memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
+                )
+            )
+
+    def failed(self, error: Exception) -> None:
+        """Warn of an error in watching, once; the program goes on."""
+        text = str(error) if isinstance(error, RegionError) else told_whole(error)
+        if text in self.errors:
+            return
+        self.errors.append(text)
+        warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
+
+    # -------------------------------------------------------------- the end
+
+    def unreached(self) -> list[UnreachedOperator]:
+        """The operators that no pass has reached; before the first pass, all that ran."""
+        with self.lock:
+            if not self.reached:
+                counts = self.all
+            else:
+                counts = Counter(self.lost)
+                found = {id(made.after[0]): made.after[0] for made in self.waiting.values() if made.after}
+                counts.update((ran.name, ran.frame) for ran in found.values())
+            return [
+                UnreachedOperator(name, stack_line(frame) if frame else None, count)
+                for (name, frame), count in counts.items()
+                if count
+            ]
+
+    def settle(self) -> None:
+        """Write the forward of a region that no pass has reached and none can reach any more."""
+        with self.lock:
+            if self.reached or self.written or self.path is None:
+                return
+            self.written = True
+            if not self.keeps_unreached():
+                return
+            try:
+                write_unreached(self.title, self.head, self.forward, self.unreached(), self.origin(), self.path)
+            except (OSError, RegionError) as error:
+                self.failed(RegionError(f"{self.path}: the forward of {self.title} could not be written: {error}"))
+
+    def keeps_unreached(self) -> bool:
+        """Whether the forward of an unreached region is kept: the bounds of passes count such forwards separately."""
+        count = count_of(*self.key, "unreached")
+        due = count.is_due(count.take(), self.bounds)
+        return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
+
+    def origin(self) -> NonfiniteOrigin | Unwatched | None:
+        """Where the NaN of the forward come from, or else its Inf; None where there are none."""
+        with self.lock:
+            ran = self.bads.get("NaN") or self.bads.get("Inf")
+        if ran is not None:
+            return origin_of(self, ran)
+        return None if self.watches else Unwatched()
+
+    def __del__(self) -> None:
+        if self.closed and not sys.is_finalizing():
+            self.settle()
+
+
+# ----------------------------------------------------------------------------
+# The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
+#
+# A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a
+#  name still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
+# ----------------------------------------------------------------------------
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,9 +320,14 @@ class Region:
     """The part of an eager program between `with` and the end of its block, and the backward passes that reach it."""
 
     def __init__(
-        self, path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None, bounds: PassBounds,
+        self,
+        path: str | os.PathLike[str] | None,
+        gradients: str,
+        stacks: bool,
+        name: str | None,
+        bounds: PassBounds,
         site: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         if callable(path):
             raise UsageError("@bp.region takes its options first: write @bp.region()")
         if gradients not in LEVELS:
@@ -270,7 +559,7 @@ def close_left_open() -> None:
                 f"backprint: {region!r} was left open at exit: use `with bp.region(...):`, which ends it; what it has "
                 "seen is written",
                 file=sys.stderr,
-            )  # fmt: skip
+            )
             region._state = "finished"
             watch.abandon_block(region._core)
             region._core.closed = True
@@ -283,9 +572,14 @@ _cores: weakref.WeakSet[RegionCore] = weakref.WeakSet()
 
 
 def make_region(
-    path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None, every: int, limit: int | None,
+    path: str | os.PathLike[str] | None,
+    gradients: str,
+    stacks: bool,
+    name: str | None,
+    every: int,
+    limit: int | None,
     only_bad: bool,
-) -> Region:  # fmt: skip
+) -> Region:
     """Make the Region of a `bp.region` call, known by the line of that call."""
     frame = sys._getframe(2)  # of whoever called `bp.region`
     site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -296,7 +590,7 @@ def make_region(
 
 def html_of_pass(backward: Pass) -> str:
     """Return what a notebook shows of a Pass: its picture."""
-    from backprint.regions.drawn import html_of_pass as picture_of_pass
+    from backprint.regions.pictures import html_of_pass as picture_of_pass
 
     return picture_of_pass(backward)
 

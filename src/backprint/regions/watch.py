@@ -1,27 +1,39 @@
-"""Seeing what is made inside open blocks: every autograd node, and every operator.
+"""The functions of torch that a region replaces for the whole process, and puts back.
 
-Torch calls `format_stack` whenever a node is made while anomaly mode is on, in the thread that makes it, and keeps the
-result in the node's metadata. `anomaly` replaces that function while a block is open anywhere, and the result is a
-`NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block, sees the operators.
-
-Blocks and living nodes are counted for the whole process; what `anomaly` replaced is put back with the last of them.
+While a block is open anomaly mode is on, so that torch calls `torch.fx.traceback.format_stack` for each new autograd
+node; that function is replaced, and users read and set anomaly mode as if it were their own. While a recorded node is
+alive, backward calls go through a function of ours. Who counts blocks and nodes, and so when to install, is `watch`.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import inspect
 import itertools
+import math
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, Protocol
 
 import torch
+import torch.fx.traceback as fx_traceback
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from backprint._torch.autograd import anomaly_mode
+from backprint._torch.autograd import (
+    ENGINES,
+    anomaly_mode,
+    anomaly_mode_checks_nan,
+    engine_of,
+    metadata_of_inputs,
+    set_anomaly_mode,
+    set_engine_of,
+)
 from backprint._torch.modes import (
     DisableTorchDispatch,
     ModeKey,
@@ -31,19 +43,691 @@ from backprint._torch.modes import (
     pop_mode,
     push_mode,
 )
+from backprint._torch.modules import code_of_calls
 from backprint._torch.operators import schema_of
-from backprint.regions import origins
-from backprint.regions.anomaly import (
-    APPLY,
-    install_anomaly_hooks,
-    install_engine_hooks,
-    original_stack_texts,
-    turn_anomaly_on,
-    uninstall_anomaly_hooks,
-    uninstall_engine_hooks,
-)
-from backprint.regions.nodes import BlockWatcher, NodeRecord, OperatorRun, running_modules, stack_frames
+from backprint._torch.tensors import base_of
+from backprint.regions.nouns import StackLine
 from backprint.tracing.frames import is_users
+from backprint.values.statistics import NARROW
+from backprint.values.tree import plain_leaves
+
+_replaced: dict[str, Any] = {}
+_users_anomaly = (False, True)
+_follow: Callable[..., Any] | None = None
+
+
+# ------------------------------------------------------------------ custom functions
+
+
+def apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stand for `Function.apply` where that is a builtin (torch 2.14), which has no Python frame to be known by."""
+    return BUILTIN.__get__(None, function)(*args, **kwargs)
+
+
+BUILTIN: Any = None if hasattr(torch.autograd.Function.apply, "__code__") else vars(torch.autograd.Function)["apply"]
+OURS: Any = classmethod(apply_from_python)
+APPLY = (apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__code__", None))
+"""The code of a frame in which a custom function's node is made, and its forward runs."""
+
+
+# ------------------------------------------------------------------ anomaly mode
+
+
+def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
+    """Turn anomaly mode on, unseen by the user, and have torch call `format_stack` for each new autograd node."""
+    global _users_anomaly
+    _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
+    ours = {
+        "set_anomaly_enabled": set_users_anomaly,
+        "is_anomaly_enabled": lambda: _users_anomaly[0],
+        "is_anomaly_check_nan_enabled": lambda: _users_anomaly[1],
+    }
+    for name, function in ours.items():
+        _replaced[name] = (getattr(torch, name), function)
+        setattr(torch, name, function)
+    _replaced["format_stack"] = (fx_traceback.format_stack, format_stack)
+    fx_traceback.format_stack = format_stack
+    if BUILTIN is not None:
+        torch.autograd.Function.apply = OURS
+    turn_anomaly_on()
+
+
+def uninstall_anomaly_hooks() -> None:
+    """Put torch's functions back, except where someone else has replaced them since."""
+    set_anomaly_mode(*_users_anomaly)
+    theirs, ours = _replaced["format_stack"]
+    if fx_traceback.format_stack is ours:
+        fx_traceback.format_stack = theirs
+    if vars(torch.autograd.Function).get("apply") is OURS:
+        torch.autograd.Function.apply = BUILTIN
+    for name in ("set_anomaly_enabled", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"):
+        theirs, ours = _replaced.pop(name)
+        if getattr(torch, name) is ours:
+            setattr(torch, name, theirs)
+
+
+def set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
+    """Stand for `torch.set_anomaly_enabled` while a block is open: keep what the user wants, leave the mode on."""
+    global _users_anomaly
+    _users_anomaly = (bool(enabled), bool(check_nan))
+    turn_anomaly_on()
+
+
+def turn_anomaly_on() -> None:
+    """Turn anomaly mode on; it checks for NaN only where the user has it on."""
+    set_anomaly_mode(True, _users_anomaly[0] and _users_anomaly[1])
+
+
+def original_stack_texts() -> list[str]:
+    """The texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else none."""
+    if not (_users_anomaly[0] or fx_traceback.should_preserve_node_meta):
+        return []
+    texts: list[str] = _replaced["format_stack"][0]()
+    return [text for text in texts if __file__ not in text]
+
+
+# ------------------------------------------------------------------ backward calls
+
+
+def install_engine_hooks() -> None:
+    """Have backward calls go through `followed_engine`."""
+    for module in ENGINES:
+        key = f"run {module.__name__}"
+        if key not in _replaced:
+            _replaced[key] = engine_of(module)
+            set_engine_of(module, followed_engine(_replaced[key]))
+
+
+def uninstall_engine_hooks() -> None:
+    """Put torch's engine back, except where someone else has replaced it since."""
+    for module in ENGINES:
+        key = f"run {module.__name__}"
+        if key in _replaced and getattr(engine_of(module), "is_backprints", False):
+            set_engine_of(module, _replaced.pop(key))
+
+
+def followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
+    """The engine, its calls passed to the function that `follow_backward_with` was given."""
+
+    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        if _follow is None:
+            return engine(roots, *args, **kwargs)
+        return _follow(engine, roots, *args, **kwargs)
+
+    run_backward.is_backprints = True  # type: ignore[attr-defined]  # so that another's patch over it is left alone
+    return run_backward
+
+
+def follow_backward_with(follow: Callable[..., Any]) -> None:
+    """Set the function that runs backward calls: `follow(engine, roots, ...)`."""
+    global _follow
+    _follow = follow
+
+
+# ----------------------------------------------------------------------------
+# Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
+#
+#
+# Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive.
+# ----------------------------------------------------------------------------
+
+DEEPEST = 100
+"""The most frames of a stack that are kept."""
+
+Frames = tuple[tuple[CodeType, int], ...]
+
+
+class BlockWatcher(Protocol):
+    """What `watch` calls: a block's state, which hears of nodes that are made and freed and of operators that run."""
+
+    stacks: bool
+    watches: bool
+
+    def node_made(self, made: NodeRecord) -> None:
+        """An autograd node was made in the open block."""
+
+    def operator_ran(self, ran: OperatorRun) -> None:
+        """An operator ran in the open block."""
+
+    def went_bad(self, ran: OperatorRun) -> None:
+        """An operator returned NaN or Inf."""
+
+    def failed(self, error: Exception) -> None:
+        """Watching raised an error, and the program goes on."""
+
+    def nodes_died(self, made: list[NodeRecord]) -> None:
+        """Autograd nodes were freed."""
+
+
+class OperatorRun:
+    """An operator that ran: its name, its line, and the nodes that were made for it.
+
+    `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its results have some.
+    `taken` is the argument that had them, and `title` the name of that argument.
+    """
+
+    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "view")
+
+    def __init__(self, func: Any, frame: tuple[CodeType, int] | None, nodes: tuple[NodeRecord, ...]) -> None:
+        self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
+        self.rank: dict[int, int] = {}
+        self.source: NonfiniteSource | None = None
+        self.bad_results = False
+        self.taken: weakref.ref[Tensor] | None = None
+        self.title = ""
+
+    @property
+    def packet(self) -> str:
+        """`mul`, of `aten.mul_.Tensor`."""
+        return self.name.split(".")[1].rstrip("_") if "." in self.name else self.name
+
+
+class NodeRecord:
+    """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
+
+    `of` is the recorded node whose backward made it, if one did. `touched` says that a backward call could reach it.
+    `modules` are those whose forward was running, the innermost first.
+    """
+
+    __slots__ = ("after", "apply", "before", "frames", "modules", "of", "outputs", "seq", "touched", "within")
+
+    def __init__(
+        self, seq: int, frames: Frames, before: OperatorRun | None, of: tuple[str, NodeRecord] | None = None
+    ) -> None:
+        self.seq, self.frames, self.before, self.of = seq, frames, before, of
+        self.after: list[OperatorRun] = []
+        self.touched = False
+        self.within: list[OperatorRun] = []
+        self.apply: FrameType | None = None
+        self.outputs: dict[int, str] = {}
+        self.modules: tuple[weakref.ref[nn.Module], ...] = () if of is None else of[1].modules
+
+    @property
+    def stack(self) -> tuple[StackLine, ...]:
+        """The Python stack, outermost first."""
+        return tuple(stack_line(frame) for frame in reversed(self.frames))
+
+    @property
+    def line(self) -> StackLine | None:
+        """The innermost line of the user's code."""
+        found = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
+        return stack_line(found) if found else None
+
+
+@functools.lru_cache(maxsize=4096)
+def stack_line(frame: tuple[CodeType, int]) -> StackLine:
+    """The source line that a frame stood at."""
+    code, place = frame
+    line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
+    return StackLine(code.co_filename, line, code.co_qualname)
+
+
+CALL = code_of_calls()
+"""The frame in which torch runs a module's forward. Its variables are looked at, and never those of the user's frames:
+that would make a copy of them, which keeps tensors alive."""
+
+
+def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
+    """The modules whose forward is running, the innermost first."""
+    found = []
+    while frame is not None:
+        if frame.f_code is CALL:
+            variables = frame.f_locals
+            found.append(weakref.ref(variables["self"]))
+            if sys.version_info < (3, 13):  # the frame keeps this dictionary, and so what it holds
+                variables.clear()
+        frame = frame.f_back
+    return tuple(found)
+
+
+def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
+    """The frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's code."""
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < DEEPEST:
+        code = frame.f_code
+        found.append((code, frame.f_lasti))
+        if not whole and is_users(code.co_filename):
+            break
+        frame = frame.f_back
+    return tuple(found)
+
+
+# ----------------------------------------------------------------------------
+# Names of nodes, after the operators they stand for; names of tensors, after the user's variables around the region.
+#
+# A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
+#  names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function
+#  can see, and any other tensor the name of the node that made it.
+# ----------------------------------------------------------------------------
+
+MOST = 2000
+"""The most variables, and items of a container, that are looked at."""
+
+OPAQUE = {
+    "CompiledFunction": "compiled by torch.compile: what ran in it is not seen",
+    "DifferentiableGraph": "a TorchScript graph: what ran in it is not seen",
+}
+
+
+def tag_of(node: Any) -> NodeTag | None:
+    """The tag of a node that was made in a block."""
+    found = node.metadata.get("traceback_")
+    return found if type(found) is NodeTag else None
+
+
+def node_kind(node: Any) -> str:
+    """Autograd's name for a node, without its namespace."""
+    return without_namespace(node.name())
+
+
+@functools.cache
+def without_namespace(name: str) -> str:
+    """`CopySlices`, of torch::autograd::CopySlices."""
+    return name.rsplit("::", 1)[-1]
+
+
+def is_leaf(kind: str) -> bool:
+    """Whether a node accumulates into a tensor."""
+    return kind == "AccumulateGrad"
+
+
+@functools.cache
+def kind_stem(kind: str) -> str:
+    """`mul`, of MulBackward0."""
+    return kind.partition("Backward")[0].lower()
+
+
+def operator_of(kind: str, made: NodeRecord) -> OperatorRun | None:
+    """The operator that a node stands for: one that ran after the node was made, or the one just before."""
+    wanted = kind_stem(kind)
+    for ran in (*made.after, made.before):
+        if ran is not None and ran.packet.replace("_", "").lower() == wanted:
+            return ran
+    if kind == "CopySlices":
+        return made.before
+    return None
+
+
+def operator_names(kind: str, made: NodeRecord) -> tuple[str, ...]:
+    """The forward operators of a node; for a node that a backward made, those of the node whose backward it was."""
+    if made.of is not None:
+        return operator_names(*made.of)
+    if made.within:
+        return tuple(ran.name for ran in made.within)
+    ran = operator_of(kind, made)
+    if (
+        ran is None
+        and made.after
+        and len(made.after[0].nodes) == 1
+        and kind not in ("AccumulateGrad", "AsStridedBackward0")
+    ):
+        ran = made.after[0]
+    return (ran.name,) if ran is not None else ()
+
+
+def why_opaque(kind: str) -> str:
+    """Why a node's operators are unknown; '' where they are known."""
+    return next((why for name, why in OPAQUE.items() if name in kind), "")
+
+
+def base_title(kind: str, made: NodeRecord | None, core: int) -> tuple[str, int | None]:
+    """The base of an inside node's title, and its rank among nodes of that base, where it is known."""
+    ran = operator_of(kind, made) if made is not None else None
+    if ran is not None and kind != "CopySlices" and core in ran.rank:
+        return ran.packet, ran.rank[core]
+    return kind.partition("Backward")[0] or kind, None
+
+
+def unique_title(name: str, taken: dict[str, int]) -> str:
+    """`name`, or `name_1` and so on where it is taken."""
+    if name not in taken:
+        taken[name] = 0
+        return name
+    while True:
+        taken[name] += 1
+        found = f"{name}_{taken[name]}"
+        if found not in taken:
+            taken[found] = 0
+            return found
+
+
+# ------------------------------------------------------------------ the user's names
+
+
+class UserNames:
+    """The user's names of tensors and modules, which are held weakly."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, weakref.ref[Tensor]] = {}
+        self.modules: dict[str, weakref.ref[nn.Module]] = {}
+        self.parameters: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self.places: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+
+    def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Take names from variables; returns the tensors among them that require grad."""
+        found: dict[str, Tensor] = {}
+        for name, value in leaves_of_variables(variables):
+            if issubclass(type(value), nn.Module):
+                self.module(name, value)
+            elif value.requires_grad and name not in found:
+                found[name] = value
+        return found
+
+    def module(self, name: str, module: nn.Module) -> None:
+        """Keep a module that the block can see."""
+        if all(each() is not module for each in self.modules.values()):
+            self.modules[name] = weakref.ref(module)
+
+    def keep(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep the names of tensors from outside; the first tensor of a name keeps it."""
+        for name, tensor in tensors.items():
+            self.tensors.setdefault(name, weakref.ref(tensor))
+
+    def parameter(self, tensor: Tensor) -> str:
+        """A parameter's path in its module, or ''."""
+        held = self.parameters.get(id(tensor))
+        return held[1] if held is not None and held[0]() is tensor else ""
+
+    def settle(self) -> None:
+        """Keep the paths of all parameters and modules now: the modules may be gone when a pass comes."""
+        for head, module in self.roots():
+            for path, parameter in module.named_parameters():
+                self.parameters[id(parameter)] = (weakref.ref(parameter), head + path)
+            for path, part in module.named_modules():
+                held = weakref.ref(part)  # Python has one such reference to an object, also when the object is gone
+                self.places[id(held)] = (held, (head + path).rstrip("."))
+
+    def roots(self) -> Iterator[tuple[str, nn.Module]]:
+        """The outermost modules, and what the paths in them begin with: their names where there are several."""
+        modules = [(name, module) for name, each in self.modules.items() if (module := each()) is not None]
+        inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
+        modules = [(name, module) for name, module in modules if id(module) not in inner]
+        for name, module in reversed(modules):
+            yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
+
+    def place_of_node(self, made: NodeRecord) -> str:
+        """The path of the innermost known module whose forward made a node, or ''."""
+        return next((self.places[id(each)][1] for each in made.modules if id(each) in self.places), "")
+
+    def here(self) -> dict[tuple[int, int], str]:
+        """The names of living tensors: by grad_fn and output number, or by the tensor itself."""
+        found: dict[tuple[int, int], str] = {}
+        for name, held in self.tensors.items():
+            tensor = held()
+            if tensor is None:
+                continue
+            key = (id(tensor), -1) if tensor.grad_fn is None else (id(tensor.grad_fn), tensor.output_nr)
+            found.setdefault(key, name)
+        return found
+
+
+def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
+    count = 0
+    for name, value in list(variables.items()):
+        if name.startswith("_") and len(name) > 1:
+            continue
+        for path, leaf in leaves_of_variable(name, value, 0):
+            count += 1
+            if count > MOST:
+                return
+            yield path, leaf
+
+
+def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """The tensors and modules in one variable."""
+    kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
+    if issubclass(kind, (Tensor, nn.Module)):
+        yield name, value
+    elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:
+        for index, item in enumerate(value):
+            yield from leaves_of_variable(f"{name}.{index}", item, depth + 1)
+    elif depth < 2 and kind is dict and len(value) <= MOST:
+        for key, item in list(value.items()):
+            if isinstance(key, (str, int)):
+                yield from leaves_of_variable(f"{name}.{key}", item, depth + 1)
+    elif name == "self" and "__dict__" in dir(kind):
+        for key, item in list(vars(value).items()):
+            if issubclass(type(item), nn.Module):
+                yield key, item
+
+
+def visible_variables(frame: FrameType) -> dict[str, Any]:
+    """The variables that a frame's code can see: its own, and the globals that it names."""
+    found = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
+    return found | locals_of(frame)
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """A copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors alive,
+    so the cache is cleared."""
+    found = frame.f_locals
+    copy = dict(found)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        found.clear()
+    return copy
+
+
+def input_metadata(node: Any) -> Sequence[Any]:
+    """The shape, dtype and device of each of a node's inputs."""
+    return metadata_of_inputs(node)
+
+
+@functools.cache
+def dtype_text(dtype: torch.dtype) -> str:
+    """`float32`."""
+    return str(dtype)[6:]
+
+
+# ----------------------------------------------------------------------------
+# Where the NaN and Inf of a forward come from: which operator made them, or with which tensor they came in.
+#
+# While a block that watches numbers is open, each operator's results are looked at: one sum, and a closer look where
+#  it is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that
+#  take it later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not
+#  looked at.
+# ----------------------------------------------------------------------------
+
+Frame = tuple[CodeType, int]
+
+UNINITIALIZED = ("empty", "resize", "set_")
+WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "log_normal", "geometric"}
+"""In-place operators that do not read the tensor that they overwrite."""
+
+
+class NonfiniteSource:
+    """Where NaN or Inf come from: the operator that made them, or the first operator that took them from outside.
+
+    `born` says which of the two, `cores` are the blocks that were open there, and `of` is the source of the Inf that an
+    operator turned into NaN. `taken` is the tensor that brought them in, and `title` its name.
+    """
+
+    __slots__ = ("born", "cores", "frame", "given", "of", "op", "taken", "title", "what")
+
+    def __init__(self, what: str, op: str, frame: Frame | None, cores: Sequence[Any]) -> None:
+        self.what, self.op, self.frame = what, op, frame
+        self.cores = tuple(weakref.ref(core) for core in cores)
+        self.born = True
+        self.given = False
+        self.taken: weakref.ref[Tensor] | None = None
+        self.title = ""
+        self.of: NonfiniteSource | None = None
+
+    def is_in(self, core: Any) -> bool:
+        """Whether a block was open there."""
+        return any(each() is core for each in self.cores)
+
+
+_known: Any = WeakTensorKeyDictionary()
+_origins_lock = threading.RLock()
+
+
+def nonfinite_values(tensor: Tensor) -> str:
+    """`NaN` or `Inf` where a tensor has them, else ''. A finite sum proves that there are none."""
+    if not can_hold_nonfinite(tensor) or not tensor.numel():
+        return ""
+    values = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    if tensor.dtype in NARROW:
+        values = values.float()
+    if math.isfinite(float(values.sum())):
+        return ""
+    if bool(torch.isnan(values).any()):
+        return "NaN"
+    return "Inf" if bool(torch.isinf(values).any()) else ""
+
+
+def can_hold_nonfinite(tensor: Tensor) -> bool:
+    """Whether a tensor has floating-point values that can be looked at."""
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta or tensor.layout is not torch.strided:
+        return False
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def nested_tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors of arguments or results, also those in lists."""
+    return (leaf for leaf in plain_leaves(values) if isinstance(leaf, Tensor))
+
+
+@functools.cache
+def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
+    """Whether to look at an operator's results, whether it reads the arguments it writes, and which these are."""
+    schema = schema_of(func)
+    packet = schema.name.partition("::")[2]
+    written = tuple(
+        (place, each.name)
+        for place, each in enumerate(schema.arguments)
+        if each.alias_info is not None and each.alias_info.is_write
+    )
+    looked = not func.is_view and not any(word in packet for word in UNINITIALIZED)
+    out = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
+    return looked, not out and packet.rstrip("_") not in WRITES, written
+
+
+class OperatorLook:
+    """One run of an operator: the NaN and Inf in its arguments, and then in its results."""
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.func, self.args, self.kwargs = func, args, kwargs
+        self.looked, reads, places = how_to_look(func)
+        self.changed = [
+            tensor
+            for place, name in places
+            for tensor in nested_tensors(args[place] if place < len(args) else kwargs.get(name))
+        ]
+        self.same: Tensor | None = None
+        self.before = (
+            {id(tensor): nonfinite_values(tensor) if reads else "" for tensor in self.changed} if self.looked else {}
+        )
+
+    def taken(self) -> Iterator[tuple[Tensor, str]]:
+        """Its tensor arguments, each with the NaN or Inf that it had before the run."""
+        for tensor in nested_tensors((*self.args, *self.kwargs.values())):
+            known = self.before.get(id(tensor))
+            yield tensor, nonfinite_values(tensor) if known is None else known
+
+    def source(self, result: Any, cores: Sequence[Any], frame: Frame | None) -> tuple[NonfiniteSource | None, bool]:
+        """The source of the NaN or Inf in its results, or else in its arguments; and whether its results have any."""
+        given = [*nested_tensors(result), *self.changed] if self.looked else []
+        kinds = [(tensor, kind) for tensor in given if (kind := nonfinite_values(tensor))]
+        if not kinds:
+            return self.met(given), False
+        what = "NaN" if any(kind == "NaN" for _, kind in kinds) else "Inf"
+        source = self.born(what, cores, frame)
+        for tensor, _ in kinds:
+            remember_source(tensor, source)
+        return source, True
+
+    def met(self, fine: Sequence[Tensor]) -> NonfiniteSource | None:
+        """For an operator with finite results: the source of an argument with NaN or Inf, if one is known."""
+        if not _known:
+            return None
+        taken = nested_tensors((*self.args, *self.kwargs.values()))
+        found = next((known for each in taken if (known := recall_source(each))), None)
+        for tensor in fine:
+            forget_source(tensor)
+        return found
+
+    def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
+        """The source of NaN or Inf in its results: that of an argument, or the operator itself."""
+        taken = [(tensor, kind) for tensor, kind in self.taken() if kind]
+        same = next((tensor for tensor, kind in taken if kind == what), None)
+        if same is not None:
+            self.same = same if base_of(same) is None else base_of(same)
+            return recall_source(same) or self.outside(same, what, cores, frame)
+        source = NonfiniteSource(what, str(self.func), frame, cores)
+        source.given = any(
+            type(each) is float and not math.isfinite(each) for each in nontensors(self.args, self.kwargs)
+        )
+        if taken:
+            source.of = recall_source(taken[0][0]) or self.outside(*taken[0], cores, frame)
+        return source
+
+    def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
+        """The source of a tensor that was never seen: it came from outside, unless a node of an open block made it."""
+        node = tensor.grad_fn if base_of(tensor) is None else base_of(tensor).grad_fn
+        record: Any = node.metadata.get("traceback_") if node is not None else None
+        if node is not None and any(core in getattr(record, "cores", ()) for core in cores):
+            place = next((each for each in record.made.frames if is_users(each[0].co_filename)), None)
+            found = NonfiniteSource(what, node.name(), place, record.cores)
+        else:
+            found = NonfiniteSource(what, str(self.func), frame, cores)
+            found.born = False
+        remember_source(tensor, found)
+        return found
+
+
+def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
+    """The name of the variable that holds a tensor, in the innermost of the user's functions that has one."""
+
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            found = next((name for name, value in locals_of(frame).items() if value is tensor), "")
+            if found:
+                return found
+        frame = frame.f_back
+    return ""
+
+
+def nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
+    """The arguments that are not tensors."""
+    yield from (each for each in (*args, *kwargs.values()) if not isinstance(each, Tensor))
+
+
+def remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
+    """Remember the source of a tensor's NaN or Inf, also for the tensor that it is a view of."""
+    with _origins_lock:
+        _known[tensor] = source
+        if base_of(tensor) is not None:
+            _known.setdefault(base_of(tensor), source)
+
+
+def forget_source(tensor: Tensor) -> None:
+    """Forget a tensor whose values are finite again."""
+    with _origins_lock:
+        _known.pop(tensor, None)
+
+
+def recall_source(tensor: Tensor) -> NonfiniteSource | None:
+    """The source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
+    with _origins_lock:
+        found = _known.get(tensor)
+        if found is None and base_of(tensor) is not None:
+            found = _known.get(base_of(tensor))
+        return found
+
+
+# ----------------------------------------------------------------------------
+# Seeing what is made inside open blocks: every autograd node, and every operator.
+#
+# Torch calls `format_stack` whenever a node is made while anomaly mode is on, in the thread that makes it, and keeps
+#  the result in the node's metadata. `anomaly` replaces that function while a block is open anywhere, and the result
+#  is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block, sees the operators.
+#
+# Blocks and living nodes are counted for the whole process; what `anomaly` replaced is put back with the last of
+#  them.
+# ----------------------------------------------------------------------------
 
 KEYS = ModeKey
 
@@ -222,13 +906,13 @@ def run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...]
     cores = tuple(core for core in here.open if core.watches)
     look = None
     with keeping_errors(cores):
-        look = origins.OperatorLook(func, args, kwargs)
+        look = OperatorLook(func, args, kwargs)
     result = func(*args, **kwargs)
     if look is not None:
         with keeping_errors(cores):
             ran.source, ran.bad_results = look.source(result, cores, ran.frame)
             if look.same is not None and ran.source is not None:
-                ran.taken, ran.title = weakref.ref(look.same), origins.variable_holding(look.same, sys._getframe(2))
+                ran.taken, ran.title = weakref.ref(look.same), variable_holding(look.same, sys._getframe(2))
                 if not ran.source.born and ran.source.taken is None:
                     ran.source.taken, ran.source.title = ran.taken, ran.title
             if ran.bad_results:

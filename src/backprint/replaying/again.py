@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from backprint._torch.modules import own_buffers, own_modules, own_parameters
-from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec, filled
 from backprint.graph.sizes import at_hints
-from backprint.graph.structure import filled
 from backprint.replaying.run import At, feed, perform_steps, subgraphs
 
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from backprint.errors import GraphError
-from backprint.graph.claims import Lie
+from backprint.graph.links import Lie
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.graph.text import show_spec
-from backprint.settings import read_settings
+from backprint.values.settings import read_settings
 
 DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
 """The settings that determine which strides kernels return."""

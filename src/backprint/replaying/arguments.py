@@ -1,32 +1,353 @@
-"""Bind arguments to ports, and check that a call matches the captured one.
-
-These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
-which share memory if one of them is written to; the strides of inputs.
-"""
+"""Strides of tensors, compared with those of ports."""
 
 from __future__ import annotations
 
+import difflib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint.errors import GuardError, ReplayError, UsageError
-from backprint.graph.links import free_ports, input_names
-from backprint.graph.nouns import Argument, Capture
-from backprint.likeness.describe import Describing, describe_value
-from backprint.likeness.differences import (
+from backprint.graph.keys import without_tangents
+from backprint.graph.links import free_ports, input_names, mutated
+from backprint.graph.nouns import Argument, Capture, Guard, Port, Size, Spec, TensorSpec
+from backprint.graph.sizes import evaluate, known
+from backprint.replaying.run import sizes_of
+from backprint.sample.recipes import DRAWN_KINDS
+from backprint.values.likeness import (
+    Describing,
+    Like,
+    describe_value,
     holds_live_value,
     likeness_differences,
     likeness_text,
     paths_without_reach,
 )
-from backprint.likeness.texts import Like
-from backprint.replaying.sharing import check_memory, check_same, check_strides, laid_state
-from backprint.replaying.state import State, check_state, check_twice, own_values, with_state
-from backprint.tree import FLAGS, flatten_with_path, leaf_name, positional
+from backprint.values.memory import memory_spans, overlapping_pairs
+from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
+
+
+def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """Return the strides that a port has for a tensor of this shape; None if they are not known."""
+    if spec.layout != "strided" or tensor.layout is not torch.strided:
+        return None
+    if spec.stride is None:
+        return contiguous(tuple(tensor.shape))
+    if not all(known(size, sizes) for size in spec.stride):
+        return None
+    return tuple(int(evaluate(size, sizes)) for size in spec.stride)
+
+
+def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
+    found, step = [], 1
+    for size in reversed(shape):
+        found.append(step)
+        step *= max(int(size), 1)
+    return tuple(reversed(found))
+
+
+def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
+    """Whether a tensor has these strides, in dimensions with more than one element."""
+    if tensor.numel() == 0:
+        return True
+    rows = zip(tensor.shape, tensor.stride(), wanted, strict=True)
+    return all(size <= 1 or now == then for size, now, then in rows)
+
+
+def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
+    """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
+    if lies(tensor, wanted) or any(step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)):
+        return tensor
+    made = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor.detach())
+
+
+def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
+    """Return a tangent with the strides that the backward was traced for, which may make views of it."""
+    if output.layout is not torch.strided:
+        return tangent
+    known_ = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
+    return laid_as(tangent, known_ if known_ is not None else torch.empty_like(output).stride())
+
+
+# ----------------------------------------------------------------------------
+# Check that the same tensors are one, share memory and have the strides as at capture, or refuse the call.
+# ----------------------------------------------------------------------------
+
+INPUT_ALONE = "capture again on inputs like these"
+
+
+def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
+    ports = {port.name: port for port in free_ports(capture) if port.name in given}
+    sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
+    for name, port in ports.items():
+        tensor, spec = given[name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
+            continue
+        wanted = strides(spec, tensor, sizes)
+        if wanted is not None and not lies(tensor, wanted):
+            raise GuardError(
+                f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
+                f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
+            )
+
+
+def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
+    """Say how to give a tensor the strides that it had at capture."""
+    if lies(torch.empty(tensor.shape, device="meta"), wanted):
+        return f"pass {name}.contiguous(), "
+    for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if tensor.dim() == dim and lies(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
+            return f"pass {name}.contiguous(memory_format={form}), "
+    if 0 in wanted:
+        return "pass it expanded as it was, "
+    return f"pass torch.empty_strided({list(tensor.shape)}, {list(wanted)}, dtype={tensor.dtype}).copy_({name}), "
+
+
+def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
+    ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
+    found: dict[str, Tensor] = {}
+    for port in ports:
+        tensor, spec = values[port.name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
+            continue
+        wanted = strides(spec, tensor, {})
+        if wanted is not None and not lies(tensor, wanted):
+            found[port.name] = laid_as(tensor, wanted)
+    return found
+
+
+def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless the same arguments are one tensor as at capture: a program may compare them, and gradients add
+    up."""
+    same = set(capture.signature.same)
+    for left, right in same:
+        both = left in values and right in values
+        own = left in given  # a parameter that is passed too may be given as another view of its memory, in `state`
+        if both and right in given and not (values[left] is values[right] if own else one(values[left], values[right])):
+            raise GuardError(
+                f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
+            )
+    if capture.signature.aliases is None:
+        return
+    first: dict[int, str] = {}
+    heads = {right: left for left, right in same}
+    for name, tensor in given.items():
+        other = first.setdefault(id(tensor), name)
+        if heads.get(name, name) != heads.get(other, other):
+            raise GuardError(
+                f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
+                "them, or capture again on inputs like these"
+            )
+
+
+def span(tensor: Tensor) -> tuple[Any, ...]:
+    """Return a tensor's memory and geometry; its identity if it has no memory."""
+    place = memory_spans({"": tensor}).get("")
+    return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
+
+
+def one(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are one, or equal views of the same memory."""
+    return left is right or span(left) == span(right)
+
+
+def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
+    where it is."""
+    changed = mutated(capture)
+    read = {name: guard for guard in capture.guards if guard.kind == "memory" for name in guard.inputs}
+    if capture.signature.aliases is None or not (changed or read):
+        return
+    same = capture.signature.same
+    read |= {right: read[left] for left, right in same if left in read}
+    written = {*changed, *read, *(right for left, right in same if left in changed)}
+    names = {port.name for port in free_ports(capture)}
+    aliases = [each for each in capture.signature.aliases if names >= set(each[:2])]
+    then = {each[:2]: each[2] for each in aliases if written & set(each[:2])}
+    tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
+    known = {frozenset(pair) for pair in same}
+    now: dict[tuple[str, str], int] = {}
+    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
+        if frozenset((left, right)) not in known:
+            turned = (right, left) in then
+            now[(right, left) if turned else (left, right)] = -apart if turned else apart
+    for pair in dict.fromkeys((*then, *now)):
+        if then.get(pair) != now.get(pair):
+            left, right = pair
+            raise GuardError(
+                f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
+                f"program {use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
+                f"{INPUT_ALONE}"
+            )
+
+
+def use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
+    """Say what a program does with the memory of two tensors, and in which line if it reads where they are."""
+    guard = next((read[name] for name in pair if name in read), None)
+    if guard is None:
+        return f"writes to {' and '.join(name for name in pair if name in written)}"
+    where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+    return f"reads where {guard.inputs[0]} is in memory{where}"
+
+
+def shared(apart: int | None) -> str:
+    """Say how two tensors share memory."""
+    if apart is None:
+        return "shared no memory"
+    return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
+
+
+# ----------------------------------------------------------------------------
+# The parameters, buffers and constants that a replay runs on: the live module's, the caller's `state`, or the
+# recipes'.
+#
+#
+# The recipes' are used only if the caller says so.
+# ----------------------------------------------------------------------------
+
+State = Mapping[str, Tensor] | str | None
+"""Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
+
+
+def check_state(capture: Capture, state: State) -> None:
+    """Raise unless `state` is a mapping of known names to tensors, or `"recipe"`."""
+    if state is None or state == "recipe":
+        return
+    if not isinstance(state, Mapping):
+        raise UsageError(
+            f"state={state!r:.60} is neither a mapping of names to tensors, as model.state_dict() is, nor 'recipe'"
+        )
+    ports = {port.name for port in free_ports(capture)}
+    inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}
+    drawn = set(capture.recipes.recipes)
+    strange = [name for name in state if name not in ports | inner | drawn]
+    missing = [name for name in ports if name not in state]
+    for name in strange:  # a whole model's state has more names than a part of it, and more than one of a tied weight
+        close = difflib.get_close_matches(name, missing, 1, 0.8)
+        if close or len(strange) == len(state):
+            hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
+            raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
+
+
+def check_twice(given: Mapping[str, Tensor], state: State) -> None:
+    """Raise if `state` has another tensor for an argument."""
+    for name, value in state.items() if isinstance(state, Mapping) else ():
+        if name in given and given[name] is not value:
+            raise UsageError(
+                f"state has {name!r}, which is an argument and is given: state is for parameters, buffers and "
+                "constants; give each tensor once"
+            )
+
+
+def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
+    if capture.origin.alive and not capture.fake and state != "recipe":
+        return with_state(capture, capture.origin.values(), state), {}
+    made = capture.recipes.make()
+    inputs, tangents = without_tangents(made)
+    values = {**inputs, **(state if isinstance(state, Mapping) else {})}
+    values |= {right: values[left] for left, right in capture.signature.same if left in values}
+    missing = [port for port in free_ports(capture) if port.name not in values]
+    if missing:
+        raise ReplayError(
+            f"{missing[0].role} {missing[0].name!r} is missing: no recipe makes it. Pass the inputs as arguments, and "
+            "parameters in `state`"
+        )
+    return values | laid_state(capture, values), tangents
+
+
+def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
+    """Return the recipes' parameters, buffers, inputs and constants by name, without tangents."""
+    names = [port.name for port in free_ports(capture)]
+    made = capture.recipes.make()
+    made |= {right: made[left] for left, right in capture.signature.same if left in made and right not in made}
+    if missing := [name for name in names if name not in made]:
+        raise ReplayError(f"no recipe makes {missing[0]!r}: {capture.name} was saved without data")
+    return {name: made[name] for name in names}
+
+
+def with_state(capture: Capture, given: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
+    """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
+    found = {**given, **(state if isinstance(state, Mapping) else {})}
+    same = {right: left for left, right in capture.signature.same}
+    missing: list[Port] = []
+    for port in free_ports(capture):
+        if port.name in found or (port.name in same and same[port.name] in found):
+            continue
+        if port.role == "input" and port.name not in same:
+            raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(input_names(capture))}")
+        missing.append(port)
+    if missing:
+        found |= state_values(capture, missing, state)
+    found |= {right: found[left] for right, left in same.items() if right not in found and left in found}
+    return found
+
+
+def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
+    """Return the values of these parameters, buffers and constants, which were not given."""
+    names = [port.name for port in ports]
+    live = live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
+    found = {name: live[name] for name in names if name in live}
+    rest = [name for name in names if name not in found]
+    if rest:
+        found |= from_recipes(capture, rest, state)
+    found |= {name: each for name, each in capture.origin.constants.items() if name in rest}
+    for port in ports:
+        if port.name not in found and port.name not in {right for _, right in capture.signature.same}:
+            raise ReplayError(
+                f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
+            )
+    return found
+
+
+def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
+    """Return the recipes' values of these; refuse values that they draw, unless the caller says so."""
+    recipes = capture.recipes.recipes
+    redrawn = [name for name in names if name in recipes and is_drawn(recipes, name)]
+    if redrawn and state != "recipe" and not capture.fake:
+        whose = f"{', '.join(redrawn[:3])}{f' and {len(redrawn) - 3} more' if len(redrawn) > 3 else ''}"
+        if state is not None:
+            raise ReplayError(f"state has no {whose}, and a recipe would redraw it: pass it too, or state='recipe'")
+        gone = " (its program is gone)" if capture.origin.traced_here else ""
+        raise ReplayError(
+            f"{capture.name}{gone} has no values of {whose}, only recipes that redraw them: pass "
+            "state=model.state_dict() to run on the program's own, or state='recipe' to run on redrawn ones"
+        )
+    made: dict[str, Tensor] = capture.recipes.make(names=names)
+    return {name: made[name] for name in names if name in made}
+
+
+def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
+    """Whether a recipe draws its tensor, or a tensor that its tensor is a view of."""
+    recipe = recipes[name]
+    of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
+    bases = of if isinstance(of, tuple) else (of,)
+    return recipe.kind in DRAWN_KINDS or any(base in recipes and is_drawn(recipes, base) for base in bases)
+
+
+def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
+    found = capture.origin.live()
+    if capture.fake:
+        missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
+        found |= capture.recipes.make(names=missing)
+    return found
+
+
+# ----------------------------------------------------------------------------
+# Bind arguments to ports, and check that a call matches the captured one.
+#
+# These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same,
+#  and which share memory if one of them is written to; the strides of inputs.
+# ----------------------------------------------------------------------------
 
 
 def values_of(

@@ -8,22 +8,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backprint import settings
-from backprint.defects import is_defect
-from backprint.errors import CaptureError, ReplayError
+from backprint.errors import CaptureError, ReplayError, is_defect
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
-from backprint.graph.nouns import Capture, Guard, Pair, Ref
-from backprint.graph.origin import TracedOrigin
+from backprint.graph.nouns import Capture, Guard, Pair, Ref, TracedOrigin
 from backprint.graph.verdicts import PortVerdict
-from backprint.replaying.constants import HELD
 from backprint.replaying.draws import Draw, random_tangents
-from backprint.replaying.movement import is_inexact
-from backprint.replaying.results import Results, against, differing, results_by_port, unsteady
+from backprint.replaying.other_inputs import HELD
+from backprint.replaying.results import Results, against, differing, is_inexact, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
 from backprint.sample.generator import digest
 from backprint.sample.redraws import disturbed, nudged
-from backprint.tree import alias_groups, copy_values
+from backprint.values import settings
+from backprint.values.tree import alias_groups, copy_values
 
 
 @dataclass(frozen=True, slots=True)

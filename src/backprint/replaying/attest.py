@@ -6,16 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprint import settings
 from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed, with_tangents
 from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
-from backprint.graph.power import Power, Trial
-from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Verdict
+from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Power, Trial, Verdict
 from backprint.replaying.annotations import Notes
-from backprint.replaying.constants import GIVEN, SECOND, given_row, second_values
-from backprint.replaying.digests import Row, numbers_of, safe
 from backprint.replaying.draws import Draw, drawn, redrawn, second_draw
 from backprint.replaying.oracles import (
     against_autograd,
@@ -25,10 +21,12 @@ from backprint.replaying.oracles import (
     eager,
     part_eager,
 )
+from backprint.replaying.other_inputs import GIVEN, SECOND, given_row, second_values
 from backprint.replaying.power import power_of, why_without_power
-from backprint.replaying.results import witnessed
+from backprint.replaying.results import Row, numbers_of, safe, witnessed
 from backprint.replaying.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replaying.whole import Replayed
+from backprint.values import settings
 
 
 @dataclass(frozen=True, slots=True)

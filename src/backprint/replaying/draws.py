@@ -11,10 +11,18 @@ from torch import Tensor
 from backprint.graph.keys import tangent_name, with_tangents, without_tangents
 from backprint.graph.links import free_ports, specs
 from backprint.graph.nouns import Capture, TensorSpec
-from backprint.replaying.constants import GIVEN, SECOND, kept_values, second_values
+from backprint.replaying.arguments import laid_as, strides
+from backprint.replaying.other_inputs import (
+    CHANGES,
+    GIVEN,
+    SECOND,
+    SMALLER,
+    kept_values,
+    other_sizes,
+    resized,
+    second_values,
+)
 from backprint.replaying.power import other_values
-from backprint.replaying.resize import CHANGES, SMALLER, other_sizes, resized
-from backprint.replaying.strides import laid_as, strides
 
 DRAWS = ("captured", "recipe", "fresh", "resized")
 

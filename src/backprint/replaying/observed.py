@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.costing.products import operator_name
-from backprint.graph.costing.steps import UNWRITTEN
+from backprint.graph.cost import UNWRITTEN, operator_name
 from backprint.graph.nouns import Capture, Graph
 from backprint.replaying.run import WATCHER, Watcher
 from backprint.replaying.whole import replay
-from backprint.tensor_stats import Stats, stats_of
+from backprint.values.statistics import Stats, stats_of
 
 ValueStats = dict[tuple[int, int, str], Stats]
 """By Pair, direction (0 the forward, 1 the backward), and the name of the value in the graph."""

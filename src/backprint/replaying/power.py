@@ -1,21 +1,4 @@
-"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
-
-A check of a port that no input moves proves nothing about it. Inputs are redrawn one by one, and in groups, each time
-from the same base run, and every port that depends on the redrawn inputs is measured. Which ports depend on which
-inputs is read from the graphs. A path does not mean dependence (a bias before a batch norm, a shift of scores before a
-softmax), so a port with a path that does not move is tried once more: in float64, at a neutral point, where weights
-keep the scale of their inputs and nothing is dead or saturated. If it does not move there either, to NULL of its size,
-it does not depend on that input mathematically, and need not move. If it moves there, this sample's own values hide the
-input: weak.
-
-**A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together, and
-while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard, one input
-alone. A port that depends on an input on which the Capture was compared at its captured values alone has none. They
-are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report one
-number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, other
-movement of these ports does not count. A port of integers or bools has power if any element changes. The trials of
-`own` and `all` are about inputs: which of them could be ignored without a check noticing.
-"""
+"""Convert a Capture to float64: every floating-point dtype in its graphs."""
 
 from __future__ import annotations
 
@@ -29,23 +12,105 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
 from backprint.graph.depends import dependence, dependence_of_parts
 from backprint.graph.keys import PortKey, is_tangent, without_tangents
 from backprint.graph.links import compared_alone, free_ports
-from backprint.graph.nouns import Capture, TensorSpec
-from backprint.graph.power import Moved, Power, Trial, side_of
-from backprint.graph.recipes import InputRecipes
+from backprint.graph.nouns import (
+    Atom,
+    Capture,
+    Dict,
+    Graph,
+    InputRecipes,
+    List,
+    Pair,
+    Port,
+    Slice,
+    Step,
+    TensorSpec,
+    Value,
+)
 from backprint.graph.sizes import at_hints
-from backprint.graph.verdicts import PortVerdict
-from backprint.replaying.constants import held_by_guards, unchecked_inputs
-from backprint.replaying.movement import is_inexact, moved, moves, stands, strength
-from backprint.replaying.results import Results
+from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of
+from backprint.replaying.other_inputs import held_by_guards, unchecked_inputs
+from backprint.replaying.results import Results, is_inexact, moved, moves, stands, strength
 from backprint.replaying.whole import replay_values
-from backprint.replaying.widened import wide, widened_value
 from backprint.sample.redraws import another, neutral, units
-from backprint.tree import strided_parts
+from backprint.values import settings
+from backprint.values.tree import strided_parts
+
+WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+
+
+def widened_value(value: Tensor) -> Tensor:
+    """Return a floating-point tensor in float64; any other itself."""
+    return value.double() if value.is_floating_point() else value
+
+
+def wide(capture: Capture) -> Capture:
+    """Return the Capture in float64."""
+    pairs = tuple(
+        Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
+        for pair in capture.pairs
+    )
+    return replace(capture, pairs=pairs)
+
+
+def widened(graph: Graph) -> Graph:
+    return replace(
+        graph,
+        inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
+        outputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.outputs),
+        steps=tuple(wide_step(step) for step in graph.steps),
+        subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
+    )
+
+
+def wide_spec(port: Port) -> Any:
+    spec = port.spec
+    return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
+
+
+def wide_step(step: Step) -> Step:
+    args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
+    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+
+
+def wide_value(value: Value) -> Any:
+    """Replace floating-point dtypes in a value by float64."""
+    match value:
+        case Atom(name):
+            return Atom(WIDE.get(name, name))
+        case tuple():
+            return tuple(wide_value(item) for item in value)
+        case List(items):
+            return List(tuple(wide_value(item) for item in items))
+        case Dict(items):
+            return Dict(tuple((wide_value(key), wide_value(item)) for key, item in items))
+        case Slice():
+            return value
+    return value
+
+
+# ----------------------------------------------------------------------------
+# Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
+#
+# A check of a port that no input moves proves nothing about it. Inputs are redrawn one by one, and in groups, each
+#  time from the same base run, and every port that depends on the redrawn inputs is measured. Which ports depend on
+#  which inputs is read from the graphs. A path does not mean dependence (a bias before a batch norm, a shift of
+#  scores before a softmax), so a port with a path that does not move is tried once more: in float64, at a neutral
+#  point, where weights keep the scale of their inputs and nothing is dead or saturated. If it does not move there
+#  either, to NULL of its size, it does not depend on that input mathematically, and need not move. If it moves there,
+#  this sample's own values hide the input: weak.
+#
+# **A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together,
+#  and while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard,
+#  one input alone. A port that depends on an input on which the Capture was compared at its captured values alone has
+#  none. They are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report
+#  one number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them,
+#  other movement of these ports does not count. A port of integers or bools has power if any element changes. The
+#  trials of `own` and `all` are about inputs: which of them could be ignored without a check noticing.
+# ----------------------------------------------------------------------------
 
 SEED = 0x90E7
 

@@ -1,17 +1,229 @@
-"""Results: everything that one step returns, by the key of its port, and comparisons of two of these."""
+"""Compare two tensors: bit for bit, else by their largest difference relative to their largest value.
+
+Sparse tensors are equal if their indices are equal, in the same order, and their values are.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint.graph.keys import PortKey, keyed
-from backprint.graph.origin import Oracle
+from backprint.graph.nouns import Capture, Oracle
 from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict
-from backprint.replaying.compare import compare
+from backprint.sample.generator import digest
+from backprint.values.closeness import TOLERANCE, distance, same_bits
+from backprint.values.tree import join_sparse, strided_parts
+
+
+def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
+    """Compare a port with its oracle."""
+    if found is None or wanted is None:
+        same = found is None and wanted is None
+        said = "None where the program returns a tensor" if found is None else "a tensor where the program returns None"
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
+    if _kind(found) != _kind(wanted):
+        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program returns {_kind(wanted)}")
+    (*places, found), (*others, wanted) = strided_parts(found), strided_parts(wanted)
+    if not all(map(torch.equal, places, others)):
+        return PortVerdict(name, role, "wrong", "its indices are not the program's")
+    found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
+    if same_bits(found, wanted):
+        return PortVerdict(name, role, "bitwise")
+    error = distance(found, wanted)
+    tolerance = TOLERANCE.get(str(wanted.dtype)[6:], 0.0)
+    verdict = "close" if error <= tolerance else "wrong"
+    return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
+
+
+def _kind(tensor: Tensor) -> str:
+    text = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+    if tensor.layout is torch.strided:
+        return text
+    coalesced = " coalesced" if tensor.layout is torch.sparse_coo and tensor.is_coalesced() else ""
+    return f"{text} {str(tensor.layout)[6:]} of {list(strided_parts(tensor)[-1].shape)} values{coalesced}"
+
+
+# ----------------------------------------------------------------------------
+# How far a result moved, in tolerances, and whether it did not move at all.
+# ----------------------------------------------------------------------------
+
+NULL = 1e-9
+"""A port in float64 does not move if its relative change is below this."""
+
+
+def moves(value: Any) -> bool:
+    """Whether a result has elements, so that it could move."""
+    return isinstance(value, Tensor) and strided_parts(value)[-1].numel() > 0
+
+
+def strength(first: Any, second: Any) -> float:
+    """Return how far a port moved, in tolerances; for integers and bools any change is infinite."""
+    if is_inexact(first) and is_inexact(second):
+        return moved(first, second) or 0.0
+    if not isinstance(second, Tensor) or first.shape != second.shape:
+        return float("inf")
+    return 0.0 if all(map(torch.equal, strided_parts(first), strided_parts(second))) else float("inf")
+
+
+def is_inexact(value: Any) -> bool:
+    """Whether a value is a tensor of floating-point or complex numbers."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def moved(first: Any, second: Any) -> float | None:
+    """Return how far a port moved, in tolerances; None if it has no floating-point numbers."""
+    if not is_inexact(first) or not is_inexact(second) or strided_parts(first)[-1].numel() == 0:
+        return None
+    return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
+
+
+def stands(first: Any, second: Any) -> bool:
+    """Whether a port does not move in float64, up to rounding. False for one without finite numbers."""
+    if not is_inexact(first) or not is_inexact(second):
+        return False
+    if not bool(torch.isfinite(strided_parts(first)[-1]).any()):
+        return False
+    return share(first, second) < NULL
+
+
+def share(first: Tensor, second: Tensor) -> float:
+    """Return the largest difference over the largest number, where both are finite; 0 if nowhere."""
+    if first.shape != second.shape:
+        return float("inf")
+    first, second = strided_parts(first.detach())[-1], strided_parts(second.detach())[-1]
+    if first.shape != second.shape:
+        return float("inf")
+    if first.is_complex():
+        first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
+    most, largest = biggest(first - second), biggest(first)
+    if not most < float("inf"):  # NaN too
+        good = torch.isfinite(first) & torch.isfinite(second)
+        if not bool(good.any()):
+            return 0.0
+        first, second = first[good], second[good]
+        most, largest = biggest(first - second), biggest(first)
+    return most / max(largest, 1e-30) if largest < float("inf") else 0.0
+
+
+def biggest(tensor: Tensor) -> float:
+    """Return the largest absolute value."""
+    return float(torch.linalg.vector_norm(tensor, float("inf")))
+
+
+# ----------------------------------------------------------------------------
+# Digests of ports' values as a sample keeps them, and comparisons with them.
+#
+# Of each port a digest, a norm, the largest value and the leading values are kept. Equal digests are a bitwise
+#  verdict; if digests differ, the numbers say how far.
+# ----------------------------------------------------------------------------
+
+Row = Mapping[str, Any]
+"""What a witness keeps of one port."""
+
+
+def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
+    """Return what the witness keeps of one Pair."""
+    head = f"{capture.pairs[index].name} "
+    kept = (capture.witness or {}).items()
+    return {PortKey.from_text(text.removeprefix(head)): row for text, row in kept if text.startswith(head)}
+
+
+def numbers_of(value: Tensor | None) -> Row:
+    """Return one port's digest, norm, largest value and leading values; for a sparse tensor, those of its values."""
+    if value is None:
+        return {"none": True}
+    *places, kept = strided_parts(value.detach())
+    kept = kept.resolve_conj().resolve_neg()
+    flat = torch.view_as_real(kept).flatten() if kept.is_complex() else kept.flatten()
+    real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
+    norm = float(torch.linalg.vector_norm(real))
+    kept = canonical_nan(kept) if math.isnan(norm) else kept
+    sparse: Row = {}
+    if places:
+        sparse = {"layout": str(value.layout)[6:], "values": list(kept.shape), "places": list(map(digest, places))}
+    return {
+        "digest": digest(join_sparse(value, [*places, kept]) if places else kept),
+        "dtype": str(value.dtype)[6:],
+        "shape": list(value.shape),
+        **sparse,
+        "norm": safe(norm),
+        "max": safe(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
+        "leading": [safe(float(x)) for x in real[:8].double()],
+    }
+
+
+def canonical_nan(value: Tensor) -> Tensor:
+    """Replace every NaN by the same NaN."""
+    if not value.is_floating_point() or not torch.isnan(value).any():
+        return value
+    return torch.where(torch.isnan(value), torch.full_like(value, math.nan), value)
+
+
+def safe(number: float) -> float | str:
+    """Return a number as JSON can represent it."""
+    return number if math.isfinite(number) else str(number)
+
+
+def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:
+    """Compare every port with kept digests."""
+    keys = dict.fromkeys([*results, *rows])
+    return [judge(key, results.get(key), rows.get(key)) for key in keys]
+
+
+def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
+    """Compare one port with its witness row."""
+    role, name = key
+    if kept is None or value is None or kept.get("none"):
+        same = value is None and kept is not None and bool(kept.get("none"))
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else "only one side has it")
+    now = numbers_of(value)
+    if now["digest"] == kept["digest"]:
+        return PortVerdict(name, role, "bitwise")
+    if kind_of(now) != kind_of(kept):
+        return PortVerdict(name, role, "wrong", f"{kind_of(now)} where the program returns {kind_of(kept)}")
+    if now.get("places") != kept.get("places"):
+        return PortVerdict(name, role, "wrong", "its indices are not the program's")
+    error = max(
+        scaled_distance(now["norm"], kept["norm"], kept["norm"]), scaled_distance(now["max"], kept["max"], kept["max"])
+    )
+    for left, right in zip(now["leading"], kept["leading"], strict=True):
+        error = max(error, scaled_distance(left, right, kept["max"]))
+    verdict = port_from_error(name, role, error, now["dtype"])
+    return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
+
+
+def kind_of(row: Row) -> str:
+    """Return a row's dtype and shape; for a sparse tensor, its layout and the shape of its values."""
+    sparse = f" {row['layout']} of {row['values']} values" if "layout" in row else ""
+    return f"{row['dtype']}{row['shape']}{sparse}"
+
+
+def scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
+    """Return the difference of two kept numbers relative to a scale; infinity if only one is NaN or infinite."""
+    a, b, size = float(left), float(right), abs(float(scale))
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(size if math.isfinite(size) else abs(b), 1e-30)
+
+
+def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
+    """Return the verdict of a port with this error."""
+    tolerance = TOLERANCE.get(dtype, 0.0)
+    verdict = "close" if error <= tolerance else "wrong"
+    return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
+
+
+# ----------------------------------------------------------------------------
+# Results: everything that one step returns, by the key of its port, and comparisons of two of these.
+# ----------------------------------------------------------------------------
 
 Results = dict[PortKey, "Tensor | None"]
 """Outputs, mutations and gradients."""

@@ -14,20 +14,18 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.modes import DisableAutocast
-from backprint.defects import for_program
-from backprint.errors import GuardError, ReplayError
-from backprint.fx.operators import check_call, checked_function, resolve
-from backprint.fx.values import hold, maker
+from backprint.errors import GuardError, ReplayError, for_program
+from backprint.fx.values import check_call, checked_function, hold, maker, resolve
 from backprint.graph.isolation import check_here
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
-from backprint.memory import has_memory
 from backprint.replaying.annotations import NOTES, Sheet, show_value
-from backprint.replaying.movement import is_inexact
-from backprint.settings import default_dtype
-from backprint.tree import plain_leaves
+from backprint.replaying.results import is_inexact
+from backprint.values.memory import has_memory
+from backprint.values.settings import default_dtype
+from backprint.values.tree import plain_leaves
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = DisableAutocast
 """While this is entered, autocast does not cast any operator's arguments."""

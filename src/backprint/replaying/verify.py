@@ -6,29 +6,38 @@ and leading values of its results on the recipe's inputs) replaces it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 import torch
 
-from backprint import settings
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
-from backprint.graph.claims import lies
 from backprint.graph.keys import PortKey, with_tangents
-from backprint.graph.links import compared_alone
-from backprint.graph.nouns import Capture
-from backprint.graph.power import least_power, unmoved_ports
-from backprint.graph.stamps import stamp_of
-from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
+from backprint.graph.links import compared_alone, lies
+from backprint.graph.nouns import Capture, Graph, Spec, Step, TensorSpec, stamp_of
+from backprint.graph.verdicts import (
+    DIGESTS,
+    PROGRAM,
+    PROVED,
+    REDRAWN,
+    PortVerdict,
+    Verdict,
+    least_power,
+    unmoved_ports,
+    worst,
+)
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
-from backprint.replaying.constants import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
+from backprint.replaying.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
 from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, refuse_users_mode, replay_values
+from backprint.values import settings
 
 FAKE = "fake: captured without values, so the program returned nothing to compare with"
 """Why a fake Capture cannot be proven by itself."""
@@ -233,3 +242,154 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     # annotations from tracing are corrected when it is saved
     found = [*lies(capture), *(() if capture.origin.traced_here else notes.lies())]
     return CheckedRun(got, tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found), notes)
+
+
+# ----------------------------------------------------------------------------
+# Compare a stamped Capture with a trace of the whole program.
+# ----------------------------------------------------------------------------
+
+
+def against_trace(stamped: Capture, full: Capture) -> Verdict:
+    """Return the Verdict of a stamped Capture: `wrong` if its graphs are not those of a trace in full.
+
+    Nothing is computed, so it is `unproven` even if they are.
+    """
+    hashes = []
+    for left, right in zip_longest(stamped.pairs, full.pairs):
+        for side in ("forward", "backward"):
+            ours, theirs = getattr(left, side, None), getattr(right, side, None)
+            if hash_of(ours) != hash_of(theirs):
+                name = (left or right).name
+                here, there = size_and_hash(ours), size_and_hash(theirs)
+                said = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
+                return Verdict("wrong", stamped.name, said)
+            hashes.append(f"{side} {hash_of(ours)[:16]}")
+    said = f"a trace in full has the same graphs ({', '.join(hashes)})"
+    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {said}")
+
+
+def hash_of(graph: Graph | None) -> str:
+    """Return the hash of a graph; that of none is `none`."""
+    return "none" if graph is None else graph.hash()
+
+
+def size_and_hash(graph: Graph | None) -> str:
+    """Say how many steps a graph has, and its hash."""
+    return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"
+
+
+# ----------------------------------------------------------------------------
+# Compare a fake Capture with a small twin of the same program: what the twin proves, and where both have the same
+# steps.
+#
+# Two graphs match if their hashes without sizes are equal. If the twin has fewer layers, they match if each layer's
+#  steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a
+#  loop over layers makes. A layer is a module path up to its last number: `model.layers.17`.
+# ----------------------------------------------------------------------------
+
+Row = tuple[str, str, str]
+"""A step without its sizes: its module below the layer, its operator, and its result."""
+
+LOOSE = "sums of gradients"
+"""Steps that belong to no line of the program."""
+
+LAYER = re.compile(r"(.*\.)?\d+(?=\.|$)")
+
+
+def beside(large: Capture, small: Capture, proven: Sequence[Verdict]) -> list[Verdict]:
+    """Return the Verdict of a fake Capture with a twin, then the twin's own."""
+    found = "; ".join(f"its twin is {verdict.verdict}" for verdict in proven)
+    first = Verdict("unproven", large.name, f"{FAKE}; {found}, and {likeness(large, small)}")
+    return [first, *(replace(verdict, name=f"{verdict.name} (twin)") for verdict in proven)]
+
+
+def likeness(large: Capture, small: Capture) -> str:
+    """Say how far the graphs of two Captures are the same."""
+    if len(large.pairs) != len(small.pairs):
+        return f"has {len(small.pairs)} pairs where this has {len(large.pairs)}"
+    said = []
+    for left, right in zip(large.pairs, small.pairs, strict=True):
+        for side in ("forward", "backward"):
+            ours, theirs = getattr(left, side), getattr(right, side)
+            if (ours is None) != (theirs is None):
+                return f"is built differently: only one of them has a {side}"
+            if ours is None or ours.hash(sizes=False) == theirs.hash(sizes=False):
+                continue
+            if odd := difference(ours, theirs):
+                traced = (
+                    "" if large.engine == small.engine else f" (capture the twin with engine={large.engine!r}, too)"
+                )
+                return f"is built differently{traced}: {side}, {odd}"
+            said.append(counts(ours, theirs))
+    return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs except for sizes"
+
+
+def difference(large: Graph, small: Graph) -> str:
+    """Return the first layers of two graphs whose steps differ; '' if all are the same."""
+    left, right = layers(large), layers(small)
+    for family in dict.fromkeys([*left, *right]):
+        ours, theirs = (set(map(folded, side.get(family, {}).values())) for side in (left, right))
+        if ours != theirs:
+            where = family or "outside of layers"
+            return f"{where}: {shown(ours)} here, {shown(theirs)} in the twin"
+    return ""
+
+
+LONGEST = 64
+"""The most steps that the body of a loop over layers may have outside the layers."""
+
+
+def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the steps with each repetition once."""
+    kept = list(rows)
+    for size in range(1, min(LONGEST, len(kept) // 2) + 1):
+        made: list[Row] = []
+        for index in range(len(kept)):
+            made.append(kept[index])
+            if made[-size:] == made[-2 * size : -size]:
+                del made[-size:]
+        kept = made
+    return tuple(kept)
+
+
+def shown(kinds: set[tuple[Row, ...]]) -> str:
+    """Say how many kinds of a layer there are, and how many steps each has."""
+    sizes = ", ".join(str(len(kind)) for kind in sorted(kinds, key=len))
+    return f"{len(kinds)} kinds of {sizes} steps" if kinds else "none"
+
+
+def counts(large: Graph, small: Graph) -> str:
+    """Say how many layers of each kind two graphs have."""
+    left, right = layers(large), layers(small)
+    families = [family for family in left if family not in ("", LOOSE)]
+    return ", ".join(f"{family}: {len(left[family])} here, {len(right[family])} there" for family in families)
+
+
+def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
+    """Return the steps of a graph by family of layers and layer; those outside layers under ''.
+
+    Sums of gradients belong to no line of the program, so only their kinds count.
+    """
+    found: dict[str, dict[str, list[Row]]] = {}
+    loose: set[Row] = set()
+    for step in graph.steps:
+        if step.source is None:
+            loose.add(row(step, ""))
+            continue
+        layer = LAYER.match(step.source.module)
+        name = layer[0] if layer else ""
+        rows = found.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(name, [])
+        rows.append(row(step, step.source.module[len(name) :]))
+    return found | {LOOSE: {"": sorted(loose)}}
+
+
+def row(step: Step, module: str) -> Row:
+    """Return a step without its sizes."""
+    return module, step.target, spec_kind(step.spec)
+
+
+def spec_kind(spec: Spec) -> str:
+    """Return a spec without sizes, as text."""
+    if isinstance(spec, TensorSpec):
+        return f"{spec.dtype}[{len(spec.shape)}] {spec.device}"
+    return " ".join(map(spec_kind, spec)) if isinstance(spec, tuple) else "?"

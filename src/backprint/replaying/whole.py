@@ -1,29 +1,208 @@
-"""Replay a whole Capture: arguments to ports, forward, backward, and back to the model's own containers."""
+"""Run the linked Pairs of a Capture: forwards in order with values passed over links, then backwards on demand.
+
+A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
+caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so the
+gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint._torch.modes import users_dispatch_mode
 from backprint._torch.tensors import storage_id
 from backprint.errors import GraphError, GuardError, ReplayError
-from backprint.graph.keys import tangent_name
-from backprint.graph.links import results
-from backprint.graph.nouns import Capture, Guard
+from backprint.graph.keys import PortKey, keyed, tangent_name
+from backprint.graph.links import between, consumers, feeds, results
+from backprint.graph.nouns import Capture, Guard, Link
 from backprint.graph.sizes import evaluate, known, sizes_in_words
-from backprint.replaying.arguments import name_tangents, values_of
-from backprint.replaying.linked import Play, Played
+from backprint.replaying.arguments import State, name_tangents, tangent_as, values_of
 from backprint.replaying.results import Results, results_by_port
-from backprint.replaying.run import sizes_of
-from backprint.replaying.state import State
+from backprint.replaying.run import hold_saved, run_graph, sizes_of
 from backprint.sample.generator import digest
-from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest, restored
-from backprint.tree import copy_values, strided_parts
+from backprint.values.settings import (
+    OWN,
+    STATE_OF,
+    RandomStates,
+    foreign_states,
+    random_state_digest,
+    random_states,
+    restored,
+)
+from backprint.values.tree import copy_values, ones_tangent, strided_parts
+
+Gradients = dict[str, "Tensor | None"]
+
+
+@dataclass(slots=True)
+class Played:
+    """One run of a Pair: its inputs, results and saved values, and the random state that it started from."""
+
+    values: dict[str, Tensor]
+    random: RandomStates
+    outputs: dict[str, Any] = field(default_factory=dict)
+    mutations: dict[str, Any] = field(default_factory=dict)
+    saved: dict[str, Any] = field(default_factory=dict)
+    tangents: dict[str, Tensor] = field(default_factory=dict)
+    gradients: Gradients | None = None
+
+    @property
+    def backward_inputs(self) -> dict[PortKey, Any]:
+        """The inputs of the backward so far: the forward's inputs as constants, saved values, tangents."""
+        return keyed("constant", self.values) | keyed("saved", self.saved) | keyed("tangent", self.tangents)
+
+    @property
+    def results(self) -> Results:
+        """The results of the Pair, by port."""
+        return results_by_port(self.outputs, self.mutations, self.gradients or {})
+
+
+class Play:
+    """A running Capture."""
+
+    def __init__(
+        self, capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+    ) -> None:
+        self.capture, self.values, self.tangents = capture, values, tangents or {}
+        self.played: list[Played] = []
+
+    def forward(self) -> None:
+        """Run every forward, in order."""
+        for index, pair in enumerate(self.capture.pairs):
+            given = dict(self.values)
+            for link in feeds(self.capture, index):
+                given[link.name] = self.fed(link)
+            known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
+            played = Played({name: given[name] for name in given if name in known}, random_states())
+            found = run_graph(pair.forward, given)
+            places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
+            for port, value in zip(pair.forward.outputs, found, strict=True):
+                if port.role in places:  # the proof reports a forged role
+                    places[port.role][port.name] = value
+            self.played.append(played)
+
+    def fed(self, link: Link) -> Any:
+        """Return the value of a link; gradients of several Pairs for one input are added, the latest first."""
+        assert link.target is not None
+        if link.port.role != "gradient":
+            return self.value(link)
+        same = [each for each in feeds(self.capture, link.target) if each.name == link.name]
+        sources = [(each.source or 0, each.port.name) for each in same]
+        terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
+        total = added(terms)
+        if total is None:
+            raise ReplayError(f"{str(link.port)!r} of pair {link.source} is None, and pair {link.target} takes it")
+        return total
+
+    def value(self, link: Link) -> Any:
+        """Return the value at the source port of a link."""
+        if link.source is None:
+            return self.values[link.port.name]
+        played = self.played[link.source]
+        return (played.outputs if link.port.role == "output" else played.mutations)[link.port.name]
+
+    def backward(self, index: int) -> Gradients:
+        """Return one Pair's gradients, computed once; the backwards of later Pairs that it depends on run first."""
+        played, pair = self.played[index], self.capture.pairs[index]
+        if played.gradients is not None:
+            return played.gradients
+        played.gradients = {}
+        if pair.backward is None:
+            return played.gradients
+        feed = played.backward_inputs
+        hold_saved(pair.backward, feed)
+        sizes = sizes_of([(port, feed[port.key]) for port in pair.backward.inputs if port.key in feed])
+        for port in pair.backward.by_role("tangent"):
+            output = played.outputs[port.name]
+            tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
+            feed[port.key] = played.tangents[port.name] = tangent
+        names = [port.name for port in pair.backward.outputs]
+        played.gradients = dict(zip(names, run_graph(pair.backward, feed, strict=False), strict=True))
+        return played.gradients
+
+    def tangent(self, index: int, name: str) -> Tensor:
+        """Return the gradient of one Pair's output: the caller's tangent plus the gradients of later Pairs."""
+        output = self.played[index].outputs[name]
+        if not isinstance(output, Tensor):
+            raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
+        port = PortKey("output", name)
+        terms = [*self.asked(index, port, output)]
+        for link in consumers(self.capture, index, port):
+            if link.target is not None and link.target < len(self.played):
+                terms.append(self.backward(link.target).get(link.name))
+        total = added(terms)
+        return torch.zeros_like(output) if total is None else total
+
+    def asked(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
+        """Yield the caller's tangents for the results at this port."""
+        for link in results(self.capture):
+            if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
+                continue
+            tangent = self.tangents.get(link.name)
+            tangent = ones_tangent(output) if tangent is None else tangent
+            if tangent.shape != output.shape or tangent.layout is not output.layout:
+                raise ReplayError(
+                    f"the tangent of {link.name!r} is {shape_text(tangent)}, and its output is {shape_text(output)}: "
+                    "pass a tangent of the output's shape and layout"
+                )
+            yield tangent
+
+    def gradients(self) -> Gradients:
+        """Return the gradients of the program's own tensors, in input order."""
+        own = between(self.capture)
+        found: dict[str, list[Tensor | None]] = {}
+        for link in results(self.capture):
+            if link.source is None and link.name in self.capture.signature.differentiable:
+                name = link.port.name
+                found.setdefault(name, list(self.asked(None, link.port, self.values[name])))
+        for index in reversed(range(len(self.played))):
+            fed = {link.name for link in feeds(self.capture, index)}
+            for name, gradient in self.backward(index).items():
+                if name not in own and name not in fed:
+                    found.setdefault(name, []).append(gradient)
+        return {name: added(found[name]) for name in self.order() if name in found}
+
+    def order(self) -> list[str]:
+        """Return the names of the program's tensors: in the Pair's order, or for several Pairs by role."""
+        ports = [port for pair in self.capture.pairs for port in pair.forward.inputs]
+        if len(self.capture.pairs) == 1:
+            return [port.name for port in ports]
+        rank = {"parameter": 0, "buffer": 1, "input": 2}
+        return list(dict.fromkeys(port.name for port in sorted(ports, key=lambda port: rank.get(port.role, 3))))
+
+    def mutations(self) -> dict[str, Tensor]:
+        """Return the final values of the program's tensors that are written to; the last Pair's count."""
+        own = between(self.capture)
+        found: dict[str, Tensor] = {}
+        for played in self.played:
+            found |= {name: value for name, value in played.mutations.items() if name not in own}
+        return found
+
+
+def shape_text(tensor: Tensor) -> str:
+    """Return a tensor's shape, and its layout if it is sparse."""
+    layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
+    return f"{list(tensor.shape)}{layout}"
+
+
+def added(terms: Iterable[Tensor | None]) -> Tensor | None:
+    """Return the sum from the left of the terms that are not None; None if there are none."""
+    total: Tensor | None = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+# ----------------------------------------------------------------------------
+# Replay a whole Capture: arguments to ports, forward, backward, and back to the model's own containers.
+# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

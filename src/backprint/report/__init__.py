@@ -1,1 +1,4 @@
-"""The results of a corpus run as plain tables, and the formats that they are written in."""
+"""Tables and figures as plain values, and the formats that they are written in.
+
+- `nouns`: Report, Table, Column, Figure. `formats`: Markdown, HTML, CSV, Parquet, JSON lines. `svg`: charts.
+"""

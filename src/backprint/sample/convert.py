@@ -17,19 +17,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backprint.common.files import read_text, write_file
+from backprint.common.formats import CAPTURE
 from backprint.errors import GraphError, RefusedError, SampleError
-from backprint.formats import CAPTURE
-from backprint.graph.claims import digest_of
 from backprint.graph.folding.fold import fold_of
 from backprint.graph.folding.unroll import unrolled
+from backprint.graph.links import digest_of
 from backprint.graph.nouns import Graph
-from backprint.graph.scan import MAX_CHARACTERS
-from backprint.graph.text import FORWARD_WITH_LOOPS, emit, parse
+from backprint.graph.text import FORWARD_WITH_LOOPS, MAX_CHARACTERS, emit, parse
 from backprint.sample.load import check_folders, folder_of_pair, load, read_graph
 from backprint.sample.metadata import FORMAT, LOOPS_FORMAT, Field, json_text, named, read_claims, read_json
 from backprint.sample.standalone import FOOTER, MARKER, ending_digest
-from backprint.strangers_file import read_text
-from backprint.whole_file import write_file
 
 ENDINGS_OF_LOOPS = frozenset(
     {

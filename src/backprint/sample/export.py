@@ -21,15 +21,12 @@ from torch import Tensor
 from backprint.errors import PlaceError, RefusedError, UsageError
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
-from backprint.graph.nouns import Capture, Graph, TensorSpec
-from backprint.graph.recipes import InputRecipes
+from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import HEADER, emit_class, title_text
-from backprint.sample.fit import fitted_facts
 from backprint.sample.generator import Recipe, restore
-from backprint.sample.inputs import Inputs, geometry
-from backprint.sample.recipe_json import to_json
-from backprint.sample.recipes import bases_of, derive
+from backprint.sample.inputs import Inputs, fitted_facts, geometry
+from backprint.sample.recipes import bases_of, derive, to_json
 from backprint.sample.save import write_tensors
 from backprint.sample.short import in_short
 from backprint.sample.short_check import ShortFile, same_as_full
@@ -38,7 +35,7 @@ from backprint.sample.standalone import text_of
 TEXTS = (
     "sample/generator.py",
     "sample/alone.py",
-    "closeness.py",
+    "values/closeness.py",
     "sample/rerun.py",
     "sample/judged.py",
     "sample/repro.py",

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 from backprint.sample.generator import parts
 from backprint.sample.rerun import EagerRun, copies, rebuilt
+from backprint.values.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 
 FACTOR = 4.0  # how many times as far from float64 as eager is, an output may be
 SUMMED = 16.0  # how far sums of some thousand terms, added up in another order, may differ, in units in the last place

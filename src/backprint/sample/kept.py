@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from backprint.common.files import open_regular
 from backprint.errors import SampleError
-from backprint.strangers_file import open_regular
 
 LONGEST_HEADER = 100_000_000
 """As the safetensors format limits it."""

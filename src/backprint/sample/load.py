@@ -13,15 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.common.files import open_regular, read_text
+from backprint.common.formats import CAPTURE, format_of
 from backprint.errors import RefusedError, SampleError
-from backprint.formats import CAPTURE, format_of
-from backprint.graph.claims import tensors_in
 from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
-from backprint.graph.links import check_links
+from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
-from backprint.graph.scan import MAX_CHARACTERS
-from backprint.graph.text import parse, show_spec
+from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.kept import kept_bytes
 from backprint.sample.metadata import (
     Field,
@@ -34,7 +33,6 @@ from backprint.sample.metadata import (
     read_verdict,
 )
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
-from backprint.strangers_file import open_regular, read_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -264,7 +262,7 @@ class Stored:
     def inputs(self) -> Inputs:
         """The recipes and the exact data."""
         from backprint.sample.inputs import Inputs
-        from backprint.sample.recipe_json import from_json
+        from backprint.sample.recipes import from_json
 
         recipes = {}
         for name, row in self.rows.items():
@@ -310,7 +308,7 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
 
     Samples of format 1 have tangents with the strides of their outputs, which may differ from those of their ports.
     """
-    from backprint.sample.recipe_json import reach
+    from backprint.sample.recipes import reach
 
     spans: dict[str, int] = {}
     for name, recipe in recipes.items():

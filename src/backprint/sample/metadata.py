@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from backprint.common.files import read_bytes
+from backprint.common.text import parse_json
 from backprint.errors import GraphError, SampleError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 from backprint.graph.verdicts import VERDICTS
-from backprint.plain import parse_json
-from backprint.strangers_file import read_bytes
 
 FORMAT = 4
 """The version of the layout. A newer one is refused by name; older ones are read, but for LOOPS_FORMAT."""

@@ -1,23 +1,272 @@
-"""Make tensors from recipes, bit for bit, on any machine and torch version.
+"""A Recipe as JSON: `to_json`, and `from_json`, which trusts nothing.
 
-`make` makes the tensor of a recipe; the drawing itself is in `generator`, whose text every sample contains. `fit`
-chooses recipes. A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of their own
-(`x/indices`, `x/values`).
+The table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError that names the place; an
+accepted one makes a tensor, or fails only if memory or its device is missing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backprint.errors import ReplayError, SampleError
+from backprint.graph.nouns import DEVICES
 from backprint.sample import generator
-from backprint.sample.generator import Recipe as Recipe
+from backprint.sample.generator import PARTS, Recipe, parse
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+COMPLEX = ("complex64", "complex128")
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+NUMBERS = (*FLOATS, *COMPLEX, *INTEGERS, "bool")
+
+LARGEST = 2**48  # elements of a recipe that is not taken for an attack
+MOST = 64  # dimensions, or values to choose from
+
+
+def to_json(recipe: Recipe) -> dict[str, Any]:
+    """Return the recipe as a JSON object; floats are restored bit for bit, inf and nan are strings."""
+    row = {name: getattr(recipe, name) for name in FIELDS}
+    return row | {
+        "shape": list(recipe.shape),
+        "stride": list(recipe.stride),
+        "facts": {name: spelled(value) for name, value in recipe.facts},
+    }
+
+
+def spelled(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [spelled(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_json(obj: Any) -> Recipe:
+    """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
+    want(isinstance(obj, dict), "recipe", "an object", obj)
+    want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
+    for name, (words, holds) in FIELDS.items():
+        want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+    most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
+    check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
+    kind = KINDS[obj["kind"]]
+    want(
+        not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", f"one of {', '.join(kind.dtypes)}", obj["dtype"]
+    )
+    check_facts(kind, obj)
+    return parse(obj)
+
+
+def check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
+    want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
+    want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
+    found = dict(shape=shape, stride=stride, offset=offset)
+    span = reach(shape, stride)
+    want(span == 0 or offset + span <= extent, "recipe", f"a tensor within its extent of {extent}", found)
+
+
+def check_facts(kind: Kind, obj: dict[str, Any]) -> None:
+    facts = obj["facts"]
+    named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
+    want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
+    for name, value in facts.items():
+        words, holds = kind.facts[name]
+        want(holds(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
+    want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
+
+
+def want(holds: bool, where: str, words: str, found: Any) -> None:
+    if not holds:
+        shown = repr(found)
+        raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
+
+
+def reach(shape: Iterable[int], stride: Iterable[int]) -> int:
+    """Return how many elements of storage a tensor spans, from its first to its last."""
+    sides = list(zip(shape, stride, strict=True))
+    return 0 if any(size == 0 for size, _ in sides) else 1 + sum((size - 1) * step for size, step in sides)
+
+
+# --- what each field and each fact may be -----------------------------------------------------------------------------
+
+
+def whole(value: Any, dtype: str = "") -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def count(value: Any, dtype: str = "") -> bool:
+    return whole(value) and 0 <= value <= LARGEST
+
+
+def counts(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, list) and len(value) <= MOST and all(map(count, value))
+
+
+def text(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, str)
+
+
+def texts(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, list) and len(value) <= MOST and all(map(text, value))
+
+
+def layout(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, str) and value in PARTS_OF
+
+
+def bit(value: Any, dtype: str = "") -> bool:
+    return type(value) is int and value in (0, 1)
+
+
+def finite(value: Any, dtype: str) -> bool:
+    """Whether a number is in the dtype's range; it need not be representable in the dtype (0.1 in float32)."""
+    if dtype in FLOATS + COMPLEX:
+        largest = torch.finfo(getattr(torch, PARTS.get(dtype, dtype))).max
+        return (type(value) is float or whole(value)) and abs(value) <= largest
+    low, high = (0, 1) if dtype == "bool" else limits(dtype)
+    return type(value) is int and low <= value <= high
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    info = torch.iinfo(getattr(torch, dtype))
+    return info.min, info.max
+
+
+def step_size(value: Any, dtype: str) -> bool:
+    return finite(value, "int64" if dtype in INTEGERS else dtype)
+
+
+def number(value: Any, dtype: str) -> bool:
+    return (dtype in FLOATS + COMPLEX and value in ("inf", "-inf", "nan")) or finite(value, dtype)
+
+
+def numbers(value: Any, dtype: str) -> bool:
+    return isinstance(value, list) and len(value) <= MOST and all(number(one, dtype) for one in value)
+
+
+Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
+
+FINITE: Rule = ("a finite number of the dtype", finite)
+STEP: Rule = ("a finite number", step_size)
+NUMBER: Rule = ("a number of the dtype", number)
+VALUES: Rule = (f"at most {MOST} numbers of the dtype", numbers)
+COUNT: Rule = (f"a whole number from 0 to {LARGEST}", count)
+COUNTS: Rule = (f"at most {MOST} whole numbers from 0 to {LARGEST}", counts)
+WHOLE: Rule = ("a whole number of 64 bits", whole)
+TEXT: Rule = ("a text", text)
+TEXTS: Rule = (f"at most {MOST} texts", texts)
+LAYOUT: Rule = ("a sparse layout", layout)
+BIT: Rule = ("0 or 1", bit)
+
+PARTS_OF: Mapping[str, tuple[str, ...]] = {
+    "sparse_coo": ("indices", "values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+"""The parts of a sparse tensor, by layout."""
+
+OPTIONAL = {"imag", "why"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a kind of recipe may be: its dtypes (none: any), its facts, and a condition on them."""
+
+    dtypes: tuple[str, ...]
+    facts: Mapping[str, Rule]
+    words: str = ""
+    holds: Callable[[dict[str, Any]], bool] = lambda row: True
+
+
+def ordered(row: dict[str, Any]) -> bool:
+    return bool(row["low"] <= row["high"] and row.get("std", 0) >= 0)
+
+
+def weighted(row: dict[str, Any]) -> bool:
+    return len(row["weights"]) == len(row["values"]) > 0 and min(row["weights"]) > 0
+
+
+def steady(row: dict[str, Any]) -> bool:
+    last = row["start"] + row["step"] * (row["period"] - 1)
+    return row["period"] > 0 and (row["dtype"] in FLOATS or finite(last, row["dtype"]))
+
+
+KINDS: dict[str, Kind] = {
+    "normal": Kind(
+        FLOATS + COMPLEX, dict(mean=FINITE, std=FINITE, low=FINITE, high=FINITE), "low <= high and std >= 0", ordered
+    ),
+    "uniform": Kind(FLOATS + COMPLEX, dict(low=FINITE, high=FINITE), "low <= high", ordered),
+    "integers": Kind(INTEGERS, dict(low=FINITE, high=FINITE), "low <= high", ordered),
+    "choice": Kind(NUMBERS, dict(values=VALUES, weights=COUNTS), "a weight from 1 for each of the values", weighted),
+    "constant": Kind(NUMBERS, dict(value=NUMBER, imag=NUMBER)),
+    "arange": Kind(
+        FLOATS + INTEGERS, dict(start=FINITE, step=STEP, period=COUNT), "a period from 1, all in the dtype", steady
+    ),
+    "tril": Kind(
+        (*FLOATS, *INTEGERS, "bool"),
+        dict(rows=COUNT, cols=COUNT, diagonal=WHOLE, inside=NUMBER, outside=NUMBER),
+        "matrices that fill the extent",
+        lambda row: row["rows"] * row["cols"] > 0 and row["extent"] % (row["rows"] * row["cols"]) == 0,
+    ),
+    "values": Kind(
+        (*INTEGERS, "bool"),
+        dict(values=VALUES),
+        "one for each of the extent",
+        lambda row: len(row["values"]) == row["extent"],
+    ),
+    "permutation": Kind(
+        INTEGERS,
+        dict(low=FINITE),
+        "all of the extent in the dtype",
+        lambda row: finite(row["low"] + max(0, row["extent"] - 1), row["dtype"]),
+    ),
+    "exact": Kind((), {}),
+    "view": Kind((), dict(of=TEXT)),
+    "sparse": Kind(
+        (),
+        dict(layout=LAYOUT, of=TEXTS, coalesced=BIT),
+        "a name for each part of the layout, and coalesced for sparse_coo alone",
+        lambda row: (
+            len(row["of"]) == len(PARTS_OF[row["layout"]]) and not (row["coalesced"] and row["layout"] != "sparse_coo")
+        ),
+    ),
+    "none": Kind((), dict(why=TEXT)),
+}
+
+# field -> the expectation in words; whether a JSON value meets it
+FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "kind": (f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
+    "dtype": (
+        "the name of a torch dtype",
+        lambda value: isinstance(value, str) and isinstance(getattr(torch, value, None), torch.dtype),
+    ),
+    "shape": (f"at most {MOST} sizes from 0", counts),
+    "stride": (f"at most {MOST} strides from 0", counts),
+    "device": (
+        "a device like cpu or cuda:0",
+        lambda value: text(value) and bool(re.fullmatch(rf"({'|'.join(DEVICES)})(:\d{{1,3}})?", value)),
+    ),
+    "extent": (f"a whole number from 0 to {LARGEST}", count),
+    "offset": (f"a whole number from 0 to {LARGEST}", count),
+    "seed": ("a whole number from 0, below 2**64", lambda value: type(value) is int and 0 <= value < 2**64),
+    "facts": ("an object with texts as keys", lambda value: isinstance(value, dict) and all(map(text, value))),
+}
+
+
+# ----------------------------------------------------------------------------
+# Make tensors from recipes, bit for bit, on any machine and torch version.
+#
+# `make` makes the tensor of a recipe; the drawing itself is in `generator`, whose text every sample contains. `fit`
+#  chooses recipes. A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of
+#  their own (`x/indices`, `x/values`).
+# ----------------------------------------------------------------------------
 
 Facts = dict[str, Any]
 

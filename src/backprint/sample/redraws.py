@@ -16,9 +16,8 @@ from torch import Tensor
 
 from backprint.sample import generator
 from backprint.sample.generator import Recipe
-from backprint.sample.recipe_json import FLOATS, INTEGERS
-from backprint.sample.recipes import DRAWN_KINDS, bases_of, derive, make, redraw
-from backprint.tree import strided_parts
+from backprint.sample.recipes import DRAWN_KINDS, FLOATS, INTEGERS, bases_of, derive, make, redraw
+from backprint.values.tree import strided_parts
 
 SHARE = 0.05
 """The least relative change of floats whose recipe draws nothing."""

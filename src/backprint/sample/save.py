@@ -11,19 +11,18 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.common.formats import CAPTURE
 from backprint.errors import PlaceError, RefusedError, SampleError
-from backprint.formats import CAPTURE
-from backprint.graph.claims import claims_of
 from backprint.graph.keys import PortValues
-from backprint.graph.nouns import Capture, Graph, allowed
-from backprint.graph.recipes import InputRecipes
+from backprint.graph.links import claims_of
+from backprint.graph.nouns import Capture, Graph, InputRecipes, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
-from backprint.sample.recipe_json import to_json
+from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
-from backprint.tensor_files import write_safetensors
+from backprint.values.tensor_files import write_safetensors
 
 Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
 """Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""

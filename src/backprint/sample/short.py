@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.closeness import same_bits
 from backprint.graph.isolation import needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Capture, Graph, Port, Spec, TensorSpec
-from backprint.graph.table import operators
+from backprint.graph.operators import operators
 from backprint.graph.text import emit_class, title_text
 from backprint.sample.generator import Recipe, restore
 from backprint.sample.standalone import names_bound
+from backprint.values.closeness import same_bits
 
 LARGEST = 2**26
 """A tensor of more elements is not drawn in one step, as short files draw."""

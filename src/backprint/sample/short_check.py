@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from backprint.room import memory_limit
+from backprint.common.memory import memory_limit
 
 LIMIT = 120.0
 """Seconds that a run may take; a longer one leaves the full file."""

@@ -17,7 +17,7 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
 from backprint.graph.steps import READING, behind, mapped, needed, used, with_names
-from backprint.tracing.facts import RANDOM, SIZED
+from backprint.tracing.watch import RANDOM, SIZED
 
 Result = tuple[Port, Value]
 """One output of a direction and its value; the value is None where there is no gradient."""

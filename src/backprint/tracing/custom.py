@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec
@@ -21,7 +22,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from backprint import settings
 from backprint._torch import pytree
 from backprint._torch.dynamo import TracingContext
 from backprint._torch.fake import FakeTensor
@@ -31,6 +31,7 @@ from backprint._torch.operators import (
     callers_context,
     can_decompose,
     destroy_library,
+    get_decompositions,
     has_kernel,
     kernel_for_key,
     key_of_device,
@@ -40,10 +41,10 @@ from backprint._torch.operators import (
     name_of,
     registered_kernels,
 )
-from backprint.defects import for_program, is_defect
-from backprint.errors import DataDependentError
+from backprint.errors import DataDependentError, UsageError, for_program, is_defect
 from backprint.graph.nouns import BUILT_IN, Capture, allowed
 from backprint.tracing import frames
+from backprint.values import settings
 
 Asked = ParamSpec("Asked")
 
@@ -339,3 +340,37 @@ def called(capture: Capture) -> set[str]:
     """Return the custom operators that a Capture calls."""
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
+
+
+# ----------------------------------------------------------------------------
+# PyTorch's own decompositions, by operator name.
+# ----------------------------------------------------------------------------
+
+
+def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
+    """Return PyTorch's decompositions of these operators, named `ns::op` or `ns::op.overload`."""
+    return {key: function for name in names for key, function in decompositions_of_operator(name).items()}
+
+
+def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
+    """Return PyTorch's decompositions of one operator, by overload."""
+    operator = operator_named(name)
+    found = dict(get_decompositions([operator]))
+    if not found:
+        raise UsageError(
+            f"decompose: PyTorch has no decomposition of {name}: pass your own, decompose={{torch.ops."
+            f"{name.replace('::', '.')}: function}}"
+        )
+    return found
+
+
+def operator_named(name: str) -> Any:
+    """Return the operator `ns::op`, or its overload `ns::op.overload`."""
+    match = re.fullmatch(r"([A-Za-z]\w*)::(\w+)(?:\.(\w+))?", name) if isinstance(name, str) else None
+    if match is None:
+        raise UsageError(f"decompose: {name!r} is not an operator's name: write 'aten::gelu' or 'aten::gelu.default'")
+    packet = getattr(getattr(torch.ops, match[1]), match[2], None)
+    operator = packet if match[3] is None else getattr(packet, match[3], None)
+    if operator is None:
+        raise UsageError(f"decompose: there is no operator {name!r}")
+    return operator

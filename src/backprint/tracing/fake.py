@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from backprint import settings
 from backprint._torch import pytree
 from backprint._torch.fake import (
     DataDependentOutputException,
@@ -31,11 +30,11 @@ from backprint._torch.fake import (
 from backprint._torch.modes import without_modes
 from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint._torch.tensors import neg_view, storage_id, truncated_normals_by
-from backprint.defects import for_program
-from backprint.errors import CaptureError, DataDependentError
+from backprint.errors import CaptureError, DataDependentError, for_program
 from backprint.tracing import frames
 from backprint.tracing.custom import through
-from backprint.tree import copy_values, plain_leaves
+from backprint.values import settings
+from backprint.values.tree import copy_values, plain_leaves
 
 SMALL = 2**20
 """Bytes of memory up to which a tensor made from constants keeps its values."""

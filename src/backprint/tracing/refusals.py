@@ -15,11 +15,11 @@ from backprint._torch.modes import users_dispatch_mode
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
-from backprint.memory import has_memory
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram, Outcome
 from backprint.tracing.reach import tensors_of
 from backprint.tracing.watch import Sighting, storages
+from backprint.values.memory import has_memory
 
 
 def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str]) -> tuple[str, ...]:

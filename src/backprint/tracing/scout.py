@@ -13,11 +13,16 @@ from torch import Tensor, nn
 from backprint._torch.dynamo import ERRORS_OF_DYNAMO
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.settings import quiet_random
-from backprint.tracing.around import watching
-from backprint.tracing.call import free_name
-from backprint.tracing.facts import SEED
-from backprint.tracing.program import CalledProgram, NamedTensor, Outcome, ScoutedProgram, hooks_of, scouted_program
+from backprint.tracing.non_operator_effects import watching
+from backprint.tracing.program import (
+    CalledProgram,
+    NamedTensor,
+    Outcome,
+    ScoutedProgram,
+    free_name,
+    hooks_of,
+    scouted_program,
+)
 from backprint.tracing.reach import compiled_parts, kept_gradients, module_paths, names_of_outside, roots
 from backprint.tracing.refusals import (
     plain_own,
@@ -27,10 +32,11 @@ from backprint.tracing.refusals import (
     refuse_shared,
     refuse_strangers,
 )
-from backprint.tracing.stage import staged
-from backprint.tracing.watch import Reading, Sighting, Watch
+from backprint.tracing.running import staged
+from backprint.tracing.watch import SEED, Reading, Sighting, Watch
 from backprint.tracing.witness import run_forward
-from backprint.tree import alias_groups
+from backprint.values.settings import quiet_random
+from backprint.values.tree import alias_groups
 
 
 @dataclass(frozen=True, slots=True)

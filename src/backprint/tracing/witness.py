@@ -12,13 +12,12 @@ from torch import Tensor
 
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
-from backprint.result_tree import ResultTree
-from backprint.settings import quiet_random
 from backprint.tracing.program import A_TENSOR, CalledProgram, NamedTensor, Outcome
 from backprint.tracing.refusals import refuse_without_memory
-from backprint.tracing.running import call, named_outputs, pull_back, result_of, with_loss
-from backprint.tracing.stage import Staged, staged
-from backprint.tree import strided_parts
+from backprint.tracing.running import Staged, call, named_outputs, pull_back, result_of, staged, with_loss
+from backprint.values.results import ResultTree
+from backprint.values.settings import quiet_random
+from backprint.values.tree import strided_parts
 
 
 @dataclass(frozen=True, slots=True)

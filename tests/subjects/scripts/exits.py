@@ -30,7 +30,7 @@ elif kind == "click":
 elif kind == "ours":
     import backprint
 
-    raise backprint.UsageError("or backprint")
+    raise backprint.errors.UsageError("or backprint")
 elif kind == "hook":
     sys.excepthook = lambda *found: print("hooked", found[0], found[1], flush=True)
     raise OSError(32, "a broken pipe")

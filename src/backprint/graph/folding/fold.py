@@ -7,9 +7,20 @@ from typing import Any
 
 from backprint.errors import GraphError
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
-from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
-from backprint.graph.folding.places import places_of, skeleton, without_offsets
-from backprint.graph.folding.series import Index, Series, divided_text, series_of
+from backprint.graph.folding.nouns import (
+    FoldedGraph,
+    FoldedStep,
+    Index,
+    Item,
+    Loop,
+    Only,
+    Series,
+    divided_text,
+    places_of,
+    series_of,
+    skeleton,
+    without_offsets,
+)
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Graph, Step, refs

@@ -1,16 +1,349 @@
-"""A folded graph: its steps as loops, from which the same graph is unfolded."""
+"""A Series: what one place of a step has in each iteration of the loops around it.
+
+The names `view_20`, `view_32`, `view_44` are the Series `view_{20+12*i}`: a text whose numbers grow by the same amount
+in each iteration. Iterations that have something else, such as the `view` of the first layer, are listed beside the
+rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from backprint.graph.folding.places import with_places
-from backprint.graph.folding.series import Index, Series
-from backprint.graph.graphs import graph_in_words
-from backprint.graph.nouns import Graph, Port, Source, Step, Symbol, Value
-from backprint.graph.shown import number_of
+from backprint.graph.keys import number_of
+from backprint.graph.nouns import (
+    Dict,
+    Graph,
+    List,
+    Port,
+    Ref,
+    Slice,
+    Source,
+    Spec,
+    Step,
+    Symbol,
+    TensorSpec,
+    Value,
+    graph_in_words,
+)
+
+Index: TypeAlias = tuple[int, ...]
+"""The numbers of the iterations of the loops around a step, the outermost first."""
+
+_NUMBER = re.compile(r"(0|[1-9][0-9]*)")
+"""A number as Python writes it. `007` is text: the rule of `x_007` and `x_008` would write `x_7`."""
+
+MAX_START = 2**62
+"""The numbers of a rule are smaller, so that what it computes has 64 bits: a graph has no longer integers."""
+
+INDEXES = "ijklmnpq"
+"""The names of the indexes of nested loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A number that grows by the same in each iteration of a loop: `20 + 12*i`."""
+
+    start: int
+    steps: tuple[int, ...]
+    """By how much, for each loop from the outermost."""
+
+    def at(self, index: Index) -> int:
+        """Return the number in an iteration."""
+        return self.start + sum(step * place for step, place in zip(self.steps, index, strict=True))
+
+    def __str__(self) -> str:
+        terms = [str(self.start)] if self.start or not any(self.steps) else []
+        for step, name in zip(self.steps, INDEXES, strict=False):
+            if step:
+                factor = name if abs(step) == 1 else f"{abs(step)}*{name}"
+                terms.append(("-" if step < 0 else "+" if terms else "") + factor)
+        return "".join(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A text or a number for each iteration."""
+
+    parts: tuple[str, ...]
+    """The text between the numbers; of a number, two empty texts. Empty if every iteration is listed."""
+    numbers: tuple[Growth, ...]
+    is_text: bool
+    odd: tuple[tuple[Index, Any], ...] = ()
+    """The iterations that have something else, and what."""
+
+    def at(self, index: Index) -> Any:
+        """Return what an iteration has."""
+        for place, value in self.odd:
+            if place == index:
+                return value
+        return self.regular(index)
+
+    def regular(self, index: Index) -> Any:
+        """Return what the rule says for an iteration, which may be an odd one."""
+        if not self.is_text:
+            return self.numbers[0].at(index)
+        pieces = [self.parts[0]]
+        for number, part in zip(self.numbers, self.parts[1:], strict=True):
+            pieces += (str(number.at(index)), part)
+        return "".join(pieces)
+
+    def all(self, indexes: Sequence[Index]) -> Iterator[Any]:
+        """Yield what each of many iterations has."""
+        odd = dict(self.odd)
+        return (odd[index] if index in odd else self.regular(index) for index in indexes)
+
+    def __str__(self) -> str:
+        pieces = list(self.parts[:1])
+        for number, part in zip(self.numbers, self.parts[1:], strict=True):
+            pieces += (f"{{{number}}}" if any(number.steps) else str(number), part)
+        return "".join(pieces)
+
+
+def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
+    """Return the Series of these values, with as few odd ones as a few starting points allow.
+
+    Two neighbours make a rule. If one of them is odd, so is the rule, and nearly every iteration would be listed. So
+    the rule is made at several places, and the one with the fewest odd iterations is kept. Where more than half of the
+    iterations are odd, no rule is better than a rule: all are listed.
+    """
+    best: Series | None = None
+    for base in bases(shape):
+        series = series_from(values, shape, base)
+        if series is not None and (best is None or len(series.odd) < len(best.odd)):
+            best = series
+        if best is not None and not best.odd:
+            return best
+    if best is None or 2 * len(best.odd) > len(values):
+        return Series((), (), True, tuple(values.items()))
+    return best
+
+
+def bases(shape: Sequence[int]) -> Iterator[Index]:
+    """Yield iterations whose neighbours may make the rule.
+
+    The second comes first: the first iteration is the odd one most often, as its name has no number (`view`, `view_1`,
+    `view_2`). The middle is for loops whose first layers differ from the others.
+    """
+    second = tuple(min(1, max(size - 2, 0)) for size in shape)
+    first = tuple(0 for _ in shape)
+    middle = tuple(max((size - 1) // 2, 0) for size in shape)
+    yield from dict.fromkeys((second, first, middle))
+
+
+def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) -> Series | None:
+    """Return the Series that an iteration and its neighbours make; None if they have no rule, or too few follow it.
+
+    For each loop, the neighbour is the next iteration of that loop: it says by how much each number grows there.
+    """
+    value = values[base]
+    if type(value) not in (str, int):
+        return None
+    texts, numbers = divided(value)
+    steps: list[list[int]] = [[] for _ in numbers]
+    for axis, size in enumerate(shape):
+        neighbour = values[(*base[:axis], base[axis] + 1, *base[axis + 1 :])] if size > 1 else value
+        if type(neighbour) is not type(value):
+            return None
+        other_texts, other_numbers = divided(neighbour)
+        if other_texts != texts:
+            return None
+        for step, here, there in zip(steps, numbers, other_numbers, strict=True):
+            step.append(there - here)
+    growths = [
+        Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
+        for number, step in zip(numbers, steps, strict=True)
+    ]
+    if any(abs(number) >= MAX_START for growth in growths for number in (growth.start, *growth.steps)):
+        return None
+    rule = Series(texts, tuple(growths), type(value) is str)
+    odd = []
+    for index, own in values.items():
+        regular = rule.regular(index)
+        if regular != own or type(regular) is not type(own):  # 1 equals 1.0 and True, which are other values
+            odd.append((index, own))
+            if 2 * len(odd) > len(values):
+                return None
+    return Series(rule.parts, rule.numbers, rule.is_text, tuple(odd))
+
+
+def divided(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the texts around the numbers of a value, and the numbers."""
+    if isinstance(value, int):
+        return ("", ""), (value,)
+    return divided_text(value)
+
+
+@lru_cache(maxsize=1 << 16)
+def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the texts around the numbers of a text, and the numbers; one of more than 18 digits stays text."""
+    pieces = _NUMBER.split(text)
+    texts, numbers = [pieces[0]], []
+    for number, part in zip(pieces[1::2], pieces[2::2], strict=True):
+        if len(number) > 18:
+            texts[-1] += number + part
+        else:
+            numbers.append(int(number))
+            texts.append(part)
+    return tuple(texts), tuple(numbers)
+
+
+# ----------------------------------------------------------------------------
+# The places of a step at which iterations of a loop differ: names, whole numbers, and where the program called it.
+#
+#
+# A place has a name: `name`, `args.0.2`, `kwargs.dim`, `source.module`, `echo.names.1`.
+# ----------------------------------------------------------------------------
+
+NUMBERS = (int, float)
+"""What may differ in the arguments of two iterations, beside names."""
+
+SOURCE = ("file", "line", "function", "code", "module")
+
+
+def places_of(step: Step) -> Iterator[tuple[str, Any]]:
+    """Yield the places of a step and what stands there; of a name in an argument, the name."""
+    yield "name", step.name
+    for count, value in enumerate(step.args):
+        yield from places_of_value(value, f"args.{count}")
+    for key, value in step.kwargs:
+        yield from places_of_value(value, f"kwargs.{key}")
+    yield from places_of_spec(step.spec, "spec")
+    if step.source is not None:
+        for part in SOURCE:
+            yield f"source.{part}", getattr(step.source, part)
+    if step.echo is not None:
+        yield "echo.kind", step.echo.kind
+        for count, name in enumerate(step.echo.names):
+            yield f"echo.names.{count}", name
+
+
+def places_of_spec(spec: Spec, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the places of a type that may differ: where in its memory a tensor begins."""
+    match spec:
+        case TensorSpec():
+            yield f"{place}.offset", spec.offset
+        case tuple():
+            for count, part in enumerate(spec):
+                yield from places_of_spec(part, f"{place}.{count}")
+
+
+def places_of_value(value: Value, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the places of an argument that may differ: names and numbers."""
+    if type(value) is Ref:
+        yield place, value.name
+    elif type(value) in NUMBERS:
+        yield place, value
+    else:
+        for key, part in parts_within(value):
+            yield from places_of_value(part, f"{place}.{key}")
+
+
+def parts_within(value: Value) -> Iterator[tuple[str, Value]]:
+    """Yield the parts of a value that has some, each with a key."""
+    match value:
+        case tuple():
+            yield from ((str(count), part) for count, part in enumerate(value))
+        case List(items):
+            yield from ((str(count), part) for count, part in enumerate(items))
+        case Slice(start, stop, step):
+            yield from (("start", start), ("stop", stop), ("step", step))
+        case Dict(items):
+            for count, (key, part) in enumerate(items):
+                yield f"key{count}", key
+                yield f"value{count}", part
+
+
+def with_places(step: Step, given: Mapping[str, Any]) -> Step:
+    """Return a step with other things in some of its places."""
+    if not given:
+        return step
+    tops = {place.partition(".")[0] for place in given}
+    changes: dict[str, Any] = {}
+    if "name" in tops:
+        changes["name"] = given["name"]
+    if "args" in tops:
+        changes["args"] = tuple(with_value(value, f"args.{count}", given) for count, value in enumerate(step.args))
+    if "kwargs" in tops:
+        changes["kwargs"] = tuple((key, with_value(value, f"kwargs.{key}", given)) for key, value in step.kwargs)
+    if "spec" in tops:
+        changes["spec"] = with_spec(step.spec, "spec", given)
+    if "source" in tops and step.source is not None:
+        changes["source"] = replace(step.source, **parts_given(given, "source."))
+    if "echo" in tops and step.echo is not None:
+        names = tuple(given.get(f"echo.names.{count}", name) for count, name in enumerate(step.echo.names))
+        changes["echo"] = replace(step.echo, kind=given.get("echo.kind", step.echo.kind), names=names)
+    return replace(step, **changes)
+
+
+def with_spec(spec: Spec, place: str, given: Mapping[str, Any]) -> Spec:
+    """Return a type with other offsets."""
+    match spec:
+        case TensorSpec() if f"{place}.offset" in given:
+            return replace(spec, offset=given[f"{place}.offset"])
+        case tuple():
+            return tuple(with_spec(part, f"{place}.{count}", given) for count, part in enumerate(spec))
+    return spec
+
+
+def without_offsets(spec: Spec) -> Spec:
+    """Return a type without where in its memory a tensor begins."""
+    match spec:
+        case TensorSpec(offset=offset) if offset != 0:
+            return replace(spec, offset=0)
+        case tuple():
+            return tuple(map(without_offsets, spec))
+    return spec
+
+
+def parts_given(given: Mapping[str, Any], top: str) -> dict[str, Any]:
+    """Return what is given for the parts of one field."""
+    return {place.removeprefix(top): value for place, value in given.items() if place.startswith(top)}
+
+
+def with_value(value: Value, place: str, given: Mapping[str, Any]) -> Value:
+    """Return an argument with other things in some of its places."""
+    if type(value) is Ref:
+        return Ref(given[place]) if place in given else value
+    if type(value) in NUMBERS:
+        return given.get(place, value)
+    match value:
+        case tuple():
+            return tuple(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value))
+        case List():
+            return List(tuple(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)))
+        case Slice():
+            return Slice(*(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)))
+        case Dict():
+            parts = [with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)]
+            return Dict(tuple(zip(parts[::2], parts[1::2], strict=True)))
+    return value
+
+
+def skeleton(value: Value) -> Any:
+    """Return a value without the names and numbers in it."""
+    if type(value) is Ref:
+        return "*"
+    if type(value) in NUMBERS:
+        return type(value)
+    match value:
+        case tuple():
+            return (tuple, *map(skeleton, value))
+        case List(items):
+            return (List, *map(skeleton, items))
+        case Slice(start, stop, step):
+            return (Slice, skeleton(start), skeleton(stop), skeleton(step))
+        case Dict(items):
+            return (Dict, *((skeleton(key), skeleton(part)) for key, part in items))
+    return type(value), repr(value)
+
+
+# ----------------------------------------------------------------------------
+# A folded graph: its steps as loops, from which the same graph is unfolded.
+# ----------------------------------------------------------------------------
 
 Item: TypeAlias = "FoldedStep | Loop | Only"
 """What a folded graph, or the body of a loop, has in a row."""
@@ -87,9 +420,15 @@ class FoldedGraph:
     def unfold(self) -> Graph:
         """Return the Graph that was folded."""
         return Graph(
-            self.inputs, tuple(unfolded(self.items)), self.outputs, self.results, self.subgraphs, self.symbols,
-            title=self.title, isolated=self.isolated,
-        )  # fmt: skip
+            self.inputs,
+            tuple(unfolded(self.items)),
+            self.outputs,
+            self.results,
+            self.subgraphs,
+            self.symbols,
+            title=self.title,
+            isolated=self.isolated,
+        )
 
 
 def steps_in(items: Sequence[Item]) -> int:

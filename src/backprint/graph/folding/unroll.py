@@ -18,12 +18,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from backprint.errors import GraphError, RefusedError
-from backprint.graph.folding.function_text import MODULE
-from backprint.graph.folding.names import TABLES, VALUES
-from backprint.graph.folding.text import ZEROS
+from backprint.graph.folding.text import MODULE, TABLES, VALUES, ZEROS
 from backprint.graph.nouns import MAX_INTEGER
-from backprint.graph.scan import PIECE
-from backprint.graph.text import quote, show, too_deep, tree_and_comments
+from backprint.graph.text import SCANNED_PIECE, quote, show, too_deep, tree_and_comments
 
 MAX_WORK = 2**26
 """How many characters of statements are looked at in all, once for each iteration: the layers of 405B need a fifth."""
@@ -60,7 +57,7 @@ def unrolled(text: str) -> str:
 
 def marked(text: str) -> str:
     """Return a text with each f-string as a call, `f("...")`: to parse one takes Python the square of its holes."""
-    return PIECE.sub(
+    return SCANNED_PIECE.sub(
         lambda piece: f"f({piece['short']})" if piece["short"] and piece["prefix"] == "f" else piece[0], text
     )
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from backprint import settings
-from backprint.graph.stamps import IN_FULL
+from backprint.graph.nouns import IN_FULL
 from backprint.tracing.aot.from_fx import read_fx
-from backprint.tracing.aot.joint import Traced
-from backprint.tracing.aot.trace import trace
+from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
-from backprint.tracing.made import Made, Options
+from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
 from backprint.tracing.refusals import unheld
+from backprint.tracing.request import Made, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
-from backprint.tracing.unseen import flag_guards
+from backprint.values import settings
 
 
 def by_aot(program: CalledProgram, options: Options) -> Made:

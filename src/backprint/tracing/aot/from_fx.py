@@ -18,8 +18,7 @@ from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
 from backprint.graph.steps import READING
-from backprint.tracing.aot.joint import Traced
-from backprint.tracing.aot.lines import OURS
+from backprint.tracing.aot.trace import OURS, Traced
 from backprint.tracing.assembly import Joint, Note, Result
 from backprint.tracing.program import ScoutedProgram
 from backprint.tracing.watch import Reading

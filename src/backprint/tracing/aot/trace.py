@@ -1,33 +1,561 @@
-"""Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies taken out."""
+"""Note the user's line and module path on every node that a torch call makes while AOTAutograd traces."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
 
-from backprint._torch.aot import export_joint
-from backprint._torch.fake import UnsupportedOperatorException, errors_not_logged
+from backprint._torch import aot as descriptors
+from backprint._torch import pytree
+from backprint._torch.aot import export_joint, from_functional
+from backprint._torch.fake import (
+    FakeTensor,
+    FakeTensorMode,
+    FunctionalTensor,
+    UnsupportedOperatorException,
+    errors_not_logged,
+)
 from backprint._torch.graphs import lazy_code
-from backprint._torch.operators import without_effects_of_checks
-from backprint.defects import is_defect
-from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode, without_modes
+from backprint._torch.operators import schema_of, without_effects_of_checks, without_python_decompositions
+from backprint._torch.tensors import storage_id, version_of
+from backprint.errors import BackprintError, CaptureError, DataDependentError, for_program, is_defect
 from backprint.fx.convert import pin_dtypes
+from backprint.graph.nouns import Source
 from backprint.tracing import frames
-from backprint.tracing.aot.function import StatelessModule, TracedFunction
-from backprint.tracing.aot.joint import Traced, split_joint, take_out_copies
-from backprint.tracing.aot.surroundings import as_eager_runs, without_cuda
-from backprint.tracing.fake import UNKNOWN_VALUES, absent, dispatching
-from backprint.tracing.keep import kept
-from backprint.tracing.program import ScoutedProgram, objects_given
-from backprint.tracing.reach import module_paths
-from backprint.tracing.running import Substitute, modes_reach_backward
+from backprint.tracing.aot import symbolic
+from backprint.tracing.custom import is_composite, taken_apart, through
+from backprint.tracing.cut import partitioned
+from backprint.tracing.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices, shapes_of
+from backprint.tracing.non_operator_effects import rewritten
+from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
+from backprint.tracing.reach import module_paths, tensors_of
+from backprint.tracing.running import (
+    Substitute,
+    modes_reach_backward,
+    named_outputs,
+    result_of,
+    shielded,
+    with_others,
+    with_values,
+)
 from backprint.tracing.scout import Findings
+from backprint.tracing.state.restore import kept
+from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, reads_values, unknown
+from backprint.values.results import NOTHING, ResultTree
+
+OURS = "backprint"
+"""The key of a node's metadata with our Source; True marks a copy that will be removed."""
+
+
+class LineNotes(TorchFunctionMode):
+    """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
+
+    With a `table`, other tensors replace the program's own, which it may reach outside its module.
+    """
+
+    def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.paths, self.fake, self.table = paths, fake, table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.table:
+            args, kwargs = with_others(self.table, args), with_others(self.table, kwargs or {})
+        if func.__name__ == "__get__":
+            return for_program(func, *args)
+        func, args, kwargs = rewritten(func, args, kwargs)
+        if self.fake:
+            func, args, kwargs = on_present_devices(func, args, kwargs)
+        with noted(frames.here(self.paths)):
+            return through(self, func, args, kwargs)
+
+
+@contextlib.contextmanager
+def noted(what: Any) -> Iterator[None]:
+    """Put this note on nodes that are made inside the block."""
+    meta = fx_traceback.current_meta
+    before = meta.get("custom")
+    meta["custom"] = {OURS: what}
+    try:
+        yield
+    finally:
+        if before is None:
+            meta.pop("custom", None)
+        else:
+            meta["custom"] = before
+
+
+def mark(tensor: Tensor) -> Tensor:
+    """Copy a tensor in a way that `take_out_copies` recognises."""
+    with DisableTorchFunction(), noted(True):
+        return tensor.clone()
+
+
+# ----------------------------------------------------------------------------
+# Patches of torch that are active while AOTAutograd traces, so that it traces the operators that eager runs.
+# ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_cuda() -> Iterator[None]:
+    """Make `x.cuda()` return `x` on the CPU while a fake capture is traced on a machine without CUDA."""
+    before = FunctionalTensor.cuda
+    FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
+    try:
+        yield
+    finally:
+        FunctionalTensor.cuda = before
+
+
+REAL = tuple(
+    "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
+)
+"""Operators that tracing would decompose in Python into other operators than eager runs, with slightly different
+results."""
+
+STATIC = ("aten::hardshrink", "aten::softshrink")
+"""Operators of REAL whose backward torch cannot trace with symbolic sizes: with these they are decomposed."""
+
+
+@contextlib.contextmanager
+def as_eager_runs(symbolic: bool) -> Iterator[None]:
+    """Trace these operators as eager runs them, not as their Python decompositions."""
+    static = STATIC if symbolic else ()
+    with without_python_decompositions([each for each in python_decomposed() if schema_of(each).name not in static]):
+        yield
+
+
+@functools.cache
+def python_decomposed() -> tuple[Any, ...]:
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(REAL)]
+    return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
+
+
+# ----------------------------------------------------------------------------
+# While a program is traced without values, operators that need values return what the scouting run read.
+# ----------------------------------------------------------------------------
+
+READ = torch.ops.aten._local_scalar_dense.default
+"""The operator that reads a number."""
+
+
+def number_place(tensor: Tensor) -> tuple[Any, ...]:
+    """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
+    number."""
+    return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
+
+
+class RecordedFakes:
+    """Fake tensors; operators that need values return what the scouting run read.
+
+    The mode stays an ordinary FakeTensorMode with its `dispatch` wrapped: higher-order operators recognise modes by
+    type.
+    """
+
+    def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
+        self.expected: Reading | None = None
+        self.reals: Any = WeakIdKeyDictionary() if real else None
+        self.unforeseen: list[str] = []
+        self.held: dict[tuple[Any, ...], Tensor] = {}
+        self.world = world
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
+        self.plain = shapes_of(self.mode) if world is None else world.dispatch
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            result = self.plain(func, types, args, kwargs or {})
+        except UNKNOWN_VALUES:
+            if self.expected is not None and self.expected.operator == str(func):
+                reading, self.expected = self.expected, None
+                with self.mode:
+                    result = pytree.tree_map(fake_like, reading.result)
+                self.follow(result, reading.result)  # replaces the uninitialised values that `fake_like` left
+                return result
+            known, real = self.really(func, args, kwargs or {})
+            if not known:
+                raise
+            if func is not READ or number_place(args[0]) not in self.held:
+                self.unforeseen.append(str(func))
+            with self.mode:
+                result = pytree.tree_map(fake_like, real)
+            self.follow(result, real)
+            return result
+        if self.reals is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
+            known, real = self.really(func, args, kwargs or {})
+            if known:
+                self.follow(result, real)
+        return result
+
+    def hold(self, tensor: Tensor) -> None:
+        """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
+        self.held[number_place(tensor)] = tensor
+
+    def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """Run an operator on the real values behind these fake tensors, if all are known."""
+        if self.reals is None:
+            return False, None
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if any(leaf not in self.reals for leaf in given):
+            return False, None
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
+        with without_modes(), torch.no_grad():
+            return True, for_program(func, *args, **kwargs)
+
+    def follow(self, fake: Any, real: Any) -> None:
+        """Remember the real values behind a result."""
+        if self.reals is None:
+            return
+        for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
+            if isinstance(left, FakeTensor) and isinstance(right, Tensor):
+                self.reals[left] = right
+
+
+class Told(TorchDispatchMode):
+    """Matches operators that read values with the readings of the scouting run, in order, and returns those results."""
+
+    def __init__(
+        self, readings: Sequence[Reading], fake: RecordedFakes, specialize: bool, paths: Mapping[int, str]
+    ) -> None:
+        super().__init__()
+        self.paths = paths
+        self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
+        self.fake, self.specialize = fake, specialize
+        self.guards: list[tuple[Tensor, Reading]] = []
+        self.used = bool(self.waiting)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
+            return for_program(func, *args, **(kwargs or {}))
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        self.used = True
+        if self.fake.world is not None:
+            inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
+            if self.fake.world.able(func, pytree.tree_leaves(inner)):
+                found = self.fake.world.really(func, *inner)
+                return for_program(func, *args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
+            if not self.waiting:
+                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
+        reading = self.meet(func)
+        if not isinstance(first_leaf(reading.result), Tensor):
+            self.take(func, args, reading)
+            return reading.result
+        self.fake.expected = reading
+        try:
+            result = for_program(func, *args, **(kwargs or {}))
+        finally:
+            needed, self.fake.expected = self.fake.expected is None, None
+        if needed:
+            self.take(func, pytree.tree_leaves(result), reading)
+        return result
+
+    def meet(self, func: Any) -> Reading:
+        """Return the next reading of the scouting run at this line.
+
+        Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
+        """
+        here = frames.here(self.paths)
+        then = self.waiting[0] if self.waiting else None
+        while self.waiting:
+            reading = self.waiting.pop(0)
+            if (reading.operator, reading.source) == (str(func), here):
+                return reading
+        raise CaptureError(
+            f"while traced the program runs {func} ({spot(here)}) where its first run had "
+            f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
+            "its runs differ, or it checks whether it is traced"
+        )
+
+    def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
+        """Continue with the result of the scouting run, with a guard if it depends on an input."""
+        if func is READ:
+            self.fake.hold(from_functional(values[0]))
+        if not reading.inputs:
+            return
+        if func in CHECKS:
+            bad = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((mark(bad.any()), replace(reading, result=False)))
+            return
+        if not self.specialize:
+            raise DataDependentError(refused_reading(reading))
+        if func is READ or isinstance(first_leaf(reading.result), Tensor):
+            self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
+        else:
+            self.fake.unforeseen.append(str(func))
+
+
+def spot(source: Source | None) -> str:
+    """Return a file and line for a message."""
+    return f"{source.file}:{source.line}" if source else "no line of the program"
+
+
+def first_leaf(value: Any) -> Any:
+    """Return the first leaf of a result, or None."""
+    return next(iter(pytree.tree_leaves(value)), None)
+
+
+def refused_reading(reading: Reading) -> str:
+    """Say why a program that reads values is not traced, where it reads, and what to do."""
+    where = reading.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    hangs = f" (it depends on {', '.join(reading.inputs[:6])})"
+    return (
+        f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
+        "Pass specialize=True to take this run's value and keep it as a guard"
+    )
+
+
+# ----------------------------------------------------------------------------
+# The function that AOTAutograd traces: named tensors in, copies of the outputs out.
+# ----------------------------------------------------------------------------
+
+
+class TracedFunction:
+    """The traced function: named tensors in, copies of the outputs out, and notes about each output."""
+
+    def __init__(
+        self, program: ScoutedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
+    ) -> None:
+        self.program, self.specialize = program, specialize
+        self.readings = tuple(readings)
+        self.paths = module_paths(program.target())
+        self.sizes = symbolic.sizes(program, dynamic, self.paths)
+        self.fake = RecordedFakes(real, program.world, self.sizes)
+        self.names = tuple(named.name for named in program.tensors)
+        self.table: dict[int, Tensor] = {}
+        self.open = contextlib.ExitStack()
+        self.outputs: list[tuple[str, str]] = []
+        self.guards: list[Reading] = []
+        self.told = bool(self.readings) or program.world is not None
+        self.tree = NOTHING
+        self.leaves: tuple[Any, ...] = ()
+
+    def fakes(self) -> tuple[Tensor, ...]:
+        """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
+        values = self.program.current(keep=False)
+        known = {} if self.program.world is None else self.program.world.reals(self.program.held())
+        apart = {name for group in self.program.assembled for name in group}
+        made = []
+        for named in self.program.tensors:
+            value = values[named.name].detach()
+            with self.fake.mode:
+                if self.sizes and named.name in self.sizes.dims:
+                    fake = self.sizes.fake(self.fake.mode, named.name, value)
+                else:
+                    fake = fake_like(value) if named.name in apart else self.faked(value)
+            fake = fake.detach().requires_grad_(named.requires_grad)
+            real = value if self.program.world is None else known.get(named.name)
+            if self.fake.reals is not None and real is not None:
+                self.fake.reals[fake] = real
+            made.append(fake)
+        return tuple(made)
+
+    def faked(self, value: Tensor) -> Tensor:
+        """Return a fake tensor for a real one; a fake one itself."""
+        if isinstance(value, FakeTensor):
+            return value
+        made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return made
+
+    def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
+        program = self.program
+        given = dict(zip(self.names, flat, strict=True))
+        told = Told(self.readings, self.fake, self.specialize, self.paths)
+        if self.fake.reals is not None:
+            torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
+        ready = sharing_memory(program, shielded(program, given, mark))
+        versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
+        self.open.close()
+        self.open.enter_context(
+            kept(program.target(), objects_given(program))
+        )  # AOTAutograd runs the program more than once
+        self.open.enter_context(with_values(program, ready, self.table))
+        reached = dict(tensors_of(program.target()))
+        lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
+        modes = lines, told if self.told else contextlib.nullcontext()
+        with modes[0], modes[1], symbolic.noting(self.sizes):
+            result = result_of(program, ready)
+        self.told = told.used
+        named, self.tree = named_outputs(program, result)
+        self.leaves = tuple(_still(leaf) for _, leaf in named)
+        produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
+        for name, version in versions.items():
+            if version_of(ready[name]) != version:
+                produced.append((name, "mutation", mark(ready[name].detach())))
+        own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
+        for name, tensor in tensors_of(program.target()):
+            if (before := reached.get(name)) is not tensor:
+                produced.append((own.get(id(before), name), "mutation", mark(tensor.detach())))
+        for tensor, _ in told.guards:
+            produced.append(("guard", "guard", mark(tensor.detach())))
+        self.guards = [reading for _, reading in told.guards]
+        self.outputs = [(name, role) for name, role, _ in produced]
+        return [tensor for _, _, tensor in produced]
+
+
+class StatelessModule(nn.Module):
+    """The module that AOTAutograd traces: a function of flat tensors, without state."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.__dict__["body"] = body
+
+    def forward(self, *flat: Tensor) -> list[Tensor]:
+        found: list[Tensor] = self.__dict__["body"](flat)
+        return found
+
+
+def _still(leaf: Any) -> Any:
+    """Replace a tensor by `A_TENSOR`; a symbolic size becomes its number, with a guard."""
+    if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return symbolic.fixed(leaf)
+    return A_TENSOR if isinstance(leaf, Tensor) else leaf
+
+
+def _assembled(program: ScoutedProgram) -> tuple[str, ...]:
+    return tuple(name for group in program.assembled for name in group)
+
+
+def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
+    real = program.values
+    for group in program.assembled:
+        itemsize = real[group[0]].element_size()
+        if len({real[name].dtype for name in group}) > 1:
+            raise CaptureError(
+                f"inputs {', '.join(group)} share memory under different dtypes and one is changed: pass copies"
+            )
+        extent = real[group[0]].untyped_storage().nbytes() // itemsize
+        base = values[group[0]].new_empty(extent)
+        views = {
+            name: base.as_strided(real[name].shape, real[name].stride(), real[name].storage_offset()) for name in group
+        }
+        for name in group:
+            views[name].copy_(values[name])
+        values.update(views)
+    return values
+
+
+# ----------------------------------------------------------------------------
+# Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents."""
+
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule | None
+    joint: torch.fx.GraphModule
+    outputs: tuple[tuple[str, str], ...]
+    gradients: tuple[str, ...]
+    tangents: tuple[str, ...]
+    readings: tuple[Reading, ...]
+    unforeseen: tuple[str, ...]
+    tree: ResultTree
+    leaves: tuple[Any, ...]
+    sizes: symbolic.Found
+    casts: int = 0
+
+
+ORDERED = (
+    "{} calls an operator whose side effects must keep their order (a collective in place, a print, a script object), "
+    "which engine 'aot' does not keep: use the functional form, or leave that call outside"
+)
+
+
+def take_out_copies(joint: torch.fx.GraphModule) -> None:
+    """Remove the copies that the traced function put around its inputs and outputs, and a profiler's marks."""
+    for node in reversed(list(joint.graph.nodes)):
+        if getattr(node.target, "namespace", "") == "profiler" and not node.users:
+            joint.graph.erase_node(node)
+    for node in list(joint.graph.nodes):
+        note = (node.meta.get("custom") or {}).get(OURS)
+        if (
+            note is True
+            and node.target is torch.ops.aten.clone.default
+            and node.meta.get("partitioner_tag") != "is_backward"
+        ):
+            node.replace_all_uses_with(node.args[0])
+            joint.graph.erase_node(node)
+    for node in reversed(list(joint.graph.nodes)):
+        note = (node.meta.get("custom") or {}).get(OURS)
+        if note is True and node.target is torch.ops.aten.detach.default and not node.users:
+            joint.graph.erase_node(node)
+
+
+def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
+    """Partition the joint graph, and identify every input and output."""
+    outputs, gradients = results_of_joint(run, joint)
+    tangents = tangents_of_joint(run, joint)
+    forward, backward = joint, None
+    if tangents:
+        forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
+    return Traced(
+        forward,
+        backward,
+        joint,
+        outputs,
+        gradients if tangents else (),
+        tangents,
+        tuple(run.guards),
+        tuple(dict.fromkeys(run.fake.unforeseen)),
+        run.tree,
+        run.leaves,
+        symbolic.found(run.sizes),
+    )
+
+
+def results_of_joint(
+    run: TracedFunction, joint: torch.fx.GraphModule
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
+    outputs, gradients = [], []
+    for desc in joint.graph.output_node().meta["desc"]:
+        match desc:
+            case descriptors.PlainAOTOutput(idx=index):
+                outputs.append(run.outputs[index])
+            case descriptors.InputMutationAOTOutput(mutated_input=descriptors.PlainAOTInput(idx=index)):
+                outputs.append((run.names[index], "mutation"))
+            case descriptors.GradAOTOutput(grad_of=descriptors.PlainAOTInput(idx=index)):
+                gradients.append(run.names[index])
+            case None:
+                gradients.append("")
+            case descriptors.ForwardTokenAOTOutput() | descriptors.BackwardTokenAOTOutput():
+                raise CaptureError(ORDERED.format(run.program.title))
+            case _:
+                raise CaptureError(f"the joint graph returns {desc.expr()}, which engine 'aot' does not support")
+    return tuple(outputs), tuple(gradients)
+
+
+def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
+    """Return the outputs whose tangents the joint graph takes."""
+    tangents = []
+    for node in joint.graph.find_nodes(op="placeholder"):
+        match node.meta["desc"]:
+            case descriptors.TangentAOTInput(output=descriptors.PlainAOTOutput(idx=index)):
+                tangents.append(run.outputs[index][0])
+            case descriptors.PlainAOTInput():
+                pass
+            case desc:
+                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not support")
+    return tuple(tangents)
+
+
+# ----------------------------------------------------------------------------
+# Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies taken out.
+# ----------------------------------------------------------------------------
 
 
 def trace(

@@ -27,17 +27,23 @@ from backprint._torch.dynamo import (
     tracing,
 )
 from backprint.graph.nouns import Capture
-from backprint.settings import outside_modes, quiet_random
 from backprint.tracing import frames
 from backprint.tracing.aot.engine import by_aot
-from backprint.tracing.call import check_tensor, free_name
 from backprint.tracing.captured import capture_of
 from backprint.tracing.custom import with_bodies
-from backprint.tracing.dynamo.runner import GraphRunner, tell_lines
-from backprint.tracing.dynamo.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
-from backprint.tracing.made import Options
-from backprint.tracing.program import CalledProgram, Held, NamedTensor, Slot
-from backprint.tree import copy_values
+from backprint.tracing.dynamo.frontend import (
+    GraphRunner,
+    function_of,
+    line_of,
+    name_of_source,
+    role_of_source,
+    source_of_placeholder,
+    tell_lines,
+)
+from backprint.tracing.program import CalledProgram, Held, NamedTensor, Slot, check_tensor, free_name
+from backprint.tracing.request import Options
+from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.tree import copy_values
 
 
 class OpenRunner(GraphRunner):

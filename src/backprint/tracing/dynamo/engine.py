@@ -1,32 +1,502 @@
-"""Engine `dynamo`: trace each graph that Dynamo makes of the program to a Pair, and link the Pairs."""
+"""Identify tensors between the graphs of a run under Dynamo: values are known by identity, and become Links."""
 
 from __future__ import annotations
 
 import contextvars
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
+from backprint._torch import pytree
+from backprint._torch.modes import enter_autocast
+from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Link
-from backprint.settings import quiet_random
+from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
 from backprint.tracing import frames
-from backprint.tracing.around import no_seeding
-from backprint.tracing.chance import same_chance
+from backprint.tracing.aot.from_fx import read_fx
+from backprint.tracing.aot.trace import trace
+from backprint.tracing.assembly import assemble
 from backprint.tracing.dynamo import frontend
-from backprint.tracing.dynamo.book import TensorBook
-from backprint.tracing.dynamo.frontend import DynamoRun
-from backprint.tracing.dynamo.pairs import trace_all
-from backprint.tracing.facts import SEED
-from backprint.tracing.made import Made, Options
-from backprint.tracing.program import CalledProgram, ScoutedProgram
+from backprint.tracing.dynamo.frontend import (
+    Ambient,
+    DynamoRun,
+    GraphRun,
+    GraphRunner,
+    ValueRead,
+    line_with_path,
+    tell_lines,
+)
+from backprint.tracing.non_operator_effects import flag_guards, no_seeding
+from backprint.tracing.program import (
+    A_TENSOR,
+    CalledProgram,
+    Held,
+    NamedTensor,
+    ScoutedProgram,
+    Slot,
+    called_program,
+    free_name,
+)
 from backprint.tracing.reach import compiled_parts, module_paths
-from backprint.tracing.running import check_loss, own_arguments
+from backprint.tracing.request import Made, Options, Part
+from backprint.tracing.running import check_loss, own_arguments, staged
 from backprint.tracing.scout import Findings, scout
-from backprint.tracing.stage import staged
-from backprint.tracing.unseen import flag_guards
+from backprint.tracing.state.restore import same_chance
+from backprint.tracing.watch import SEED
+from backprint.values.results import ResultTree, outputs_of
+from backprint.values.settings import quiet_random
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The port that has a tensor's value; with `pair` None, the value is the program's own."""
+
+    pair: int | None
+    port: PortKey
+    name: str
+    refused: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One run of a graph with the names of its inputs and outputs, and its program."""
+
+    ran: GraphRun
+    names: tuple[str | None, ...]
+    program: ScoutedProgram
+    outputs: list[str]
+    asking: list[bool]
+    after: list[tuple[int, Source | None]] = field(default_factory=list)
+    extra: list[tuple[NamedTensor, Tensor]] = field(default_factory=list)
+
+
+class TensorBook:
+    """Identifies tensors while the graphs are entered in the order they ran."""
+
+    def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
+        self.program, self.paths = program, paths
+        self.named = {named.name: named for named in program.tensors}
+        self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
+        self.tensors: list[Tensor] = []
+        self.entries: list[Entry] = []
+        self.links: list[Link] = []
+        self.taken = list(program.tensors)
+        self.before: list[tuple[str, ValueRead]] = []
+
+    def at(self, tensor: Tensor, user: str) -> Holder:
+        """Return the Holder of a tensor's current value."""
+        holder = self.holders.get(id(tensor))
+        if holder is None:
+            kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+            raise CaptureError(f"{user} takes a {kind} tensor that no graph returns and the program does not name")
+        if holder.refused:
+            raise CaptureError(f"{user} takes {holder.name}: {holder.refused}")
+        return holder
+
+    def enter_run(self, ran: GraphRun) -> None:
+        """Enter one graph's run: links for its inputs, holders for its outputs."""
+        index = len(self.entries)
+        user = f"graph {index} of {self.program.title}"
+        names: list[str | None] = []
+        named: dict[str, NamedTensor] = {}
+        for given, asking in zip(ran.inputs, ran.asked, strict=True):
+            if not isinstance(given, Tensor):
+                names.append(None)
+                continue
+            holder = self.at(given, user)
+            names.append(holder.name)
+            if holder.name in named:
+                continue
+            known = self.named.get(holder.name)
+            named[holder.name] = (
+                replace(known, requires_grad=asking) if known else NamedTensor(holder.name, "input", asking)
+            )
+            if holder.pair is not None:
+                self.links.append(Link(holder.pair, holder.port, index, holder.name))
+        tell_lines(ran.module, functools.partial(line_with_path, paths=self.paths))
+        values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
+        part, _ = scout(part_of(self.program, index, ran, names, tuple(named.values()), values))
+        self.refuse_attributes(part, user)
+        entry = Entry(ran, tuple(names), part, [], [])
+        self.entries.append(entry)
+        self.change(index, entry)
+        self.give(index, entry)
+
+    def refuse_attributes(self, part: ScoutedProgram, user: str) -> None:
+        """Refuse a graph with one of the program's tensors as an attribute: it would become a constant."""
+        for tensor in part.outside.values():
+            if id(tensor) in self.holders:
+                raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
+
+    def change(self, index: int, entry: Entry) -> None:
+        """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
+        changed = set(entry.program.changed)
+        changed |= {
+            name
+            for tensor, name in zip(entry.ran.inputs, entry.names, strict=True)
+            if name is not None and storage_id(tensor.untyped_storage()) in entry.ran.written
+        }
+        written = {id(t): name for t, name in zip(entry.ran.inputs, entry.names, strict=True) if name in changed}
+        storages = {storage_id(t.untyped_storage()) for t in entry.ran.inputs if id(t) in written}
+        for tensor in self.tensors_known():
+            if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in storages:
+                said = "it shares memory with a tensor that graph {} changes in place: return copies"
+                self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=said.format(index))
+        for key, name in written.items():
+            asking = any(on for t, on in zip(entry.ran.inputs, entry.ran.asking, strict=True) if id(t) == key)
+            said = (
+                f"graph {index} changes it in place, and autograd would have to track that from one graph into "
+                "another: write it out of place"
+            )
+            self.holders[key] = Holder(index, PortKey("mutation", name), name, said if asking else "")
+
+    def tensors_known(self) -> list[Tensor]:
+        """Return every living tensor that has a Holder."""
+        seen = [t for entry in self.entries for t in entry.ran.inputs if isinstance(t, Tensor)]
+        return [t for t in (*seen, *self.tensors) if id(t) in self.holders]
+
+    def give(self, index: int, entry: Entry) -> None:
+        """Name the outputs of a graph."""
+        returned = entry.ran.module.graph.output_node().args[0]
+        for node, tensor in zip(returned, entry.ran.outputs, strict=True):
+            wanted = f"pair_{index}.{node.name if isinstance(node, fx.Node) else 'output'}"
+            name = free_name(wanted, self.taken)
+            self.taken.append(NamedTensor(name, "input", False))
+            entry.outputs.append(name)
+            entry.asking.append(isinstance(tensor, Tensor) and tensor.requires_grad)
+            if isinstance(tensor, Tensor) and id(tensor) not in self.holders:
+                self.holders[id(tensor)] = Holder(index, PortKey("output", name), name)
+                self.tensors.append(tensor)
+
+    def enter_reads(self, reads: Sequence[ValueRead]) -> None:
+        """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
+        own."""
+        for read in reads:
+            holder = self.at(read.tensor, "a read of a value")
+            if holder.pair is None:
+                self.before.append((holder.name, read))
+                continue
+            entry = self.entries[holder.pair]
+            role, name = holder.port
+            place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
+            entry.after.append((place, read.source))
+
+    def close(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], ResultTree, tuple[Any, ...]]:
+        """Link the program's results; return their names, whether each takes a tangent, and the result's structure."""
+        named, tree = outputs_of(record.result)
+        loss = record.loss is not None
+        named = [("loss", record.loss), *named] if loss else named
+        outputs = []
+        for name, leaf in named:
+            if not isinstance(leaf, Tensor):
+                continue
+            holder = self.at(leaf, f"result {name!r}")
+            asking = leaf.requires_grad and (name == "loss" or not loss)
+            if holder.pair is not None and holder.port.role == "output":
+                holder = self.call(holder, name, leaf)
+            self.links.append(Link(holder.pair, holder.port, None, name))
+            outputs.append((name, asking))
+        return outputs, tree, tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in named)
+
+    def call(self, holder: Holder, name: str, leaf: Tensor) -> Holder:
+        """Name a value after the result that it is, unless the program uses that name already."""
+        if not holder.name.startswith("pair_") or name in {known.name for known in self.taken}:
+            return holder
+        assert holder.pair is not None
+        entry = self.entries[holder.pair]
+        entry.outputs[entry.outputs.index(holder.name)] = name
+        for index, link in enumerate(self.links):
+            if link.name == holder.name:
+                self.links[index] = replace(link, port=link.port._replace(name=name), name=name)
+        for user in self.entries:
+            user.names = tuple(name if known == holder.name else known for known in user.names)
+            user.program = renamed_program(user.program, holder.name, name)
+        self.taken.append(NamedTensor(name, "input", False))
+        found = replace(holder, port=PortKey("output", name), name=name)
+        for key, other in self.holders.items():
+            if other == holder:
+                self.holders[key] = found
+        return found
+
+    def complete(self, ready: Mapping[str, Tensor]) -> None:
+        """Add tensors that the program reads itself, or that no graph takes, to the inputs of the first Pair."""
+        used = {name for entry in self.entries for name in entry.names}
+        read = {name: reading.tensor for name, reading in self.before}
+        for name, named in self.named.items():
+            if name in read or name not in used:
+                self.entries[0].extra.append((named, read.get(name, ready[name]).detach().clone()))
+
+
+# ----------------------------------------------------------------------------
+# One run of one of Dynamo's graphs as a program, with the tensors' names in the user's program.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Graphed:
+    """A graph's run as a function of its tensors: engine `aot` traces it, and it is the oracle of its Pair.
+
+    `places` are the indices of the results that it returns, each with whether it requires grad. `before` are the
+    program's own tensors that are read before the graph runs; they are additional arguments. `after` are the indices of
+    results that are read.
+    """
+
+    module: fx.GraphModule
+    under: Ambient
+    places: tuple[tuple[int, bool], ...]
+    before: tuple[tuple[str, Source | None], ...] = ()
+    after: tuple[tuple[int, Source | None], ...] = ()
+    __name__ = "graph"
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The names of its additional arguments."""
+        return tuple(dict.fromkeys(name for name, _ in self.before))
+
+    def __call__(self, *given: Any) -> list[Any]:
+        names = self.extra
+        count = len(given) - len(names)
+        own, extra = given[:count], dict(zip(names, given[count:], strict=True))
+        for name, source in self.before:
+            with frames.at_line(source):
+                extra[name].item()
+        with self.under.again():
+            made = GraphRunner(self.module).results(*own)
+        for place, source in self.after:
+            with frames.at_line(source):
+                (made[place] if place >= 0 else own[-1 - place]).item()
+        return [made[place] if asking else without_history(made[place]) for place, asking in self.places]
+
+
+def without_history(value: Any) -> Any:
+    """Detach a tensor; return anything else itself."""
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def part_of(
+    program: ScoutedProgram,
+    index: int,
+    ran: GraphRun,
+    names: Sequence[str | None],
+    tensors: tuple[NamedTensor, ...],
+    values: dict[str, Tensor],
+) -> CalledProgram:
+    """Return one graph's run as a program."""
+    count = len(ran.module.graph.output_node().args[0])
+    graphed = Graphed(ran.module, ran.under, tuple((place, True) for place in range(count)))
+    order = {named.name: place for place, named in enumerate(program.tensors)}
+    tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
+    leaves = tuple(given if name is None else Slot(name) for given, name in zip(ran.inputs, names, strict=True))
+    shared = [name for name in program.hooks if name in values]
+    return CalledProgram(
+        target=Held(graphed),
+        arguments=(),
+        structure=pytree.tree_flatten((tuple(leaves), {}))[1],
+        leaves=leaves,
+        leaf_names=tuple(name or "" for name in names),
+        tensors=tensors,
+        values=values,
+        hooks={name: program.hooks[name] for name in shared},
+        title=f"graph {index} of {program.title}",
+    )
+
+
+def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
+    """Rename one tensor of a program."""
+    if old not in program.values:
+        return program
+
+    def other(name: str) -> str:
+        return new if name == old else name
+
+    return replace(
+        program,
+        tensors=tuple(replace(named, name=other(named.name)) for named in program.tensors),
+        values={other(name): value for name, value in program.values.items()},
+        leaves=tuple(Slot(other(leaf.name)) if isinstance(leaf, Slot) else leaf for leaf in program.leaves),
+        leaf_names=tuple(map(other, program.leaf_names)),
+        shields=frozenset(map(other, program.shields)),
+        changed=frozenset(map(other, program.changed)),
+        assembled=tuple(tuple(map(other, group)) for group in program.assembled),
+    )
+
+
+# ----------------------------------------------------------------------------
+# Trace each graph of a run under Dynamo to a Pair, the last first: later graphs decide whether an output requires
+# grad.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPair:
+    """A Pair, the program behind it, the tensors of its constant ports, and its guards."""
+
+    pair: Pair
+    part: Part
+    constants: dict[str, Tensor]
+    guards: tuple[Guard, ...]
+
+
+def trace_all(book: TensorBook, options: Options) -> tuple[TracedPair, ...]:
+    """Return every graph as a Pair, in the order in which they ran."""
+    refuse_shared_hooks(book)
+    refuse_shared_casts(book)
+    found: dict[int, TracedPair] = {}
+    for index in reversed(range(len(book.entries))):
+        found[index] = trace_pair(book, index, {later: each.pair for later, each in found.items()}, options)
+    return tuple(found[index] for index in range(len(book.entries)))
+
+
+def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options: Options) -> TracedPair:
+    """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
+    entry = book.entries[index]
+    called, places = program_of_pair(book, index, later)
+    part, seen = scout(called)
+    names = [entry.outputs[place] for place, _ in places]
+    specialize = options.specialize or bool(entry.after or (index == 0 and book.before))
+    made = trace(part, seen, specialize, options.partition, options.decompose)
+    if made.unforeseen:
+        raise CaptureError(
+            f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
+            "step that could check them: engine 'eager' keeps them as a guard"
+        )
+    numbered = {f"output.{number}": name for number, name in enumerate(names)}
+    made = replace(
+        made,
+        outputs=tuple((numbered.get(name, name), role) for name, role in made.outputs),
+        tangents=tuple(numbered.get(name, name) for name in made.tangents),
+    )
+    assembled = assemble(read_fx(part, made).joint)
+    own = {**assembled.constants, **part.outside}
+    pair, table = with_constants(assembled.pair, index, own)
+    return TracedPair(
+        pair,
+        Part(renamed_parts(part, table), tuple(names)),
+        {table[name]: tensor for name, tensor in own.items()},
+        tuple(replace(each, inputs=origins(book, index, each.inputs, table)) for each in assembled.guards),
+    )
+
+
+def refuse_shared_hooks(book: TensorBook) -> None:
+    """Refuse a gradient hook on a tensor that several Pairs use: it would see only a part of the gradient in each."""
+    for name in book.program.hooks:
+        users = [index for index, entry in enumerate(book.entries) if name in entry.names]
+        handed = [link for link in book.links if link.source is None and link.port.name == name]
+        if len(users) + len(handed) > 1:
+            raise CaptureError(f"{name} has a gradient hook and is used by {len(users)} graphs: each sees a part of it")
+
+
+def refuse_shared_casts(book: TensorBook) -> None:
+    """Refuse a weight that autocast casts in several graphs: the gradients of the one copy add up before the cast
+    back."""
+    casting = [entry for entry in book.entries if casts(entry.ran)]
+    for entry in casting if torch.is_autocast_cache_enabled() else ():
+        for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
+            users = [other for other in casting if name in other.names]
+            if asking and tensor.is_leaf and len(users) > 1:
+                raise CaptureError(
+                    f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they are in "
+                    "one region, and engine 'dynamo' does not track that copy from one graph into another"
+                )
+
+
+def casts(ran: GraphRun) -> bool:
+    """Whether a graph runs under autocast, or in part."""
+    entered = any(node.target is enter_autocast for node in ran.module.graph.nodes)
+    return bool(ran.under.autocast) or entered
+
+
+def program_of_pair(
+    book: TensorBook, index: int, later: Mapping[int, Pair]
+) -> tuple[CalledProgram, list[tuple[int, bool]]]:
+    """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
+    entry, program = book.entries[index], book.entries[index].program
+    places = used_outputs(book, index, later)
+    before = tuple((name, read.source) for name, read in book.before) if index == 0 else ()
+    graphed = Graphed(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
+    known = {named.name for named in program.tensors}
+    extra = [(named, value) for named, value in entry.extra if named.name not in known]
+    order = {named.name: place for place, named in enumerate(book.program.tensors)}
+    tensors = sorted(
+        (*program.tensors, *(named for named, _ in extra)), key=lambda named: order.get(named.name, len(order))
+    )
+    leaves = (*program.leaves, *map(Slot, graphed.extra))
+    return called_program(
+        program,
+        target=Held(graphed),
+        tensors=tuple(named for named in tensors if named.name not in program.outside),
+        values={**program.values, **{named.name: value for named, value in extra}},
+        leaves=leaves,
+        leaf_names=(*program.leaf_names, *graphed.extra),
+        structure=pytree.tree_flatten((tuple(leaves), {}))[1],
+    ), places
+
+
+def used_outputs(book: TensorBook, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
+    """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back."""
+    entry, found = book.entries[index], []
+    for place, name in enumerate(entry.outputs):
+        links = [link for link in book.links if link.source == index and link.port == PortKey("output", name)]
+        if links:
+            found.append((place, entry.asking[place] and any(comes_back(link, later) for link in links)))
+    return found
+
+
+def comes_back(link: Link, pairs: Mapping[int, Pair]) -> bool:
+    """Whether a gradient comes back over a link."""
+    if link.target is None:
+        return True
+    backward = pairs[link.target].backward
+    if backward is None:
+        return False
+    ports = zip(backward.outputs, backward.results, strict=True)
+    return any(port.name == link.name and result is not None for port, result in ports)
+
+
+def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> tuple[Pair, dict[str, str]]:
+    """Return the Pair under its own name, with names for its constants that no other Pair uses."""
+    table = {name: f"pair_{index}.{name}" for name in constants}
+
+    def other(graph: Graph | None) -> Graph | None:
+        if graph is None:
+            return None
+        inputs = tuple(replace(port, name=table.get(port.name, port.name)) for port in graph.inputs)
+        return replace(graph, inputs=inputs)
+
+    forward = other(pair.forward)
+    assert forward is not None
+    return Pair(f"pair_{index}", forward, other(pair.backward)), table
+
+
+def renamed_parts(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
+    """Name the outside tensors of a Pair's program as its ports."""
+    held = {table.get(name, name): tensor for name, tensor in part.outside.items()}
+    tensors = tuple(replace(named, name=table.get(named.name, named.name)) for named in part.tensors)
+    return replace(part, outside=held, tensors=tensors)
+
+
+def origins(book: TensorBook, index: int, names: Sequence[str], table: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the program's own tensors that values of one Pair depend on, through the Pairs before it."""
+    found: dict[str, None] = {}
+    queue = [(index, name) for name in names]
+    for pair, name in queue:
+        link = next((link for link in book.links if link.target == pair and link.name == name), None)
+        if link is None or link.source is None:
+            found[table.get(name, name)] = None
+            continue
+        queue += [(link.source, each) for each in book.entries[link.source].names if each is not None]
+        queue = list(dict.fromkeys(queue))
+    return tuple(found)
+
+
+# ----------------------------------------------------------------------------
+# Engine `dynamo`: trace each graph that Dynamo makes of the program to a Pair, and link the Pairs.
+# ----------------------------------------------------------------------------
 
 
 def by_dynamo(program: CalledProgram, options: Options) -> Made:

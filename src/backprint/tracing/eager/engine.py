@@ -16,31 +16,25 @@ import torch
 from torch import Tensor
 
 from backprint._torch.script import scripts_seen
-from backprint.defects import is_defect
-from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
-from backprint.result_tree import ResultTree
-from backprint.settings import quiet_random, uncollected
 from backprint.tracing import frames
-from backprint.tracing.around import seeing_overlaps, seeing_threads
 from backprint.tracing.assembly import Joint, Result, assemble
-from backprint.tracing.call import free_name
 from backprint.tracing.cut import cut
-from backprint.tracing.eager.placement import Placement, placement_spec
-from backprint.tracing.eager.recorder import Recorder
+from backprint.tracing.eager.tape import Placement, Recorder, placement_spec
 from backprint.tracing.eager.writer import Writer
-from backprint.tracing.facts import SEED
-from backprint.tracing.made import Made, Options
-from backprint.tracing.program import CalledProgram, ScoutedProgram
+from backprint.tracing.non_operator_effects import Opener, flag_guards, seeing_overlaps, seeing_threads
+from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import kept_gradients, module_paths
-from backprint.tracing.running import pull_back
+from backprint.tracing.request import Made, Options
+from backprint.tracing.running import pull_back, staged
 from backprint.tracing.scout import hooked, with_outside
-from backprint.tracing.stage import staged
-from backprint.tracing.unseen import Opener, flag_guards
-from backprint.tracing.watch import Sighting
+from backprint.tracing.watch import SEED, Sighting
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
-from backprint.tree import alias_groups, ones_tangent
+from backprint.values.results import ResultTree
+from backprint.values.settings import quiet_random, uncollected
+from backprint.values.tree import alias_groups, ones_tangent
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,317 @@
-"""Write the Steps of a graph: each under a free name, with the line and the echo of its call."""
+"""Find what a call of an operator changes, and the operator that returns the new values instead."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import builtins
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
+from backprint._torch.operators import overload_name_of, schema_of
+from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
-from backprint.graph.nouns import Ref, Step, Value
+from backprint.graph.nouns import Echo, Ref, Source, Step, Value
+from backprint.graph.operators import operators
 from backprint.tracing.assembly import Note
-from backprint.tracing.eager.echoes import Echoes
-from backprint.tracing.eager.foresight import Foresight
-from backprint.tracing.eager.forms import BUILTINS, stem
-from backprint.tracing.eager.placement import Placement, placement_spec
-from backprint.tracing.eager.tape import TapedCall
+from backprint.tracing.eager.tape import (
+    CPU,
+    NoPlainForm,
+    Placement,
+    TapedCall,
+    flat,
+    indexed,
+    meta_tensor,
+    placement_spec,
+    placement_tree,
+)
+from backprint.tracing.watch import SILENT_WRITERS
+
+aten = torch.ops.aten
+
+
+# ------------------------------------------------------------------ what a call changes
+
+
+def changes_arguments(call: TapedCall) -> bool:
+    """Whether a call changes some of its arguments."""
+    return bool(schema_of(call.func).is_mutable) or changes_statistics(call)
+
+
+def changes_statistics(call: TapedCall) -> bool:
+    """Whether a call changes running statistics that its schema does not mark as written."""
+    return schema_of(call.func).name in SILENT_WRITERS and bool(argument_named(call, "training"))
+
+
+def argument_named(call: TapedCall, name: str) -> Any:
+    """Return an argument by its name in the schema."""
+    for index, each in enumerate(schema_of(call.func).arguments):
+        if each.name == name:
+            if name in call.kwargs:
+                return call.kwargs[name]
+            return call.args[index] if index < len(call.args) else each.default_value
+    return None
+
+
+def changed_arguments(call: TapedCall) -> Iterator[Any]:
+    """Yield the tensors that a call writes to; None for an optional one that was left out."""
+    silent = ("running_mean", "running_var") if changes_statistics(call) else ()
+    for index, each in enumerate(schema_of(call.func).arguments):
+        if each.name in silent or (each.alias_info is not None and each.alias_info.is_write):
+            value = call.kwargs.get(each.name, call.args[index] if index < len(call.args) else None)
+            yield from value if isinstance(value, (list, tuple)) and type(value) is not Placement else [value]
+
+
+def has_out(call: TapedCall) -> bool:
+    """Whether a call has `out=` arguments."""
+    return any(each.is_out for each in schema_of(call.func).arguments)
+
+
+def one_by_one(call: TapedCall) -> Iterator[TapedCall]:
+    """Yield a `_foreach_` call whose tensors share memory as one call for each: each sees the updates before it."""
+    count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
+    if count < 2 or not schema_of(call.func).name.startswith("aten::_foreach_"):
+        raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
+    for index in range(count):
+        each = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        named = {
+            key: [item[index]] if type(item) is list and len(item) == count else item
+            for key, item in call.kwargs.items()
+        }
+        yield call._replace(args=tuple(each), kwargs=named)
+
+
+# ------------------------------------------------------------------ other forms of an operator
+
+
+RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
+"""In-place operators whose functional form has another name."""
+
+
+def plain_form(call: TapedCall) -> Any:
+    """Return the operator that returns what a call writes in place, or None."""
+    if not changes_statistics(call):
+        return functional_of(call.func)
+    if call.func is aten.native_batch_norm.default and all(type(place) is Placement for place in call.args[3:5]):
+        return aten._native_batch_norm_legit_functional.default
+    return None
+
+
+def turned_form(call: TapedCall) -> Any:
+    """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
+    return functional_of(call.func) or outer(call.func)
+
+
+@functools.cache
+def functional_of(func: Any) -> Any:
+    """Return the operator that returns what another writes in place, or None."""
+    if func in RENAMED:
+        return RENAMED[func]
+    schema = schema_of(func)
+    space, name = schema.name.split("::")
+    wanted = [(each.name, str(each.type)) for each in schema.arguments if not each.is_out]
+    stems = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
+    for candidate in dict.fromkeys(stems):
+        packet = getattr(getattr(torch.ops, space), candidate, None)
+        for kind in packet.overloads() if packet is not None else ():
+            found = getattr(packet, kind)
+            given = [(each.name, str(each.type)) for each in schema_of(found).arguments]
+            if given == wanted and not schema_of(found).is_mutable and str(found) in operators():
+                return found
+    return None
+
+
+def outer(func: Any) -> Any:
+    """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
+    name = schema_of(func).name.split("::")[1].removesuffix("_")
+    return getattr(getattr(aten, name, None), overload_name_of(func) or "default", None)
+
+
+def without_generator(func: Any) -> Any:
+    """Return the overload of a draw without a generator argument."""
+    kind = overload_name_of(func).replace("generator_with_", "").replace("_generator", "").replace("generator", "")
+    return func if "generator" not in overload_name_of(func) else getattr(func.overloadpacket, kind or "default")
+
+
+BUILTINS = frozenset(dir(builtins))
+"""Names that no step has, as in torch.fx: the result of `aten.sum` is `sum_1`."""
+
+
+def stem(func: Any) -> str:
+    """Return the preferred name of an operator's result."""
+    return str(schema_of(func).name.split("::")[1]).strip("_")
+
+
+# ----------------------------------------------------------------------------
+# Compute the Placements of a step's results on meta tensors, once for arguments of equal geometry.
+# ----------------------------------------------------------------------------
+
+
+class Foresight:
+    """Runs operators on meta tensors for values whose Placements are known by name, and remembers the results."""
+
+    def __init__(self, places: Mapping[str, Placement]) -> None:
+        self.places = places
+        self.outlooks: dict[Any, Any] = {}
+
+    def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Placement:
+        """Return the Placement of the one result of a step."""
+        found = self.results(func, tuple(args), kwargs)
+        assert type(found) is Placement
+        return found
+
+    def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Return the results of a step as Placements."""
+        kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        alike = (func, self.key(args), self.key(kwargs))
+        if alike not in self.outlooks:
+            taken, named = self.metas(tuple(args)), self.metas(kwargs)
+            try:
+                found = func(*taken, **named)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
+                raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
+            self.outlooks[alike] = placement_tree(found, self.device(args, kwargs))
+        return self.outlooks[alike]
+
+    def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
+        """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
+        if kwargs.get("device") is not None:
+            return indexed(torch.device(kwargs["device"]))
+        devices = [self.places[leaf.name].device for leaf in flat(args, kwargs) if type(leaf) is Ref]
+        return next((device for device in devices if device.type != "cpu"), CPU)
+
+    def key(self, value: Any) -> Any:
+        """Return arguments as a key: tensors by geometry, numbers with their type."""
+        match value:
+            case Ref(name):
+                return self.places[name]._replace(memory=-1)
+            case tuple() | list():
+                return tuple([self.key(item) for item in value])
+            case dict():
+                return tuple([(key, self.key(item)) for key, item in value.items()])
+        return type(value), repr(value)
+
+    def metas(self, value: Any) -> Any:
+        """Replace values by meta tensors in arguments."""
+        match value:
+            case Ref(name):
+                return meta_tensor(self.places[name])
+            case tuple():
+                return tuple([self.metas(item) for item in value])
+            case list():
+                return [self.metas(item) for item in value]
+            case dict():
+                return {key: "meta" if key == "device" else self.metas(item) for key, item in value.items()}
+        return value
+
+
+# ----------------------------------------------------------------------------
+# Find the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
+# ----------------------------------------------------------------------------
+
+Written = tuple[str, TapedCall]
+"""A call, and the name of the value that was written for it."""
+
+
+class Echoes:
+    """The calls written so far, by the autograd node that they made and by what they compute.
+
+    `latest` returns the latest name of a tensor, if any. A checkpoint repeats a call of the forward on the same values:
+    `twins` maps the memory of each recomputed value to that of the first one.
+    """
+
+    def __init__(self, latest: Callable[[Placement], str]) -> None:
+        self.latest = latest
+        self.in_backward = False
+        self.heads: dict[int, Written] = {}
+        self.ahead: list[Written] = []
+        self.firsts: dict[str, Written] = {}
+        self.twins: dict[int, int] = {}
+        self.born: dict[str, int | None] = {}
+
+    def note_birth(self, name: str, call: TapedCall | None) -> None:
+        """Note in the backward of which autograd node a value was made."""
+        self.born[name] = None if call is None else call.node
+
+    def begin_backward(self) -> None:
+        """The following calls belong to the backward."""
+        self.in_backward = True
+
+    def note(self, call: TapedCall, name: str) -> None:
+        """Remember a call that has been written; for a repeated call, also where its results were the first time."""
+        if not self.in_backward:
+            self.ahead.append((name, call))
+        elif (first := self.first(call)) is not None:
+            name = first[0]
+            places = zip(flat(call.result), flat(first[1].result), strict=False)
+            self.twins |= {a.memory: b.memory for a, b in places if type(a) is Placement is type(b)}
+        self.heads.setdefault(call.seq - 1, (name, call))
+
+    # -------------------------------------------------------------- what a call answers to
+
+    def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
+        """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
+        echo = self.echo(call)
+        if echo is not None and call.source is None:
+            return self.heads[call.node or 0][1].source, echo
+        return call.source, echo
+
+    def echo(self, call: TapedCall) -> Echo | None:
+        """Return the echo of a call of the backward."""
+        if (first := self.first(call)) is not None:
+            return Echo("recomputes", (first[0],))
+        if call.node is None or call.node not in self.heads:
+            return None
+        if call.func in (aten.add.Tensor, aten.add_.Tensor) and (summed := self.summed(call)):
+            return Echo("sum of gradients of", (summed,))
+        return Echo("gradient of", (self.heads[call.node][0],))
+
+    def first(self, call: TapedCall) -> Written | None:
+        """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None."""
+        if not self.in_backward or not call.grad:
+            return None
+        if not self.firsts:
+            for name, each in self.ahead:
+                self.firsts.setdefault(self.meaning(each), (name, each))
+        return self.firsts.get(self.meaning(call))
+
+    def meaning(self, call: TapedCall) -> str:
+        """Return a call as text, with recomputed values replaced by the first ones."""
+        return repr((call.func, self.at_first(call.args), self.at_first(call.kwargs), call.state))
+
+    def at_first(self, value: Any) -> Any:
+        """Replace the Placements of recomputed values by those of the first ones."""
+        if type(value) is Placement:
+            return value._replace(memory=self.twins.get(value.memory, value.memory))
+        if isinstance(value, (tuple, list)):
+            return [self.at_first(item) for item in value]
+        return {key: self.at_first(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    def summed(self, call: TapedCall) -> str:
+        """Return the forward value whose gradients from two nodes are added; '' if this is not such a sum."""
+        sides = []
+        for place in call.args[:2]:
+            if type(place) is not Placement:
+                return ""
+            node = self.born.get(self.latest(place))
+            if node is None or node not in self.heads:
+                return ""
+            sides.append((node, {each for each in flat(self.heads[node][1].args) if type(each) is Placement}))
+        if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
+            return ""
+        common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        if not common and call.source is None:  # a gradient that is passed on unchanged was made by an earlier node
+            own = [places for node, places in sides if node == call.node]
+            common = [place for places in own for place in places if place.shape == call.args[0].shape]
+            common = common if len(common) == 1 else []
+        return next((name for name in sorted(map(self.latest, common)) if name), "")
+
+
+# ----------------------------------------------------------------------------
+# Write the Steps of a graph: each under a free name, with the line and the echo of its call.
+# ----------------------------------------------------------------------------
 
 
 class Page:

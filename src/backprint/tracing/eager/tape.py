@@ -1,17 +1,222 @@
-"""The calls of one real step in order, each tensor identified by its memory.
+"""Where a tensor is in memory, and what follows from that alone.
 
-No tensor is kept alive.
+A tensor is a Placement: its storage and its geometry in it. Python's identity would not work, because autograd returns
+a saved tensor as a new object; its memory is the same. A sparse tensor's Placement has those of its indices and values,
+which are strided tensors.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from backprint.graph.nouns import Source
-from backprint.tracing.eager.placement import Placement
+from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.operators import HigherOrderOperator, name_of, schema_of
+from backprint._torch.tensors import neg_view, storage_id, version_of
+from backprint.errors import CaptureError, for_program
+from backprint.graph.nouns import ScalarSpec, Source, Spec, TensorSpec
+from backprint.tracing import frames
+from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.watch import SILENT_WRITERS, Watch, count_writes, is_number_read, refuse_nested, storages
+from backprint.values.settings import random_states, state_bytes
+from backprint.values.tree import plain_leaves, strided_parts
+
+
+class Placement(NamedTuple):
+    """The storage and the geometry of a tensor. Two tensors with one Placement have the same elements.
+
+    A sparse tensor's `memory` is that of its values as a negative number, which no strided tensor has. `parts` are the
+    Placements of its indices and values. `detached` marks an argument that does not require grad and uses memory of
+    arguments that do.
+    """
+
+    memory: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    offset: int
+    device: torch.device
+    layout: torch.layout
+    lazy: tuple[bool, bool]
+    parts: tuple[Any, ...] = ()
+    coalesced: bool = False
+    detached: bool = False
+
+
+class NoPlainForm(CaptureError):
+    """An update has no operator that returns the new value, so it runs in place on a copy."""
+
+
+# ------------------------------------------------------------------ among other values
+
+
+def flat(*values: Any) -> Iterator[Any]:
+    """Yield the leaves of nested arguments; a Placement is a leaf."""
+    for value in values:
+        if type(value) is not Placement and isinstance(value, (tuple, list)):
+            yield from flat(*value)
+        elif isinstance(value, dict):
+            yield from flat(*value.values())
+        else:
+            yield value
+
+
+def placements(*values: Any) -> list[Placement]:
+    """Return the tensors among nested arguments."""
+    return [leaf for leaf in flat(*values) if type(leaf) is Placement]
+
+
+# ------------------------------------------------------------------ from and to tensors
+
+
+def meta_tensor(place: Placement) -> Tensor:
+    """Return a meta tensor with a Placement's geometry."""
+    if place.layout is not torch.strided:
+        raise NoPlainForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
+    made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
+    made = made.conj() if place.lazy[0] else made
+    return neg_view(made) if place.lazy[1] else made
+
+
+CPU = torch.device("cpu")
+
+
+def indexed(device: torch.device) -> torch.device:
+    """Return the device with its number: `cuda` is the current one."""
+    if device.type in ("cpu", "meta") or device.index is not None:
+        return device
+    return torch.device(device.type, torch.get_device_module(device).current_device())
+
+
+def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
+    """Where a tensor of no recorded storage lies; one on the meta device stands for one on this device."""
+    if tensor.layout is not torch.strided:
+        raise NoPlainForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
+    return Placement(
+        -1,
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        device if tensor.device.type == "meta" else tensor.device,
+        tensor.layout,
+        (tensor.is_conj(), tensor.is_neg()),
+    )
+
+
+def geometry(place: Placement) -> tuple[Any, ...]:
+    """Return a tensor's dtype, shape and strides, without its storage."""
+    return place.dtype, place.shape, place.stride, place.lazy
+
+
+def placement_tree(found: Any, device: torch.device) -> Any:
+    """Apply `placement_of` to tensors inside tuples."""
+    if isinstance(found, Tensor):
+        return placement_of(found, device)
+    if isinstance(found, (tuple, list)):
+        return tuple([placement_tree(item, device) for item in found])
+    return found
+
+
+def gapless(found: Any) -> Any:
+    """Return the Placements of new tensors without gaps, even if an operator's meta kernel returns an argument's
+    strides."""
+    if type(found) is Placement:
+        return found if dense(found) else placement_of(meta_tensor(found).clone(), found.device)
+    return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
+
+
+# ------------------------------------------------------------------ which part of its storage
+
+
+def spanned(place: Placement) -> int:
+    """Return the bytes of a storage up to the last that a tensor uses."""
+    return reach(place) * place.dtype.itemsize
+
+
+def reach(place: Placement) -> int:
+    """Return one past the last element of a storage that a tensor uses."""
+    if 0 in place.shape:
+        return place.offset
+    stride = place.stride or ()
+    return place.offset + sum((size - 1) * step for size, step in zip(place.shape, stride, strict=True)) + 1
+
+
+def dense(place: Placement) -> bool:
+    """Whether a tensor's elements fill their part of the storage, each once."""
+    count = math.prod(place.shape)
+    if count == 0 or place.stride is None:
+        return True
+    sizes = sorted((step, size) for size, step in zip(place.shape, place.stride, strict=True) if size != 1)
+    expected = 1
+    for step, size in sizes:
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def overlaps(place: Placement) -> bool:
+    """Whether two elements of a tensor use the same memory."""
+    if place.stride is None or 0 in place.shape:
+        return False
+    span = 0
+    for step, size in sorted((step, size) for step, size in zip(place.stride, place.shape, strict=True) if size > 1):
+        if step <= span:
+            return True
+        span += (size - 1) * step
+    return False
+
+
+# ------------------------------------------------------------------ as annotations
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor of this shape."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+@functools.lru_cache(maxsize=65536)
+def tensor_spec_at(place: Placement) -> TensorSpec:
+    """Return the spec of a Placement."""
+    dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
+    if place.stride is None:
+        return TensorSpec(dtype, place.shape, None, 0, device, layout)
+    stride = None if place.stride == contiguous_strides(place.shape) else place.stride
+    return TensorSpec(dtype, place.shape, stride, place.offset, device)
+
+
+def placement_spec(result: Any) -> Spec:
+    """Return the spec of a call's result."""
+    match result:
+        case Placement():
+            return tensor_spec_at(result._replace(memory=-1))
+        case bool() | int() | float() | complex() | str():
+            return ScalarSpec(type(result).__name__)
+        case list() | tuple():
+            return tuple(map(placement_spec, result))
+    return None
+
+
+# ----------------------------------------------------------------------------
+# The calls of one real step in order, each tensor identified by its memory.
+#
+#
+# No tensor is kept alive.
+# ----------------------------------------------------------------------------
 
 
 class GeneratorState(NamedTuple):
@@ -63,3 +268,312 @@ class Tape:
     constants: dict[str, Tensor] = field(default_factory=dict)
     boundary: int | None = None
     start: dict[str, bytes] = field(default_factory=dict)
+
+
+# ----------------------------------------------------------------------------
+# A Watch that also records every operator of a step on a tape, forward and backward.
+# ----------------------------------------------------------------------------
+
+STRIDED, EAGER = torch.strided, (False, False)
+
+
+class Recorder(Watch):
+    """A Watch that also records every operator, forward and backward."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # compiled functions run eagerly here, so Dynamo need not skip any call
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__(paths)
+        self.tape = Tape(start=own_generators())
+        self.memories: dict[int, int] = {}
+        self.last_node: Any = None
+        self.shells: list[tuple[Tensor, Tensor]] = []
+
+    # -------------------------------------------------------------- where tensors lie
+
+    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
+        super().know(named, callers)
+        for name, tensor in named.items():
+            self.root(name, tensor)
+        return self
+
+    def root(self, key: str, tensor: Tensor) -> None:
+        """Make a tensor a port of the graph."""
+        place = self.place(tensor)
+        self.tape.roots.setdefault(place.memory, []).append(TapeRoot(place, key))
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Make these tensors no longer ports."""
+        for memory, roots in list(self.tape.roots.items()):
+            if any(root.key in keys for root in roots):
+                del self.tape.roots[memory]
+
+    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+        for storage in storages(tensor):
+            key = storage_id(storage)
+            if key not in self.taint:
+                self.taint[key] = names
+                self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
+                self.memories[key] = len(self.memories)
+
+    def place(self, tensor: Tensor) -> Placement:
+        """Return the Placement of a tensor."""
+        lies = tensor.dtype, tuple(tensor.shape)
+        if tensor.layout is not torch.strided:
+            places = tuple([self.place(part) for part in strided_parts(tensor)])
+            memory = -1 - places[-1].memory
+            coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+            return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
+        key = storage_id(tensor.untyped_storage())
+        if key not in self.memories:
+            self.learn(tensor, frozenset())
+        if not tensor.is_complex() and not tensor.is_neg():
+            return Placement(
+                self.memories[key], *lies, tensor.stride(), tensor.storage_offset(), tensor.device, STRIDED, EAGER
+            )
+        lazy = tensor.is_conj(), tensor.is_neg()
+        stride, offset = tensor.stride(), tensor.storage_offset()
+        return Placement(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
+
+    # -------------------------------------------------------------- writing down
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with DisableTorchFunction():  # these reads of tensors are ours, not the program's
+            return self.written_down(func, types, args, kwargs or {})
+
+    def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run one operator and append it to the tape."""
+        if any(kind not in PLAIN for kind in types):
+            return NotImplemented
+        if is_number_read(func, args):
+            return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        if func is torch.ops.aten._cudnn_rnn.default:
+            args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
+        about = self.before(func, args, kwargs)
+        try:
+            result = for_program(func, *args, **kwargs)
+        except RuntimeError:
+            self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            raise
+        if about is not None:
+            self.after(about, args, kwargs, result)
+        return result
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        """Return a call before it runs, without its result; None if it is not recorded."""
+        facts = facts_of(func)
+        if not facts.counts:
+            return None
+        node = current_node()
+        followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
+        generator = generator_of(args, kwargs) if facts.draws else None
+        state = drawn_from(generator, args, kwargs) if facts.draws else None
+        if state is not None and generator is None:
+            self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
+        if self.tape.boundary is None and not torch.is_grad_enabled():
+            self.judge(func, args, kwargs, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        if followed and facts.writes:
+            self.judge_update(func, args, kwargs)
+        source = frames.here(self.paths)
+        return TapedCall(
+            func,
+            taken,
+            named,
+            None,
+            source,
+            next_sequence_number(),
+            None if node is None else sequence_number(node),
+            state,
+            None,
+            generator is not None,
+            node is not None and node.name() == "torch::autograd::AccumulateGrad",
+            torch.is_grad_enabled(),
+        )
+
+    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        """Append a call that has run to the tape."""
+        for leaf in plain_leaves(result):
+            if isinstance(leaf, Tensor):
+                refuse_nested(about.func, leaf, self.paths)
+                self.widen(leaf)
+        if facts_of(about.func).writes:
+            count_writes(about.func, args)
+        state = None if about.state is None else drawn_from(generator_of(args, kwargs), args, kwargs)
+        placed = packed(result, self.place)
+        given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
+        if given:
+            shared = given if placed is None else {place.memory for place in placements(placed)}
+            taken, named = attached((about.args, about.kwargs), shared)
+            about = about._replace(args=taken, kwargs=named)
+        self.tape.calls.append(about._replace(result=placed, after=state))
+
+    def hold_all(self, given: list[Tensor]) -> None:
+        """Guard all arguments of an operator that raised, because the program may go on."""
+        for tensor in given:
+            if tensor.layout is torch.strided:
+                read = tensor.detach().clone()
+                self.constant(read)
+                self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
+
+    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+        """Return the Placement of an argument, of a call that autograd records or not; unknown memory comes from
+        outside."""
+        keys = [storage_id(storage) for storage in storages(tensor)]
+        if keys[-1] not in self.taint or self.beyond(tensor):
+            self.encounter(func, tensor, writes)
+        for part, key in zip(strided_parts(tensor), keys, strict=True):
+            if key not in self.taint:
+                self.constant(part)  # indices that a kernel made for values of the program
+            elif writes and key in self.callers and key not in self.undo:
+                self.undo[key] = self.callers[key].clone()
+        place = self.place(tensor)
+        if not followed or place.layout is not STRIDED:
+            return place
+        return place._replace(detached=True) if self.is_detached(func, tensor) else place
+
+    def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
+        """Handle a tensor of unknown memory: `torch.tensor` made a constant, any other comes from outside.
+
+        A tensor that only the backward uses is a constant too: no argument of the forward stands for it.
+        """
+        if func is torch.ops.aten.lift_fresh.default:
+            self.constant(tensor)
+            return
+        count = len(self.seen.outside)
+        if tensor.layout is torch.strided:
+            self.meet(func, tensor, writes)
+        else:
+            self.meet_sparse(tensor)
+        if self.tape.boundary is not None:
+            self.constant(tensor)
+            return
+        self.root(f"outside {count}", tensor)
+
+    def constant(self, tensor: Tensor) -> None:
+        """Note a tensor that the program's current line, or a kernel, has just made."""
+        self.learn(tensor, frozenset())
+        key = f"fresh {len(self.tape.constants)}"
+        self.tape.constants[key] = tensor.detach().clone()
+        self.root(key, tensor)
+
+    def meet_sparse(self, tensor: Tensor) -> None:
+        """Note a sparse tensor from outside: its bytes are kept before the first write, and its parts restored."""
+        self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
+        self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
+        self.seen.outside.append(tensor)
+        self.seen.asking[id(tensor)] = tensor.requires_grad
+        self.versions.append((tensor, version_of(tensor)))
+        self.shells.append((tensor, tensor.detach()))
+        if tensor.is_leaf:
+            self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+
+    def had_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor from outside still has the `.grad` that it had when it was first seen."""
+        return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
+
+    def restore(self) -> None:
+        for tensor, before in self.shells:
+            if self.place(tensor) != self.place(before):
+                tensor.data = before
+        super().restore()
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """Record the calls inside as the backward."""
+        self.tape.boundary = len(self.tape.calls)
+        with self:
+            yield
+
+
+def attached(value: Any, memories: Collection[int]) -> Any:
+    """Clear `detached` of arguments that share memory with a call's result: a view, or an update in place."""
+    if type(value) is Placement:
+        return value._replace(detached=False) if value.detached and value.memory in memories else value
+    if type(value) is tuple:
+        return tuple([attached(item, memories) for item in value])
+    if type(value) is list:
+        return [attached(item, memories) for item in value]
+    if type(value) is dict:
+        return {key: attached(item, memories) for key, item in value.items()}
+    return value
+
+
+class Facts(NamedTuple):
+    """Facts about an operator that recording needs: whether it is recorded, writes arguments, and draws."""
+
+    counts: bool
+    writes: bool
+    draws: bool
+
+
+@functools.cache
+def facts_of(func: Any) -> Facts:
+    """Return the Facts of an operator; raise for a higher-order one."""
+    if isinstance(func, HigherOrderOperator):
+        raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
+    silent = schema_of(func).name in SILENT_WRITERS
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    counts = func.namespace not in ("profiler", "_profiler")
+    return Facts(counts, bool(schema_of(func).is_mutable or silent), draws)
+
+
+PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
+    """Return the generator argument of a draw."""
+    return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
+
+
+def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
+    """Return the state of a draw's generator: its argument's, or that of its device."""
+    device = drawing_device(args, kwargs) if generator is None else generator.device
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "meta"):
+        state = torch.get_rng_state()
+    else:
+        state = torch.get_device_module(device).get_rng_state(device)
+    return GeneratorState(str(device), state_bytes(state))
+
+
+def drawing_device(args: Any, kwargs: Any) -> torch.device:
+    """Return the device that an operator runs on: its argument, or that of its tensors."""
+    given = kwargs.get("device") or next((leaf.device for leaf in flat(args) if isinstance(leaf, Tensor)), "cpu")
+    return indexed(torch.device(given))
+
+
+def own_generators() -> dict[str, bytes]:
+    """Return the states of the generators of the devices in use."""
+    states = random_states()
+    found = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
+    return {device: state_bytes(state) for device, state in found.items()}
+
+
+LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
+"""Types of arguments that hold no tensors."""
+
+
+def packed(value: Any, place: Callable[[Tensor], Placement]) -> Any:
+    """Replace tensors by Placements in arguments or results."""
+    kind = type(value)
+    if kind in LEAVES:
+        return value
+    if kind is Tensor or isinstance(value, Tensor):
+        return place(value)
+    if kind is tuple:
+        return tuple([packed(item, place) for item in value])
+    if kind is list:
+        return [packed(item, place) for item in value]
+    if kind is dict:
+        return {key: packed(item, place) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple([packed(item, place) for item in value])
+    return value

@@ -22,19 +22,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from backprint import settings
 from backprint._torch.autograd import current_node
 from backprint._torch.dynamo import note_compiled_calls
 from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
 from backprint._torch.modules import CALL
-from backprint.defects import told_whole
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, told_whole
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
 from backprint.tracing.custom import opened
+from backprint.values import settings
 
 if TYPE_CHECKING:
-    from backprint.tracing.record.recorder import LiveRecorder
+    from backprint.tracing.record.steps import LiveRecorder
 
 COMPILED = (
     "it runs code compiled by torch.compile, which cannot be recorded: set TORCH_COMPILE_DISABLE=1 to have the "
@@ -153,9 +152,14 @@ class Recording:
     # -------------------------------------------------------------- autograd
 
     def before_backward(
-        self, tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: bool = False, *rest: Any,
+        self,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        *rest: Any,
         **more: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A backward begins."""
         recorder = self.recorder_here(create_graph)
         if self.recorder is not None and recorder is None:
@@ -166,9 +170,15 @@ class Recording:
                 recorder.enter_backward(roots, grad_tensors is not None)
 
     def before_grad(
-        self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
-        create_graph: bool = False, *rest: Any, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        outputs: Any,
+        inputs: Any,
+        grad_outputs: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        *rest: Any,
+        **more: Any,
+    ) -> None:
         """A call of `torch.autograd.grad` begins; it is recorded as part of the calls around it."""
         self.recorder_here(create_graph)
 
@@ -206,7 +216,7 @@ class Recording:
     def begin_step(self) -> None:
         """Start to record, below all modes of the script: modes that it enters and leaves stay on top."""
         with out_of_sight():  # the imports of our modules must not be seen by a mode either
-            from backprint.tracing.record.recorder import LiveRecorder
+            from backprint.tracing.record.steps import LiveRecorder
 
             recorder = LiveRecorder()
             recorder.know_parameters(sys._getframe(1))
@@ -265,8 +275,7 @@ class Recording:
             raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
         with out_of_sight():
-            from backprint.tracing.record.names import names_in_frames
-            from backprint.tracing.record.recorded import capture_of_step
+            from backprint.tracing.record.steps import capture_of_step, names_in_frames
 
             names = names_in_frames(sys._getframe(1))
         failed: list[str] = []

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from backprint.defects import told_whole
-from backprint.errors import UsageError
+from backprint.errors import UsageError, told_whole
 
 
 def check_script(script: Any) -> None:

@@ -1,0 +1,110 @@
+"""Compilers on graphs: how right, how fast, and the scores of both.
+
+This module is the face: `run` and `minify`. A compiler works in a process of its own, which never has eager's results.
+
+- `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
+- `trial`: one compiler on one sample; `asking`: the process in which it works, `performer`; `transfer`: tensors between
+  the two; `contents`: what timed calls are called on.
+- `judge`: eager's results, and what is right. `examine`: calls on contents that are drawn anew. `clocks`, `timing`:
+  time in turns with eager.
+- `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and what the machine reaches.
+- `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
+- `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backprint.common.text import BENCH_DIRECTIONS
+
+if TYPE_CHECKING:
+    from backprint.bench.minify_sample import MinifiedSample
+    from backprint.bench.runs import BenchRun
+    from backprint.jobs.run import Watcher
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def run(
+    sources: Paths,
+    compilers: str | Sequence[str],
+    out: str | os.PathLike[str],
+    *,
+    directions: Sequence[str] = BENCH_DIRECTIONS,
+    timed: bool = True,
+    threads: int = 1,
+    device: str | None = None,
+    jobs: int = 1,
+    timeout: float = 600.0,
+    memory: float | None = None,
+    disk: float | None = None,
+    executor: str = "pool",
+    ray_address: str | None = None,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    allow: Sequence[str] = (),
+    restart: bool = False,
+    retry: Sequence[str] = (),
+    watch: Watcher | None = None,
+) -> BenchRun:
+    """Run compilers on the graphs of samples, judge their results and time them, as `backprint bench` does.
+
+    `sources` are samples, or folders of samples; `compilers` names from the table (the docs list them), of
+    backends of `torch.compile`, or functions of your own, `"file.py:function"`, that take an fx.GraphModule and its
+    inputs and return a function. Each graph of each sample gets a BenchCell in the run's folder `out`. If the run is
+    ended at any moment, the same call continues.
+
+    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. `threads` are for eager and
+    compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are captured anew there.
+    """
+    from backprint.bench.launch import BenchPlan, Workplace, launch
+    from backprint.jobs import ignore
+
+    names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
+    places = (sources,) if isinstance(sources, (str, os.PathLike)) else tuple(sources)
+    plan = BenchPlan(
+        tuple(map(Path, places)), names, Path(out), directions, timed, threads, device, timeout, only, limit, allow
+    )
+    place = Workplace(executor, ray_address, jobs, (memory, disk))
+    return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
+
+
+def minify(
+    sample: str | os.PathLike[str],
+    compiler: str,
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    tests: int = 100,
+    limit: float = 60.0,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> MinifiedSample:
+    """Shrink the first graph of a sample on which a compiler fails, and write it as a sample and as one Python file.
+
+    `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another graph, `"pair_0 backward"`;
+    `tests` is how many smaller graphs are tried at most, `limit` the seconds of a test before one has failed, `timeout`
+    those of the whole. Each test runs in a process of its own.
+    """
+    from backprint.bench.minify_sample import minify_sample
+    from backprint.common.text import check_sequence
+
+    check_sequence("allow", allow)
+    return minify_sample(
+        sample,
+        compiler,
+        out,
+        graph=graph,
+        tests=tests,
+        limit=limit,
+        timeout=timeout,
+        memory=memory,
+        allow=tuple(allow),
+        overwrite=overwrite,
+    )

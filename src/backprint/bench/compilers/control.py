@@ -1,0 +1,37 @@
+"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from backprint.bench.performer import core_of
+from backprint.lowering.operators import replace_views
+from backprint.sample.rerun import copies
+
+
+def build_eager(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return the graph itself, without the hooks of a module's call."""
+    return module.forward
+
+
+def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
+    """Compile with a backend that is AOTAutograd and no compiler, without Dynamo."""
+    from backprint._torch.dynamo import lookup_backend
+
+    core = core_of(module, inputs)
+    replace_views(core.module)  # results of decompositions may have other strides
+    with torch.no_grad():
+        call = lookup_backend(backend)(core.module, core.given(copies(inputs)))
+    return core.around(call, len(inputs))
+
+
+def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
+    """Compile with a backend of torch.compile as its users call it."""
+    own = fx.GraphModule(module, module.graph)  # its code is new, so nothing compiled before is used again
+    call = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
+    call(*copies(inputs))
+    return call

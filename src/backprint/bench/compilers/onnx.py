@@ -1,0 +1,60 @@
+"""ONNX Runtime, by torch's exporter. It computes on a CPU, with torch's number of threads."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.bench.compilers.exchange import NUMPY, core_ports, exchanged, exported, kinds_of, refuse_dtypes
+
+
+def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile with ONNX Runtime."""
+    return exchanged(module, inputs, session_of)
+
+
+UNCONVERTED = re.compile(r"target=torch\.ops\.([\w.]+)\]")
+"""What torch.onnx's error says of the operator that it does not convert, after a page of advice."""
+
+
+def converted(program: torch.export.ExportedProgram) -> Any:
+    """Return a program as an ONNX model; name the operator that torch.onnx does not convert."""
+    try:
+        return torch.onnx.export(program, dynamo=True, verbose=False)
+    except Exception as error:
+        if found := UNCONVERTED.search(str(error)):
+            raise NotImplementedError(f"torch.onnx does not convert {found[1]}: try another compiler") from error
+        raise
+
+
+def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+    """Return a core as a session of ONNX Runtime."""
+    import onnxruntime
+
+    kinds = kinds_of(core, given)
+    refuse_dtypes("ONNX Runtime", [*(value.dtype for value in given), *(dtype for dtype, _ in kinds)], NUMPY)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    with torch.no_grad():
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
+        program = converted(exported(core, given))
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "core.onnx")
+        program.save(path)
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = core_ports(core)
+    taken = [(port.name, names.index(port.name)) for port in session.get_inputs()]
+
+    def called(*values: Tensor) -> Sequence[Tensor]:
+        results = session.run(None, {name: values[place].numpy() for name, place in taken})
+        return [torch.as_tensor(value) for value in results]
+
+    return called

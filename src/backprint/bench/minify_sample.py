@@ -1,0 +1,262 @@
+"""Minify a sample, in a process of its own: the first of its graphs on which a compiler fails.
+
+The calling process runs nothing of the sample and does not load torch. The sample's process (`corpus/apart`) runs its
+graphs in eager and forks one more for each test. It writes what it found into a folder as the graph shrinks, a case a
+folder, and the calling process puts the last one in place, however the search ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backprint.bench.compilers.table import absolute_compiler
+from backprint.errors import SampleError, UsageError
+from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.task import Task, stage
+from backprint.jobs.verbs import gpus_here
+from backprint.sample.place import check_place, settle
+
+FUNCTION = "backprint.bench.minify_sample:minify_task"
+
+ROW = "row.json"
+
+EVERY = 3.0
+"""Seconds between two cases that are written while the search goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinifiedSample:
+    """What became of a sample: the case in place, and its row; or why there is none."""
+
+    sample: Path
+    out: Path | None = None
+    file: Path | None = None
+    row: Mapping[str, Any] | None = None
+    why: str = ""
+    """Why there is no case, or why the search ended before its end."""
+
+
+def minify_sample(
+    sample: str | os.PathLike[str],
+    compiler: str,
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    tests: int = 100,
+    limit: float = 60.0,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: tuple[str, ...] = (),
+    overwrite: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+    placed: Callable[[MinifiedSample], None] = lambda found: None,
+) -> MinifiedSample:
+    """Shrink what a compiler fails on in a sample, and write it as the sample OUT and the file OUT.py.
+
+    `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
+    before one has failed, `timeout` those of the whole. `placed` is called with what is in place, after Ctrl-C too.
+    """
+    place = Path(out)
+    check_place(place, overwrite)
+    file = place.with_name(f"{place.name}.py")
+    if file.exists() and not overwrite:
+        raise UsageError(f"{file} exists already: pass overwrite=True (--overwrite), or choose another path")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".part", dir=place.parent) as work:
+        options = {
+            **gpus_here(),
+            "compiler": absolute_compiler(compiler),
+            "asked": compiler,
+            "graph": graph,
+            "tests": tests,
+            "limit": limit,
+            "allow": list(allow),
+            "work": os.path.abspath(work),
+            "name": place.name,
+        }
+        ended: dict[str, str] = {}
+        try:
+            [answer] = apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
+            ended = answer.content or {"error": answer.ended}
+        finally:
+            found = put_in_place(Path(sample), Path(work), place, file)
+            if found is not None:
+                found = replace(found, why=ended.get("error", "" if ended else "stopped"))
+                placed(found)
+    if "usage" in ended:
+        raise UsageError(ended["usage"])
+    if found is None and "error" in ended:
+        raise SampleError(f"{sample}: {ended['error']}")
+    return found or MinifiedSample(Path(sample), why=ended["why"])
+
+
+def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedSample | None:
+    """Move the last case that was written to its place; return None if there is none."""
+    cases = sorted(each for each in work.iterdir() if (each / ROW).is_file() and each.suffix != ".part")
+    if not cases:
+        return None
+    last = cases[-1]
+    row = json.loads((last / ROW).read_text("utf-8"))
+    settle(last / place.name, place)
+    for each in last.glob(f"{place.name}.*"):
+        os.replace(each, file.with_suffix(each.suffix))
+    return MinifiedSample(sample, place, file, row)
+
+
+# ------------------------------------------------------------------ in the sample's process
+
+
+def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load PyTorch, its compilers' front end and what runs graphs; start nothing."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
+    import torch
+
+    from backprint.bench.shrinking import case_of
+    from backprint.jobs.task import on_cpu
+    from backprint.jobs.verbs import versions, without_device_threads
+
+    _ = case_of  # loaded, for the processes that are forked from this one
+    torch.set_num_threads(1)
+    if on_cpu(options):  # a process that has used a GPU cannot be forked
+        without_device_threads()
+    if ":" not in options["compiler"]:
+        torch.compiler.list_backends(exclude_tags=())
+    if options["compiler"].partition(":")[0] == "inductor":
+        from backprint._torch.inductor import load_inductor
+
+        load_inductor()
+    return versions(options)
+
+
+def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Minify in the sample's own process; the answer says why there is no case, if so."""
+    import torch
+
+    torch.set_num_threads(1)  # a thread pool made here would be missing in the tests' processes
+    try:
+        return write_answer(staging, {"why": "; ".join(SampleSearch(task, options).minify())})
+    except UsageError as error:
+        return write_answer(staging, {"usage": str(error)})
+
+
+minify_task.warm = loaded_compiling  # type: ignore[attr-defined]  # what a worker calls first
+
+
+class SampleSearch:
+    """The search in one sample: reads it, tries its graphs, and writes cases."""
+
+    def __init__(self, task: Task, options: Mapping[str, Any]) -> None:
+        from backprint.bench.shrinking import compiler_versions
+        from backprint.sample.load import load
+
+        self.options, self.memory = options, task.memory // 2
+        self.work, self.cases, self.written = Path(options["work"]), 0, float("-inf")
+        self.versions = compiler_versions(options["compiler"])
+        with stage("read"):
+            self.capture = load(task.path, tuple(options["allow"]))
+
+    def minify(self) -> Iterator[str]:
+        """Minify the first graph that fails; yield why each graph before it is not minified, or nothing."""
+        from backprint.bench.shrinking import MinifiedGraph, minify_graph
+        from backprint.lowering.subjects import bench_graphs
+
+        self.check_compiler()
+        with stage("eager"):
+            graphs = bench_graphs(self.capture)
+        titles = [graph.title for graph in graphs]
+        wanted = self.options["graph"]
+        if wanted is not None and wanted not in titles:
+            raise UsageError(f"{self.capture.name} has no graph {wanted!r}; it has {', '.join(titles)}")
+        said = []
+        for graph in graphs:
+            if wanted not in (None, graph.title):
+                continue
+            found = minify_graph(
+                graph,
+                self.compiled,
+                seed=self.capture.seed,
+                limit=self.options["limit"],
+                memory=self.memory,
+                most=self.options["tests"],
+                told=self.tell,
+                smaller=self.keep,
+            )
+            if isinstance(found, MinifiedGraph):
+                self.finish(found)
+                return iter(())
+            said.append(f"{graph.title}: {found.why}")
+            if found.flaky:
+                break
+        return iter(said)
+
+    def check_compiler(self) -> None:
+        """Raise UsageError for an unknown compiler; its file is executed in another process."""
+        from backprint.bench.shrinking import compile_function
+        from backprint.jobs.processes import in_child
+
+        def why_unknown() -> str:
+            try:
+                compile_function(self.options["compiler"])
+            except UsageError as error:
+                return str(error)
+            return ""
+
+        end = in_child(why_unknown, self.options["limit"])
+        if why := end.value if end.ended_well else f"compiler {self.options['asked']}: {end.cause}: {end.detail}":
+            raise UsageError(why)
+
+    def compiled(self, module: Any, inputs: Any) -> Any:
+        """Compile in a test's process, which loads the compiler."""
+        from backprint.bench.shrinking import compile_function
+
+        return compile_function(self.options["compiler"])(module, inputs)
+
+    def tell(self, text: str) -> None:
+        """Show what is tried."""
+        with stage(text):
+            pass
+
+    def keep(self, found: Any) -> None:
+        """Write the smallest graph so far, now and then."""
+        if found.cut.operators < found.operators and time.monotonic() - self.written >= EVERY:
+            from backprint.bench.shrinking import exact_inputs
+
+            self.write(found, exact_inputs(found.cut, self.capture.seed), finished=False)
+            self.written = time.monotonic()
+
+    def finish(self, found: Any) -> None:
+        """Write the result, proven, and with what its file shows."""
+        from backprint.bench.cuts import FaultTrials
+        from backprint.bench.shrinking import as_program, inputs_for
+
+        found = replace(found, cut=as_program(found.cut))
+        trials = FaultTrials(self.compiled, self.capture.seed, self.memory)
+        self.tell("inputs")
+        inputs = inputs_for(found, trials, max(self.options["limit"], 2 * found.first.seconds))
+        self.tell("write")
+        self.write(found, inputs, finished=True)
+
+    def write(self, found: Any, inputs: Any, finished: bool) -> None:
+        """Write a case into a folder of its own."""
+        from backprint.bench.shrinking import backend_in_file, case_of, shows_fault, write_case
+
+        asked = self.options["asked"]
+        backend = asked if backend_in_file(self.options["compiler"]) else None
+        case = case_of(found, self.capture, inputs, asked, self.versions)
+        folder = self.work / f"{self.cases:06}.part"
+        folder.mkdir()
+        file = write_case(case, folder, self.options["name"], backend, finished, self.options["compiler"])
+        shown = None
+        if finished and backend is not None:
+            limit = max(4 * found.last.seconds, 30.0)
+            shown = shows_fault(file, self.options["compiler"], found.last.kind, limit)
+        (folder / ROW).write_text(json.dumps(case.row(shown)), "utf-8")
+        folder.rename(folder.with_suffix(""))
+        self.cases += 1

@@ -1,0 +1,729 @@
+"""Tables of a bench run's cells: outcomes and speedups by group, what compiling and running cost, what failed and why.
+
+A share counts cells that were judged and have power: not those that no compiler can be blamed for
+(`cells.NOT_JUDGED`), nor those of graphs without an output that a redraw of the inputs moves.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backprint.bench.cells import NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput, BenchTiming
+from backprint.bench.graphnet_log import (
+    LARGEST_SIZE,
+    SIZES,
+    finite_speedup,
+    powerless_graphs,
+    read_log,
+    scored_cell,
+    scored_samples,
+    size_class,
+)
+from backprint.bench.pictures import Scored, pictures, short_names
+from backprint.bench.roofline import Peaks, Work, share_reached
+from backprint.bench.runs import META, BenchRun, read_run
+from backprint.bench.scores import (
+    UNMEASURED,
+    MeanSpeedup,
+    ScoredSample,
+    ScorePoint,
+    ScoreTerms,
+    mean_speedup,
+    right_speedups,
+    score_curve,
+)
+from backprint.common.text import BENCH_DIRECTIONS
+from backprint.report.nouns import (
+    Cell,
+    Column,
+    Figure,
+    Report,
+    Table,
+    columns,
+    date_text,
+    filled,
+    note_kind,
+    one_line,
+    share,
+)
+from backprint.report.svg import LETTER, drawing, label, middle_out
+
+ByCompiler = Mapping[str, Sequence[BenchCell]]
+
+
+def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
+    """Return the tables of outcomes: in all, and by direction, family and size."""
+    without = powerless_graphs(run_cells)
+    cells: dict[str, list[BenchCell]] = {name: [] for name in compilers}
+    for cell in run_cells:
+        cells.setdefault(cell.compiler, []).append(cell)
+    sizes = (*(name for _, name in SIZES), LARGEST_SIZE, "unknown")
+    return (
+        outcomes(cells, without),
+        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, BENCH_DIRECTIONS),
+        grouped_outcomes("By family", cells, without, lambda cell: cell.family, ()),
+        grouped_outcomes("By size", cells, without, size_class, sizes, "Operators of the graph."),
+    )
+
+
+def outcomes(cells: ByCompiler, without: frozenset[tuple[str, str]]) -> Table:
+    """Count each outcome of each compiler."""
+    present = [name for name in OUTCOMES if any(cell.outcome == name for each in cells.values() for cell in each)]
+    rows: list[tuple[Cell, ...]] = []
+    for name, own in cells.items():
+        count = Counter(cell.outcome for cell in own)
+        blamed = judged_cells(own, without)
+        no_power = sum((cell.sample, cell.graph) in without for cell in own)
+        shares = right_share(blamed), slower_share(blamed)
+        counts = (*(count[outcome] for outcome in present), no_power)
+        rows.append((name, len(own), *shares, *speedup_mean(blamed), *counts))
+    heads = "compiler:name cells:count right:share right_and_slower:share speedup:times from:times to:times "
+    named = " ".join(f"{name.replace(' ', '_')}:count" for name in present)
+    note = (
+        "Right is the share of the cells that were judged and have power. Speedups are geometric means of right cells, "
+        "with 95% intervals from 5 cells on."
+    )
+    return Table("Outcomes", note, columns(f"{heads}{named} powerless:count"), tuple(rows))
+
+
+def grouped_outcomes(
+    title: str,
+    cells: ByCompiler,
+    without: frozenset[tuple[str, str]],
+    key: Callable[[BenchCell], str],
+    order: Sequence[str],
+    note: str = "",
+) -> Table:
+    """Count the outcomes of each compiler in groups of cells."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, own in cells.items():
+        groups: dict[str, list[BenchCell]] = defaultdict(list)
+        for cell in own:
+            groups[key(cell)].append(cell)
+        ranked = sorted(groups, key=lambda group: (order.index(group) if group in order else len(order), group))
+        rows += [(name, group or "none", *group_counts(judged_cells(groups[group], without))) for group in ranked]
+    heads = "compiler:name group:name judged:count right:share right_and_slower:share "
+    heads += "wrong:count stopped:count speedup:times from:times to:times"
+    return Table(title, note, columns(heads), tuple(rows))
+
+
+def group_counts(blamed: Sequence[BenchCell]) -> tuple[Cell, ...]:
+    wrong = sum(cell.outcome == "wrong" for cell in blamed)
+    stopped = sum(cell.outcome in STOPPED for cell in blamed)
+    shares = right_share(blamed), slower_share(blamed)
+    return (len(blamed), *shares, wrong, stopped, *speedup_mean(blamed))
+
+
+def judged_cells(cells: Iterable[BenchCell], without: frozenset[tuple[str, str]]) -> list[BenchCell]:
+    """Return the cells that shares count."""
+    return [cell for cell in cells if cell.outcome not in NOT_JUDGED and (cell.sample, cell.graph) not in without]
+
+
+def right_share(cells: Sequence[BenchCell]) -> float | None:
+    return sum(cell.right for cell in cells) / len(cells) if cells else None
+
+
+def slower_share(cells: Sequence[BenchCell]) -> float | None:
+    """Return the share of cells that are right, and slower than eager."""
+    return sum(cell.outcome == "slower" for cell in cells) / len(cells) if cells else None
+
+
+def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
+    """Return the geometric mean of the speedups of right cells, and its interval."""
+    return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
+
+
+# --- costs ------------------------------------------------------------------------------------------------------------
+
+
+def cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
+    """Return the tables of compile times, memory, and the share of what the machine can do."""
+    return compile_times(cells), peak_memory(cells), reached_table(cells, peaks)
+
+
+def compile_times(cells: Sequence[BenchCell]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name, own in by_compiler(cells).items():
+        for kind in ("cold", "warm"):
+            known = [(value, cell) for cell in own if (value := getattr(cell, kind)) is not None]
+            if known:
+                values = [value for value, _ in known]
+                longest, which = max(known, key=lambda pair: pair[0])
+                rows.append((name, kind, len(known), statistics.median(values), longest, title_of(which), sum(values)))
+    heads = "compiler:name caches count:count median:seconds longest:seconds which:name together:seconds"
+    note = "Cold is the first compilation, with empty caches; warm the second, with the caches that the first filled."
+    return Table("Compile times", note, columns(heads), tuple(rows))
+
+
+def peak_memory(cells: Sequence[BenchCell]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name, own in by_compiler(cells).items():
+        for place, kind in (("process", "peak_bytes"), ("GPU", "device_bytes")):
+            if known := [(value, cell) for cell in own if (value := getattr(cell, kind)) is not None]:
+                most, which = max(known, key=lambda pair: pair[0])
+                middle = statistics.median(value for value, _ in known)
+                rows.append((name, place, len(known), middle, most, title_of(which)))
+    heads = "compiler:name memory count:count median:size most:size which:name"
+    note = (
+        "Of a process, with all that it compiled and compared; of a GPU, what a call took beside what was there "
+        "before it, with a copy of its inputs."
+    )
+    return Table("Peak memory", note, columns(heads), tuple(rows))
+
+
+def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
+    """Return the share of the roofline that right cells reached, by compiler and direction."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for cell in cells:
+        if cell.right and (reached := reached_share(cell, peaks)) is not None:
+            groups[cell.compiler, cell.direction].append(reached)
+    rows = [(*key, len(found), statistics.median(found), max(found)) for key, found in groups.items()]
+    note = (
+        "The least time of a graph's operations or bytes, at the peaks above, over the time it took. The least bytes "
+        "are each input read once and each output written once; a cache or memory of their size sets their peak."
+    )
+    return Table("Roofline", note, columns("compiler:name direction count:count median:share most:share"), tuple(rows))
+
+
+def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
+    """Return the share of the roofline that a cell reached; None where it cannot be known."""
+    if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
+        return None
+    work = Work(cell.flops or 0, cell.moved_bytes or 0, cell.flops_by_dtype)
+    return share_reached(work, cell.timing.compiled, peaks) or None
+
+
+def by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:
+    found: dict[str, list[BenchCell]] = defaultdict(list)
+    for cell in cells:
+        found[cell.compiler].append(cell)
+    return found
+
+
+def title_of(cell: BenchCell) -> str:
+    """Return a cell's sample and graph."""
+    return f"{cell.sample} {cell.graph}".strip()
+
+
+# --- what is not right ------------------------------------------------------------------------------------------------
+
+
+def fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
+    """Return the tables of what failed, what is wrong, and what could not be judged."""
+    return failures(cells), wrong_answers(cells), not_judged(cells)
+
+
+def failures(cells: Sequence[BenchCell]) -> Table:
+    """Count what stopped by its reason without names and numbers, with the smallest graph that shows each."""
+    groups: dict[tuple[str, str, str], list[BenchCell]] = defaultdict(list)
+    for cell in cells:
+        if cell.outcome in STOPPED:
+            groups[cell.compiler, cell.outcome, note_kind(cell.reason) or "nothing was said"].append(cell)
+    rows: list[tuple[Cell, ...]] = []
+    for key, own in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0])):
+        least = min(own, key=size_order)
+        samples = len({cell.sample for cell in own})
+        rows.append((*key, len(own), samples, title_of(least), least.steps or None, one_line(least.reason)))
+    heads = "compiler:name outcome:verdict reason graphs:count samples:count smallest:name operators:count it_said"
+    note = "Reasons that are alike but for numbers and names are one line; the smallest graph shows each."
+    return Table("Failures by reason", note, columns(heads), tuple(rows))
+
+
+def size_order(cell: BenchCell) -> tuple[float, str, str]:
+    """Return the order from the smallest graph; those of unknown size come last."""
+    return cell.steps or math.inf, cell.sample, cell.graph
+
+
+def wrong_answers(cells: Iterable[BenchCell]) -> Table:
+    """List each wrong output."""
+    rows = [
+        (cell.compiler, title_of(cell), f"{output.role} {output.name}", one_line(output.detail), cell.steps or None)
+        for cell in sorted(cells, key=lambda cell: (cell.compiler, *size_order(cell)))
+        if cell.outcome == "wrong"
+        for output in wrong_outputs(cell)
+    ]
+    heads = "compiler:name sample:name output:name detail operators:count"
+    return Table("Wrong answers", "The smallest graphs first.", columns(heads), tuple(rows))
+
+
+def wrong_outputs(cell: BenchCell) -> tuple[BenchOutput, ...]:
+    """Return a wrong cell's wrong outputs; where none is marked, one that stands for the reason."""
+    marked = tuple(output for output in cell.outputs if output.word == "wrong")
+    if marked or cell.outcome != "wrong":
+        return marked
+    return (BenchOutput("cell", "", "wrong", cell.reason, "", (), "", (), equal=False),)
+
+
+def not_judged(cells: Sequence[BenchCell]) -> Table:
+    """List the graphs that no share counts, once each, and why."""
+    without = powerless_graphs(cells)
+    groups: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    for cell in cells:
+        if cell.outcome in NOT_JUDGED:
+            groups[cell.sample, cell.graph, cell.outcome, one_line(cell.reason)].append(cell.compiler)
+        elif (cell.sample, cell.graph) in without:
+            groups[cell.sample, cell.graph, "powerless", "a redraw of the inputs moves no output"].append(cell.compiler)
+    rows = [
+        (f"{sample} {graph}".strip(), outcome, ", ".join(names), reason)
+        for (sample, graph, outcome, reason), names in sorted(groups.items())
+    ]
+    note = "Neither right nor wrong: no share and no score counts these."
+    return Table("Not judged", note, columns("sample:name outcome:verdict compilers:name why"), tuple(rows))
+
+
+# ----------------------------------------------------------------------------
+# What became of every graph under every compiler: the matrix, its picture, and KernelBench's fast_p.
+#
+#
+# These need no times, so that a run without any has them all but fast_p.
+# ----------------------------------------------------------------------------
+
+FAST = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 4.0)
+"""The factors p of fast_p."""
+
+GOOD_OUTPUTS = ("bitwise", "close")
+
+STEADY = (*GOOD_OUTPUTS, "wrong")
+"""Words of outputs that were judged."""
+
+
+def standing_of(cell: BenchCell, powerless: bool) -> str:
+    """Return a cell's outcome, with its speedup where results are right and were timed."""
+    speedup = finite_speedup(cell) if cell.right else None
+    timed = "" if speedup is None else f" · {speedup:.2f}×"
+    return f"{cell.outcome}{timed}, powerless" if powerless else f"{cell.outcome}{timed}"
+
+
+def matrix(cells: Sequence[BenchCell]) -> Table:
+    """Return a row for each graph, with a column for each compiler."""
+    without, shown = powerless_graphs(cells), short_names(cell.compiler for cell in cells)
+    graphs: dict[tuple[str, str], dict[str, BenchCell]] = defaultdict(dict)
+    for cell in cells:
+        graphs[cell.sample, cell.graph][cell.compiler] = cell
+    rows: list[tuple[Cell, ...]] = []
+    for (sample, graph), own in graphs.items():
+        told = (standing_of(own[name], (sample, graph) in without) if name in own else "" for name in shown)
+        steps = max(cell.steps for cell in own.values())
+        rows.append((f"{sample} {graph}".strip(), steps or None, *told))
+    heads = (*columns("sample:name operators:count"), *(Column(one_line(name), "verdict") for name in shown.values()))
+    return Table("Graphs by compilers", "The outcome of each cell, and its speedup.", heads, tuple(rows))
+
+
+# ------------------------------------------------------------------ outputs that were not judged
+
+
+def unjudged_outputs(cells: Sequence[BenchCell]) -> Table:
+    """Count each compiler's outputs: right, wrong, and those that neither is said of."""
+    rows: list[tuple[Cell, ...]] = []
+    words = sorted({output.word for cell in cells for output in cell.outputs if output.word not in STEADY})
+    for name, own in by_compiler(cells).items():
+        outputs = [output for cell in own for output in cell.outputs]
+        count = Counter(output.word for output in outputs)
+        right = sum(count[word] for word in GOOD_OUTPUTS)
+        still = sum(not output.power for output in outputs if output.word in STEADY)
+        other = [count[word] for word in words]
+        if still or any(other):
+            rows.append((name, len(outputs), right, count["wrong"], *other, still))
+    heads = "compiler:name outputs:count right:count wrong:count "
+    heads += " ".join(f"{word.replace(' ', '_')}:count" for word in words)
+    note = (
+        "Outputs by the judge's word. An output that is random or nondeterministic was not judged, and a right cell "
+        "says nothing of it; one without power is right whatever the inputs are."
+    )
+    return Table("Outputs not judged", note, columns(f"{heads} without_power:count"), tuple(rows))
+
+
+def unjudged_text(cells: Sequence[BenchCell]) -> str:
+    """Say how many outputs of right cells were not judged; nothing if all were."""
+    outputs = [output for cell in cells if cell.right for output in cell.outputs]
+    count = Counter(output.word for output in outputs if output.word not in STEADY)
+    told = ", ".join(f"{number:,} {word}" for word, number in sorted(count.items()))
+    return f"{count.total():,} of {len(outputs):,} outputs of right cells ({told})" if told else ""
+
+
+# ------------------------------------------------------------------ fast_p
+
+
+def fast_table(cells: Sequence[BenchCell]) -> Table:
+    """Return KernelBench's fast_p: the share of judged cells that are right and more than p times as fast as eager."""
+    without = powerless_graphs(cells)
+    rows: list[tuple[Cell, ...]] = []
+    for name, own in by_compiler(cells).items():
+        blamed = judged_cells(own, without)
+        timed = [cell for cell in blamed if not cell.right or finite_speedup(cell)]
+        if any(cell.right for cell in timed):
+            shares = (fast_share(timed, p) for p in FAST)
+            rows.append((name, len(timed), len(blamed) - len(timed), *shares))
+    heads = (
+        *columns("compiler:name cells:count right_but_untimed:count"),
+        *(Column(f"fast_{p:g}", "share") for p in FAST),
+    )
+    note = (
+        "fast_p of KernelBench: the share of cells that are right and more than p times as fast as eager. What was not "
+        "judged, has no power, or is right and has no time is left out."
+    )
+    return Table("fast_p", note, heads, tuple(rows))
+
+
+def fast_share(cells: Sequence[BenchCell], p: float) -> float:
+    """Return the share of timed cells that are right and more than p times as fast."""
+    return sum(cell.right and (finite_speedup(cell) or 0.0) > p for cell in cells) / len(cells)
+
+
+# ------------------------------------------------------------------ the picture
+
+BANDS = (
+    ("faster", ("faster",), "bitwise"),
+    ("right", ("same", "unsure", "untimed"), "close"),
+    ("slower", ("slower",), "unproven"),
+    ("wrong", ("wrong",), "wrong"),
+    ("stopped", STOPPED, "s3"),
+    ("not judged", NOT_JUDGED, "undifferentiable"),
+    ("powerless", (), "s7"),
+)
+"""A band of a bar: its name, the outcomes it counts, and its class. What has no power counts in the last alone."""
+
+BAR, LINE, EDGE, NARROW = 460.0, 26.0, 12.0, 24.0
+
+
+def outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
+    """Draw a bar for each compiler: how many of its cells had which outcome."""
+    rows = {name: counts for name, own in by_compiler(cells).items() if (counts := band_counts(own, cells))}
+    if not rows:
+        return ()
+    shown = {name: middle_out(short, 64) for name, short in short_names(rows).items()}
+    left = EDGE + 10 + LETTER * max(map(len, shown.values()))
+    present = [(name, tone) for name, _, tone in BANDS if any(counts[name] for counts in rows.values())]
+    parts = []
+    for place, (name, counts) in enumerate(rows.items()):
+        middle = 14 + place * LINE
+        parts.append(label(left - 8, middle + 4, shown[name], anchor="end", letters=64))
+        parts += bar_parts(counts, left, middle)
+    below = 14 + len(rows) * LINE + 6
+    x = left
+    for name, tone in present:
+        parts.append(f'<rect class="mark {tone}" x="{x:.1f}" y="{below - 9:.1f}" width="12" height="12"/>')
+        parts.append(label(x + 17, below + 2, name, anchor="start"))
+        x += 34 + LETTER * len(name)
+    width = max(left + BAR + 20, x)
+    note = "Cells by what became of them."
+    return (Figure("Outcomes by compiler", note, drawing(width, below + 16, "Outcomes by compiler", parts)),)
+
+
+def band_counts(own: Sequence[BenchCell], every: Sequence[BenchCell]) -> Counter[str]:
+    """Count the cells of each band."""
+    without = powerless_graphs(every)
+    band = {outcome: name for name, outcomes, _ in BANDS for outcome in outcomes}
+    return Counter(
+        "powerless" if (cell.sample, cell.graph) in without else band.get(cell.outcome, "not judged") for cell in own
+    )
+
+
+def bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]:
+    """Yield the bands of one bar, with their numbers where there is room."""
+    x = left
+    for name, _, tone in BANDS:
+        if counts[name]:
+            width = BAR * counts[name] / counts.total()
+            place = f'x="{x:.1f}" y="{middle - 9:.1f}" width="{width:.1f}" height="18"'
+            yield f'<rect class="mark dot {tone}" {place}><title>{counts[name]:,} {name}</title></rect>'
+            if width > NARROW:
+                yield label(x + width / 2, middle + 4, f"{counts[name]:,}")
+            x += width
+
+
+# ----------------------------------------------------------------------------
+# Tables of S(t) and ES(t), a column a compiler, and reports of GraphNet's logs alone.
+# ----------------------------------------------------------------------------
+
+
+def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
+    """Return what the scores count, and the scores at every level in both interpretations.
+
+    `left_out` has by name how many cells without power no score counts.
+    """
+    known = {name: samples for name, samples in scored.items() if any(sample.measured for sample in samples)}
+    default = {name: score_curve(samples) for name, samples in known.items()}
+    extended = {name: score_curve(samples, ScoreTerms(interpretation="extended")) for name, samples in known.items()}
+    return (
+        counted_in_scores(scored, left_out or {}),
+        level_table("S(t) by level", default, "s"),
+        level_table("ES(t), default by level", default, "es"),
+        level_table("ES(t), extended by level", extended, "es"),
+    )
+
+
+def counted_in_scores(scored: Scored, left_out: Mapping[str, int]) -> Table:
+    """Count the samples of each compiler that its scores count, and their mean speedup at level 0."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, samples in scored.items():
+        measured = sum(sample.measured for sample in samples)
+        right = sum(sample.measured and sample.right_at(0) for sample in samples)
+        mean = mean_speedup(right_speedups(samples))
+        rows.append((name, measured, right, len(samples) - measured, left_out.get(name, 0), *mean))
+    heads = "compiler:name scored:count right_at_level_0:count unmeasured:count powerless:count "
+    note = "Scores leave out what is unmeasured (not timed, nondeterministic, skipped) and what has no power."
+    return Table("Counted in scores", note, columns(f"{heads} speedup:times from:times to:times"), tuple(rows))
+
+
+def level_table(title: str, curves: Mapping[str, Sequence[ScorePoint]], score: str) -> Table:
+    """Return one score at each level, a column a compiler."""
+    levels = [point.level for point in next(iter(curves.values()), ())]
+    rows = [(level, *(getattr(curve[place], score) for curve in curves.values())) for place, level in enumerate(levels)]
+    heads = (Column("t", "change"), *(Column(one_line(name), "number") for name in curves))
+    return Table(title, "The score at each tolerance level t.", heads, tuple(rows))
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+LOG_FIELDS = (
+    ("log", "text"),
+    ("sample", "text"),
+    ("outcome", "text"),
+    ("speedup", "number"),
+    ("level", "count"),
+    ("outputs", "count"),
+    ("reason", "text"),
+)
+
+
+def report_of_logs(logs: Mapping[str, Sequence[ScoredSample]]) -> Report:
+    """Return the scores, curves and violins of GraphNet's logs, each by its name."""
+    rows = [tuple(row.values()) for row in log_rows(logs)]
+    heads = "log:name sample:name outcome speedup:times right_from_level:change outputs:count reason"
+    said = (("logs", ", ".join(logs)), ("samples", f"{sum(map(len, logs.values())):,}"))
+    return Report(
+        "Bench logs",
+        said,
+        tuple(filled(score_tables(logs))),
+        Table("All samples", "", columns(heads), tuple(rows)),
+        LOG_FIELDS,
+        lambda: log_rows(logs),
+        pictures(logs),
+    )
+
+
+def log_rows(logs: Mapping[str, Sequence[ScoredSample]]) -> Iterator[dict[str, Any]]:
+    for name, samples in logs.items():
+        for sample in samples:
+            outcome, strictest = (sample.outcome if sample.measured else UNMEASURED), strictest_level(sample)
+            values = (name, sample.name, outcome, sample.speedup, strictest, len(sample.outputs), sample.reason)
+            yield {field: value for (field, _), value in zip(LOG_FIELDS, values, strict=True)}
+
+
+def strictest_level(sample: ScoredSample) -> int | None:
+    """Return the strictest level at which a sample is right; None where there is none."""
+    return next((level for level in ScoreTerms().levels if sample.right_at(level)), None)
+
+
+# ----------------------------------------------------------------------------
+# The report of a bench run: its facts, tables and pictures, and a row a cell for files.
+# ----------------------------------------------------------------------------
+
+CHANGED = 0.05
+"""From so much on eager against eager counts as called a change, as a compiler's time does."""
+
+MORE_LOAD = 0.5
+"""So much load beside the bench's own is no other work's yet; on larger machines it is a quarter of the cores."""
+
+EAGER = "eager"
+"""The control that gives each graph back as it is."""
+
+
+def report_of(path: Path) -> Report:
+    """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs."""
+    if path.is_dir() and not (path / META).exists() and (logs := sorted(path.glob("*.log"))):
+        return report_of_logs({log.stem: read_log(log) for log in logs})
+    if path.is_file():
+        return report_of_logs({path.stem: read_log(path)})
+    return bench_report(read_run(path))
+
+
+def bench_report(run: BenchRun) -> Report:
+    """Return the report of a bench run."""
+    names = [compiler.name for compiler in run.compilers]
+    timed = any(cell.timing is not None for cell in run.cells)
+    # Without times only what is wrong has a score, and the curves would be those of the wrong compilers alone.
+    scored = {name: scored_samples(run, name) for name in names} if timed else {}
+    without = powerless_graphs(run.cells)
+    left_out = {name: sum((cell.sample, cell.graph) in without for cell in run.of(name)) for name in names}
+    tables = (
+        *outcome_tables(run.cells, names),
+        fast_table(run.cells),
+        matrix(run.cells),
+        *fault_tables(run.cells),
+        unjudged_outputs(run.cells),
+        *cost_tables(run.cells, run.peaks),
+        *score_tables(scored, left_out),
+    )
+    return Report(
+        "Bench report",
+        run_facts(run),
+        tuple(filled(tables)),
+        all_cells(run, without),
+        FIELDS,
+        lambda: cell_rows(run),
+        (*outcome_picture(run.cells), *pictures(scored)),
+    )
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
+    """Return the facts above the tables; those that are unknown are left out."""
+    versions = {each.name: " ".join(f"{name} {version}" for name, version in each.versions) for each in run.compilers}
+    samples = len({cell.sample for cell in run.cells})
+    known = {
+        "run": str(run.place),
+        "sources": ", ".join(run.sources),
+        "cells": f"{len(run.cells):,} of {samples:,} samples",
+        "not done": f"{run.unfinished:,} samples, each compiler counted" if run.unfinished else "",
+        "compilers": "; ".join(f"{name} ({said})" if said else name for name, said in versions.items()),
+        "machine": words_of(run.machine),
+        "torch": run.torch,
+        "backprint": run.backprint,
+        "peaks": peaks_text(run.peaks),
+        "noise": noise_text(run.cells),
+        "load": load_text(run),
+        "not judged": unjudged_text(run.cells),
+        "options": words_of(run.options),
+        "started": date_text(run.started),
+        "finished": date_text(run.finished) or "not finished",
+    }
+    return tuple((name, one_line(value)) for name, value in known.items() if value)
+
+
+def words_of(facts: Mapping[str, Any]) -> str:
+    lists = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
+    return ", ".join(f"{name} {value}" for name, value in lists.items() if value not in (None, "", False))
+
+
+def peaks_text(peaks: Peaks | None) -> str:
+    """Say what the machine reached: arithmetic, and memory beside the fastest cache."""
+    if peaks is None:
+        return ""
+    rates = {"GFLOP/s": peaks.flops, "GB/s from memory": peaks.bytes}
+    rates |= {"GB/s from the fastest cache": max(rate for _, rate in peaks.moves)} if peaks.moves else {}
+    return ", ".join(f"{rate / 1e9:.3g} {word}" for word, rate in rates.items() if rate < math.inf)
+
+
+def noise_text(cells: Sequence[BenchCell]) -> str:
+    """Say how far eager against eager came out: the share called a change, and how wide the intervals are."""
+    known = [found for cell in cells if cell.timing and (found := noise_interval(cell, cell.timing))]
+    if not known:
+        timed = any(cell.timing for cell in cells)
+        return "not measured (eager against eager)" if timed else "no cell was timed: there are no scores"
+    changed = sum(low > 1 + CHANGED or high < 1 / (1 + CHANGED) for low, high in known)
+    width = statistics.median(high / low - 1 for low, high in known)
+    return (
+        f"eager against eager: {changed:,} of {len(known):,} called a change ({share(changed / len(known))}), "
+        f"median width of the interval {width:.1%}"
+    )
+
+
+def load_text(run: BenchRun) -> str:
+    """Say how busy the machine was, and whether other work ran beside the bench."""
+    loads = [cell.load for cell in run.cells if cell.load is not None]
+    if not loads:
+        return ""
+    own, cores = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1), run.machine.get("cores")
+    most = own + max(MORE_LOAD, (cores or 1) / 4)
+    busy = sum(load > most for load in loads)
+    high = f"HIGH: {busy:,} of {len(loads):,} cells over {most:g}: other work ran beside, and times may wait for it"
+    usual = f"median {statistics.median(loads):.3g}, at most {max(loads):.3g}, of which {own} is the bench's own"
+    return f"{usual}; {high}" if busy else usual
+
+
+def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
+    """Return the interval of eager against eager beside a cell; the cells of `eager` are themselves that."""
+    low, high = timing.noise_low, timing.noise_high
+    if cell.compiler == EAGER:
+        low, high = timing.low, timing.high
+    return None if low is None or high is None or not 0 < low <= high < math.inf else (low, high)
+
+
+# --- all cells --------------------------------------------------------------------------------------------------------
+
+
+def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
+    """Return all cells, a line each."""
+    rows = [cell_line(cell, run, (cell.sample, cell.graph) in without) for cell in run.cells]
+    heads = (
+        "sample:name graph:name compiler:name outcome:verdict eager:seconds compiled:seconds speedup:times from:times "
+        "to:times roofline:share cold:seconds warm:seconds peak_memory:size operators:count right_from_level:change "
+        "family said"
+    )
+    return Table("All cells", "", columns(heads), tuple(rows))
+
+
+def cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ...]:
+    timing = cell.timing
+    times = (None,) * 5 if timing is None else interval_cells(cell, timing)
+    costs = (reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
+    level = strictest_level(scored_cell(cell))
+    said = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
+    standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
+    words = (cell.sample, cell.graph, cell.compiler, standing)
+    return (*words, *times, *costs, level, cell.family, said)
+
+
+def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
+    """Return the times, and the speedup with its interval: the inverse of the ratio's."""
+    ends = (1 / end if 0 < end < math.inf else None for end in (timing.high, timing.low))
+    return (timing.eager, timing.compiled, finite_speedup(cell), *ends)
+
+
+def wrong_words(cell: BenchCell) -> Iterator[str]:
+    yield from (f"{each.role} {each.name}: {each.detail}" for each in wrong_outputs(cell) if each.role != "cell")
+
+
+FIELDS = (
+    *((name, "text") for name in ("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "size")),
+    *((name, "count") for name in ("operators", "outputs", "right_from_level")),
+    *((name, "flag") for name in ("right", "powerless", "varied")),
+    ("wrong", "pairs"),
+    ("without_power", "texts"),
+    *((name, "number") for name in ("speedup", "ratio", "low", "high", "eager", "compiled")),
+    *((name, "number") for name in ("eager_mean", "compiled_mean", "noise", "noise_low", "noise_high")),
+    ("device", "number"),
+    ("rounds", "count"),
+    *((name, "number") for name in ("cold", "warm", "roofline", "seconds", "load")),
+    *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
+    ("notes", "texts"),
+)
+"""The columns of a cell in files, and their kinds."""
+
+TIMED = (
+    *("ratio", "low", "high", "eager", "compiled", "eager_mean", "compiled_mean"),
+    *("noise", "noise_low", "noise_high", "device", "rounds", "varied"),
+)
+
+KEPT = (
+    *("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "right"),
+    *("cold", "warm", "seconds", "peak_bytes", "device_bytes", "flops", "moved_bytes", "notes", "load"),
+)
+
+
+def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
+    """Yield every column of each cell."""
+    without = powerless_graphs(run.cells)
+    for cell in run.cells:
+        yield {
+            **{name: getattr(cell, name) for name in KEPT},
+            **{name: getattr(cell.timing, name, None) for name in TIMED},
+            "size": size_class(cell),
+            "operators": cell.steps,
+            "outputs": len(cell.outputs),
+            "right_from_level": strictest_level(scored_cell(cell)),
+            "powerless": (cell.sample, cell.graph) in without,
+            "wrong": tuple((f"{each.role} {each.name}", each.detail) for each in wrong_outputs(cell)),
+            "without_power": tuple(f"{each.role} {each.name}" for each in cell.outputs if not each.power),
+            "speedup": finite_speedup(cell),
+            "roofline": reached_share(cell, run.peaks),
+        }

@@ -1,0 +1,442 @@
+"""The compiler of a name, for `minify`, and whether an exported file can ask it too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from backprint.bench.compilers.table import compiled_by, compiler_named, torch_backends, versions_of
+from backprint.bench.cuts import (
+    FAULTS,
+    CutGraph,
+    FaultTrial,
+    FaultTrials,
+    RecordedGraph,
+    UnitSearch,
+    count_operators,
+    eager_run,
+    record_values,
+)
+from backprint.fx.convert import spec_of
+from backprint.graph.keys import PortKey, PortValues
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Signature, Value, custom_operators, refs
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import mapped
+from backprint.graph.verdicts import Verdict
+from backprint.graphnet.write import graphnet_writer
+from backprint.lowering.subjects import BenchGraph, Compile
+from backprint.replaying.attest import attest, verdict_json
+from backprint.replaying.results import numbers_of
+from backprint.sample.export import write_export
+from backprint.sample.inputs import Inputs, exact_data, fit_all
+from backprint.sample.save import write_staged
+
+
+def compile_function(name: str) -> Compile:
+    """Return the function that compiles with this name; raise UsageError if there is none, or a package is missing."""
+    return compiled_by(compiler_named(name))
+
+
+def backend_in_file(name: str) -> str | None:
+    """Return the backend with which an exported file can show what this compiler does; None if torch.compile cannot."""
+    own = compiler_named(name).build == name
+    return name if own or name in torch_backends() else None
+
+
+def compiler_versions(name: str) -> str:
+    """Return the versions of torch and of the packages of a compiler, as text."""
+    return ", ".join(f"{package} {version}" for package, version in versions_of(compiler_named(name)).items())
+
+
+# ----------------------------------------------------------------------------
+# Shrink a graph that a compiler fails on to the smallest that still shows the fault, each test in its own process.
+#
+# A cut of the graph takes the values that the whole had (`cuts`); `shrink` chooses the cuts, `fault_trials` tries
+#  them. A cut that fails in another way does not count; such ends are counted as `others`.
+# ----------------------------------------------------------------------------
+
+MOST_TESTS = 100
+
+LEAST_LIMIT, TIMES = 10.0, 5.0
+"""A test may take this many seconds, or this many times the first failure's."""
+
+SHORT_LIMIT = 3.0
+"""The seconds after which a graph that compiles in less hangs, where the fault is that it hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinifiedGraph:
+    """The smallest graph that was seen to show a fault, and the search: tests, seconds, ends of other kinds."""
+
+    title: str
+    operators: int
+    """How many operators the graph of the sample calls."""
+    cut: CutGraph
+    first: FaultTrial
+    last: FaultTrial
+    tests: int
+    seconds: float
+    others: Mapping[str, int]
+    complete: bool = True
+    """Whether no unit and no output can be left out, as far as one at a time was tried."""
+
+    @property
+    def text(self) -> str:
+        """The result in a line."""
+        tests = "1 test" if self.tests == 1 else f"{self.tests} tests"
+        ends = f"{self.operators} operators -> {self.cut.operators}, {tests}, {self.seconds:.1f} s"
+        return f"{ends}: {self.last.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnminifiedGraph:
+    """A graph that there is nothing to minify of, and why: the compiler is right, or fails only sometimes."""
+
+    title: str
+    why: str
+    first: FaultTrial
+    flaky: bool = False
+
+
+Told = Callable[[str], None]
+
+Smaller = Callable[[MinifiedGraph], None]
+
+
+@dataclass
+class GraphSearch:
+    """The search in one graph: what was tried, and the smallest so far."""
+
+    title: str
+    whole: Graph
+    trials: FaultTrials
+    limit: float
+    most: int
+    told: Told
+    smaller: Smaller
+    first: FaultTrial = field(default_factory=FaultTrial)
+    last: FaultTrial = field(default_factory=FaultTrial)
+    best: CutGraph | None = None
+    tests: int = 0
+    slowest: float = 0.0
+    """The most seconds of a test that found nothing wrong; 0 before any."""
+    patient: bool = False
+    """Whether every test has the whole limit."""
+    others: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+
+    def tried(self, cut: CutGraph) -> FaultTrial:
+        """Try a cut, and count it."""
+        self.tests += 1
+        self.told(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
+        return self.trials.tried(cut, self.limit_now)
+
+    @property
+    def limit_now(self) -> float:
+        """The seconds that the next test may take: a graph hangs sooner once others were seen to be right."""
+        if self.first.kind != "timeout" or not self.slowest or self.patient:
+            return self.limit
+        return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest))
+
+    def shows(self, cut: CutGraph | None) -> bool:
+        """Whether a cut shows the fault; keep the smallest that does."""
+        if cut is None:
+            return False
+        found = self.tried(cut)
+        if not found.same_fault(self.first):
+            if found.kind:
+                self.others[found.kind if found.kind != "raised" else found.error] += 1
+            else:
+                self.slowest = max(self.slowest, found.seconds)
+            return False
+        self.keep(cut, found)
+        return True
+
+    def keep(self, cut: CutGraph, found: FaultTrial) -> None:
+        """Keep a cut that shows the fault, if it is the smallest."""
+        if self.best is None or size_of_cut(cut) <= size_of_cut(self.best):
+            self.best, self.last = cut, found
+            self.smaller(self.minified(complete=False))
+
+    def minified(self, complete: bool) -> MinifiedGraph:
+        """Return the smallest so far."""
+        assert self.best is not None
+        seconds = time.monotonic() - self.started
+        count = count_operators(self.whole)
+        ends = (self.tests, seconds, dict(self.others), complete)
+        return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
+
+    def minify(self, known: RecordedGraph) -> MinifiedGraph:
+        """Shrink, and where the fault is that it hangs, make sure that the result does."""
+        whole, found = self.best, self.last
+        assert whole is not None
+        hangs = self.first.kind == "timeout"
+        complete = True
+        if not (hangs and self.shows(known.cut((0,)))):  # which says how long a graph takes that does not hang
+            complete = self.shrink(known)
+        if hangs and self.limit_now < self.limit and not self.confirmed():
+            self.best, self.last = whole, found
+            complete = self.shrink(known)
+        return self.minified(complete)
+
+    def shrink(self, known: RecordedGraph) -> bool:
+        """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
+        allowed = self.most - self.tests - OUTPUT_TESTS
+        search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
+        search.smallest(len(known.units))
+        self.fewer_outputs()
+        while self.tests < self.most and self.bypassed():
+            pass
+        return search.tests < allowed
+
+    def bypassed(self) -> bool:
+        """Leave out a step between others, whose argument takes its place; return whether the fault is still there."""
+        assert self.best is not None
+        steps = self.best.graph.steps
+        if not 2 < len(steps) <= MOST_BYPASSED:
+            return False
+        shown = {name for result in self.best.graph.results for name in refs(result)}
+        inner = [step.name for step in steps if step.name not in shown]
+        return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
+
+    def confirmed(self) -> bool:
+        """Whether the smallest graph hangs for as long as the whole did, and is not only slow."""
+        assert self.best is not None
+        self.patient = True
+        return self.tried(self.best).same_fault(self.first)
+
+    def fewer_outputs(self) -> None:
+        """Leave out outputs: those that are right, then one at a time."""
+        assert self.best is not None
+        names = [port.name for port in self.best.graph.outputs]
+        wrong = [each.name for each in self.last.outputs]
+        tries: Sequence[Collection[str]] = [[name] for name in reversed(wrong or names)][: OUTPUT_TESTS - 1]
+        if len(names) == 1 or any(self.shows(self.best.with_outputs(asked)) for asked in tries):
+            return
+        if 0 < len(wrong) < len(names):
+            self.shows(self.best.with_outputs(wrong))
+
+
+OUTPUT_TESTS = 6
+"""How many tests are for leaving out outputs."""
+
+MOST_BYPASSED = 24
+"""The most steps of a graph of which single ones are left out between others."""
+
+
+def size_of_cut(cut: CutGraph) -> tuple[int, int, int]:
+    """Return how large a cut is: operators, then outputs, then inputs."""
+    return cut.operators, len(cut.graph.outputs), len(cut.inputs)
+
+
+def minify_graph(
+    graph: BenchGraph,
+    compile: Compile,
+    *,
+    seed: int = 0,
+    limit: float = 60.0,
+    memory: int = 0,
+    most: int = MOST_TESTS,
+    told: Told = lambda text: None,
+    smaller: Smaller = lambda found: None,
+) -> MinifiedGraph | UnminifiedGraph:
+    """Shrink one graph; `limit` are the seconds of a test before any has failed, `most` the tests.
+
+    `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
+    """
+    whole = unguarded_graph(graph.graph)
+    known = record_values(whole, graph.run)
+    search = GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, told, smaller)
+    given = CutGraph(whole, tuple(graph.run.inputs))
+    search.first = search.tried(given)
+    if search.first.kind not in FAULTS:
+        return UnminifiedGraph(graph.title, search.first.text, search.first)
+    again = search.tried(given)
+    if not again.same_fault(search.first):
+        why = f"it failed once ({search.first.text}), and then it did not fail so: {again.text}"
+        return UnminifiedGraph(graph.title, why, search.first, flaky=True)
+    search.keep(given, again)
+    if search.first.kind != "timeout":
+        search.limit = max(LEAST_LIMIT, TIMES * search.first.seconds)
+    return search.minify(known)
+
+
+# ----------------------------------------------------------------------------
+# A minified graph as a Capture, as a sample, and as one file that shows the fault.
+#
+# The Capture has one Pair without a backward: the graph is its forward, whichever direction it was cut from. Its
+#  witness is an eager run of this graph; its inputs are the values that the whole graph had, drawn again where the
+#  fault stays.
+# ----------------------------------------------------------------------------
+
+FEW = 32
+"""Inputs of so many elements are kept as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinifiedCase:
+    """A minified graph as a Capture, with the compiler and its versions."""
+
+    found: MinifiedGraph
+    capture: Capture
+    compiler: str
+    versions: str
+
+    @property
+    def about(self) -> list[str]:
+        """What was found, as lines for a bug report."""
+        found = self.found
+        lines = [
+            f"{self.compiler} ({self.versions}): {found.last.text}",
+            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[1:8]),
+            f"It is {self.capture.why[0]}.",
+            f"All of that graph: {found.first.text}" if found.first.text != found.last.text else "",
+        ]
+        return list(filter(None, lines))
+
+    def row(self, reproduced: bool | None) -> dict[str, Any]:
+        """Return the case as plain values."""
+        found = self.found
+        return {
+            "graph": found.title,
+            "compiler": self.compiler,
+            "versions": self.versions,
+            "kind": found.last.kind,
+            "detail": found.last.detail,
+            "outputs": {each.name: each.detail for each in found.last.outputs},
+            "before": found.operators,
+            "after": found.cut.operators,
+            "calls": [step.target for step in found.cut.graph.steps],
+            "tests": found.tests,
+            "seconds": round(found.seconds, 2),
+            "others": dict(found.others),
+            "complete": found.complete,
+            "reproduced": reproduced,
+            "text": found.text,
+        }
+
+
+def case_of(found: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> MinifiedCase:
+    """Return a minified graph as a Capture with these inputs, and digests of its results on them."""
+    made = inputs.make()
+    graph = found.cut.graph
+    values = tuple(made[port.local] for port in graph.inputs)
+    run = eager_run(graph, values, whole.seed)
+    seen = record_values(graph, run).values
+    noted = replace(graph, steps=tuple(replace(step, spec=spec_of(seen[step.name])) for step in graph.steps))
+    names = [port.name for port in graph.outputs]
+    place = f"cut from {found.title} of {whole.name}: {found.cut.operators} of its {found.operators} operators"
+    capture = Capture(
+        name=f"{whole.name}.minified",
+        engine=whole.engine,
+        pairs=(Pair("minified", noted),),
+        signature=Signature(
+            arguments=tuple(port.name for port in graph.inputs), output={"tuple": [{"port": name} for name in names]}
+        ),
+        why=(place, "its witness is an eager run of this graph"),
+        environment=whole.environment,
+        requires=tuple(sorted({target for _, target in custom_operators(graph)})),
+        seed=whole.seed,
+        recipes=inputs,
+        witness={
+            str(PortKey("output", name)): numbers_of(value) for name, value in zip(names, run.results, strict=True)
+        },
+    )
+    return MinifiedCase(found, capture, compiler, versions)
+
+
+def as_program(cut: CutGraph) -> CutGraph:
+    """Return a graph as one of tensors alone: numbers are written into it, each tensor is returned once, and every
+    port is an input or an output named by its value."""
+    given = list(zip(cut.graph.inputs, cut.inputs, strict=True))
+    numbers = {port.local: value for port, value in given if not isinstance(value, Tensor)}
+
+    def value_of(name: str) -> Value:
+        return numbers.get(name, Ref(name))
+
+    steps = tuple(mapped(step, value_of) for step in cut.graph.steps)
+    made = {step.name: step.spec for step in steps}
+    shown = [result.name for result in cut.graph.results if isinstance(result, Ref) and result.name in made]
+    shown = list(dict.fromkeys(shown))
+    inputs = tuple(Port(port.local, "input", spec_of(value), port.local) for port, value in given)
+    outputs = tuple(Port(name, "output", made[name]) for name in shown)
+    graph = Graph(inputs, steps, outputs, tuple(map(Ref, shown)), cut.graph.subgraphs)
+    return CutGraph(graph, tuple(value for _, value in given)).with_outputs(shown)
+
+
+def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
+    """Return inputs that keep every value."""
+    values = named_inputs(cut)
+    recipes = fit_all(values, seed, list(values))
+    return Inputs(recipes, exact_data(values, recipes), seed)
+
+
+def drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
+    """Return inputs of which the larger ones are drawn anew, by recipes fitted to them; None if all are small."""
+    values = named_inputs(cut)
+    small = [name for name, value in values.items() if value.numel() <= FEW]
+    if len(small) == len(values):
+        return None
+    recipes = fit_all(values, seed, small)
+    return Inputs(recipes, exact_data(values, recipes), seed)
+
+
+def inputs_for(found: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
+    """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
+    drawn = drawn_inputs(found.cut, trials.seed)
+    if drawn is not None:
+        made = drawn.make()
+        cut = replace(found.cut, inputs=tuple(made[port.local] for port in found.cut.graph.inputs))
+        if trials.tried(cut, limit).same_fault(found.first):
+            return drawn
+    return exact_inputs(found.cut, trials.seed)
+
+
+def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
+    """Return the inputs by name."""
+    return {port.local: value for port, value in zip(cut.graph.inputs, cut.inputs, strict=True)}
+
+
+# ------------------------------------------------------------------ on disk
+
+
+def write_case(
+    case: MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool, here: str | None = None
+) -> Path:
+    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path. `here` is the
+    backend's name in this process's folder.
+
+    Without `proven`, which takes some seconds, the sample's verdict is `unproven`, and the file is the full one.
+    """
+    capture = case.capture
+    kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
+    values: Sequence[PortValues] = ({},)
+    if proven:
+        proof = attest(capture)
+        kept, values = verdict_json(proof.verdict, proof.power), proof.values
+    both = {"witness": capture.witness, "verdict": kept}
+    write_staged(capture, folder / name, capture.recipes, both, values, graphnet_writer(None))
+    place = folder / f"{name}.py"
+    return write_export(capture, place, capture.recipes, backend, "both", case.about, full=not proven, here=here)
+
+
+def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool:
+    """Run an exported file with a backend; return whether it ends as the fault wants."""
+    command = [sys.executable, str(file), "--backend", backend]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
+    except subprocess.TimeoutExpired:
+        return kind == "timeout"
+    if kind in ("crashed", "out of memory"):
+        return done.returncode < 0
+    word = {"wrong": "wrong", "raised": "failed"}.get(kind, "")
+    return done.returncode == 1 and bool(word) and re.search(rf"^# .*\d+ {word}\b", done.stdout, re.M) is not None

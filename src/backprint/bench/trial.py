@@ -1,0 +1,667 @@
+"""Judge a compiler that draws random numbers in its own way, on a graph that does not return what it draws.
+
+It is given the graph once more with its draws as further results (`draws.opened_graph`): these results are compared
+exactly. The graph as it is can only be judged by the distribution of its results, from many calls on the same inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backprint.bench.asking import AskedPerformer, CompilerFailed, PerformerDied
+from backprint.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
+from backprint.bench.clocks import CheatFound, TimingWithheld
+from backprint.bench.compilers.table import Compiler
+from backprint.bench.contents import VariedInputs
+from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
+from backprint.bench.judge import (
+    GraphJudge,
+    PartJudge,
+    moved_graphs,
+    movement,
+    notes_of_outputs,
+    other_values,
+    outcome_of_outputs,
+    output_of_port,
+    parts_of,
+)
+from backprint.bench.roofline import least_step_work, least_work
+from backprint.bench.timing import time_pair
+from backprint.errors import BackprintError, SampleError
+from backprint.graph.nouns import Capture
+from backprint.graph.sizes import unguarded_graph
+from backprint.jobs import processes
+from backprint.jobs.processes import ChildEnd, in_child
+from backprint.jobs.task import Task, failure, one_line, stage
+from backprint.jobs.turns import GraphClock, Turns, turns_folder
+from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps, graph_classes, opened_graph
+from backprint.sample.export import graphs_needed
+from backprint.sample.judged import text_of_kind
+from backprint.sample.rerun import EagerRun, copies, rebuilt
+
+OPENED_CALLS = 24
+"""How often the opened graph is called."""
+
+FEWEST_CALLS, MOST_CALLS, MOST_SECONDS, MOST_BYTES = 80, 400, 2.0, 2**27
+"""How many calls show a distribution; how many are made, for how long, and with how many bytes of results."""
+
+
+class NotJudged(BackprintError):
+    """Results that depend on draws could not be judged; the message says why."""
+
+
+def opened_fault(examination: Examination) -> str:
+    """Return what is wrong in the graph with its draws as results, or an empty text."""
+    (part,) = examination.judge.parts
+    opened = opened_graph(unguarded_graph(part.bench.graph))
+    if opened is None:
+        raise NotJudged("the graph cannot be given with its draws as results")
+    try:
+        examination.asked.ask("compile", cold=False, opened=True)
+    except CompilerFailed as error:
+        raise NotJudged(f"refused with its draws as results: {error}") from None
+    (made,) = graph_classes({"opened": opened}).values()
+    outputs = [(port.role, port.name) for port in opened.outputs]
+    run = EagerRun(rebuilt(made, inspect.getsource(made)), part.bench.run.inputs, part.bench.run.random, outputs, ())
+    run = replace(run, results=tuple(run.again(run.module())))
+    judge = PartJudge(replace(part.bench, graph=opened, run=run))
+    try:
+        for count in range(OPENED_CALLS):
+            number = examination.number() if count else None
+            inputs, results, state, _ = examination.called(None, number, 0.0, opened=True)
+            if len(results) != len(outputs):
+                return f"{len(results)} results where eager gives {len(outputs)}, with its draws as results"
+            if reason := judge.wrong_kind(results) or judge.disagreement(
+                judge.eager_run(inputs, results, state), results
+            ):
+                return f"with its draws as results: {reason}"
+            if judge.lifted is not None and judge.lifted.free:
+                judge.keep_drawn(results)
+        judge.check_drawn()
+    except CheatFound as error:
+        return str(error)
+    except CompilerFailed as error:
+        raise NotJudged(f"fails with its draws as results: {error}") from None
+    return ""
+
+
+def distribution_fault(examination: Examination, places: Sequence[int]) -> str:
+    """Return which of these results has another distribution than eager's, or an empty text."""
+    (part,) = examination.judge.parts
+    size = sum(part.bench.run.results[place].nbytes for place in places)
+    count = min(MOST_CALLS, int(MOST_SECONDS / examination.seconds), MOST_BYTES // max(size, 1))
+    if count < FEWEST_CALLS:
+        raise NotJudged(f"{FEWEST_CALLS} calls, which show a distribution, would take too long or too much memory")
+    torch.seed()
+    eager, module = [], part.bench.run.module()
+    for _ in range(count):
+        eager.append(picked(module(*copies(part.bench.run.inputs)), places))
+    found = [picked(examination.called(None, None, 0.0)[1], places) for _ in range(count)]
+    for at, place in enumerate(places):
+        if reason := other_values(eager, found, at):
+            role, name = part.bench.run.outputs[place]
+            return f"{role} {name} is distributed otherwise than eager's: {reason}"
+    return ""
+
+
+def picked(results: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [results[place] for place in places]
+
+
+# ----------------------------------------------------------------------------
+# Try one compiler on one sample: compile each graph, judge its results, time it; a cell for each.
+#
+# The compiler works in a process of its own (`performer`), which is forked before eager has run. Here, every result
+#  that it gives is compared with eager's on the same inputs. The order is that of trust: results are judged before
+#  the timing, and during it. A cell is given away as soon as it is known, because the next graph may end the process.
+# ----------------------------------------------------------------------------
+
+AnyGraph = BenchGraph | BenchStep
+
+Begun = Callable[[str, str], None]
+
+REDRAWS = 2
+"""How often the inputs of all graphs are redrawn, from seeds that the compiler cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlan:
+    """What a trial does with each graph: with which compiler, in which directions, and whether it times."""
+
+    compiler: Compiler
+    directions: tuple[str, ...]
+    timed: bool
+    caches: Path
+    """Where compilers keep what they made, below a name of each graph's own."""
+
+
+def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
+    """Return the titles of the graphs that a trial tries, in its order."""
+    found = []
+    for index, pair in enumerate(capture.pairs):
+        found += [f"pair_{index} forward", *([f"pair_{index} backward"] if pair.backward is not None else [])]
+    found += [f"{title.partition(' ')[0]} step" for title in found if title.endswith("backward")]
+    return [title for title in found if title.partition(" ")[2] in directions]
+
+
+def tried(
+    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, begun: Begun
+) -> Iterator[BenchCell]:
+    """Yield a cell for each graph that has no outcome in `known` (title -> outcome) yet; `begun` is called with the
+    title of each and the part of the trial that begins. The last is that in which the compiler's process died, if it
+    did: graphs that are left need another."""
+    graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
+    asked = AskedPerformer(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
+    try:
+        with stage("eager"):
+            graphs = bench_graphs(capture)
+            drawn = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
+            moved = [with_steps(each) for each in moved_graphs(capture, graphs, drawn)]
+        trial = CompilerTrial(plan, turns, begun, asked, dict(known), with_steps(graphs), moved)
+        left = [
+            title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
+        ]
+        for title in left:
+            trial.run_eager(title)
+        for title in left:
+            cell = trial.cell(title)
+            yield cell
+            if trial.died:
+                return
+    finally:
+        asked.close()
+
+
+def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
+    """Return title -> graph, the steps last."""
+    found: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
+    return {graph.title: graph for graph in found}
+
+
+@dataclass(slots=True)
+class GraphAtWork:
+    """A graph in the hands of the compiler's process."""
+
+    graph: AnyGraph
+    examination: Examination
+    first: str = ""
+    """Why the results of the call that ended the compilation are wrong."""
+
+
+@dataclass(slots=True)
+class CompilerTrial:
+    """A compiler at work on the graphs of a sample: what it has compiled, and how each graph ended."""
+
+    plan: TrialPlan
+    turns: Turns
+    begun: Begun
+    asked: AskedPerformer
+    outcomes: dict[str, str]
+    graphs: dict[str, AnyGraph]
+    moved: Sequence[Mapping[str, AnyGraph]]
+    judges: dict[str, GraphJudge] = field(default_factory=dict)
+    plans: dict[str, VariedPlan] = field(default_factory=dict)
+    compiled: set[str] = field(default_factory=set)
+    died: bool = False
+
+    def run_eager(self, title: str) -> None:
+        """See how the inputs of a graph can vary, and time eager on such, before the compiler is loaded."""
+        graph = self.graphs[title]
+        judge = self.judge_of(graph)
+        with stage(f"{title}: eager"):
+            plan = self.plans[title] = varied_plan(judge, int.from_bytes(os.urandom(7), "little"))
+            if not self.plan.timed:
+                return
+            varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed, plan.ways)
+            varied.put_seed(int.from_bytes(os.urandom(7), "little"))
+            with self.turns.alone():
+                given = self.asked.giving(varied.values)
+                self.asked.ask("baseline", title=title, inputs=given, step=step_told(graph))
+
+    def judge_of(self, graph: AnyGraph) -> GraphJudge:
+        """Return a new judge of a graph; that of a step knows what those of its parts know."""
+        known = {title: judge.parts[0] for title, judge in self.judges.items() if len(judge.parts) == 1}
+        self.judges[graph.title] = GraphJudge(graph, known)
+        return self.judges[graph.title]
+
+    def cell(self, title: str) -> BenchCell:
+        """Return the cell of one graph: what is known when a part ends it, or when all have passed."""
+        began, graph = time.monotonic(), self.graphs[title]
+        cell = blank_cell(graph, self.plan.compiler.name)
+        part = FIRST_PART
+        try:
+            self.begun(title, part)
+            work = self.in_hand(graph)
+            for part, act in PARTS.items():
+                if part != FIRST_PART:
+                    self.begun(title, part)
+                with stage(f"{title}: {part}"):
+                    cell = act(self, work, cell)
+                if cell.outcome:
+                    break
+            self.asked.ask("end")
+        except PerformerDied as error:
+            self.died = True
+            cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
+        self.outcomes[title] = cell.outcome
+        peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.asked.pid)
+        return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
+
+    def in_hand(self, graph: AnyGraph) -> GraphAtWork:
+        """Give a graph to the compiler's process."""
+        title = graph.title
+        if title not in self.judges:
+            self.plans[title] = varied_plan(self.judge_of(graph), int.from_bytes(os.urandom(7), "little"))
+        examination = Examination(self.asked, self.judges[title], self.plans[title])
+        examination.begin()
+        return GraphAtWork(graph, examination)
+
+    # -------------------------------------------------------------- parts
+
+    def compile(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Compile with empty caches; a step is made of its forward and its backward."""
+        if isinstance(work.graph, BenchStep):
+            return self.join(work, cell)
+        try:
+            seconds, notes = self.compile_as(work, cold=True)
+        except CompilerFailed as error:
+            return replace(cell, outcome="refused", reason=str(error))
+        return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
+
+    def compile_as(self, work: GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
+        """Compile the graph in hand and call it once; return the seconds and notes, and judge what the call gave."""
+        answer = self.asked.ask("compile", cold=cold, opened=False)
+        self.compiled.add(work.graph.title)
+        examination, judge = work.examination, work.examination.judge
+        if "results" in answer and not judge.by_stream and not work.first:
+            work.first = judge.fault(examination.own, self.asked.results_of(answer), (torch.get_rng_state(), ()))
+        return answer["seconds"], answer["notes"]
+
+    def join(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Join the compiled forward and backward of a step; those that have no cell of their own are judged first."""
+        graph = work.graph
+        assert isinstance(graph, BenchStep)
+        for part in (graph.forward, graph.backward):
+            ended = self.outcomes.get(part.title, "")
+            if ended in (*STOPPED, *NOT_JUDGED, "wrong"):
+                outcome = "wrong" if ended == "wrong" else "skipped"
+                return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
+            if part.title not in self.compiled:
+                inner, known = self.in_hand(part), blank_cell(part, cell.compiler)
+                try:
+                    self.compile_as(inner, cold=False)
+                    known = self.judge(inner, known)
+                except CompilerFailed as error:
+                    return replace(cell, outcome="skipped", reason=f"{part.title}: {error}")
+                if known.outcome:
+                    outcome = "wrong" if known.outcome == "wrong" else "skipped"
+                    return replace(cell, outcome=outcome, reason=f"{part.title}: {known.reason}")
+        work.examination.begin()
+        both = {"forward": graph.forward.title, "backward": graph.backward.title}
+        self.asked.ask("join", **both, step=step_told(graph))
+        return cell
+
+    def judge(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Compare each output with eager's and float64's."""
+        examination, judge = work.examination, work.examination.judge
+        try:
+            inputs, results, state, answer = examination.called(None, None, 0.0)
+        except CompilerFailed as error:
+            return replace(cell, outcome="failed", reason=str(error))
+        except CheatFound as error:
+            return replace(cell, outcome="wrong", reason=one_line(str(error)))
+        if len(results) != len(judge.outputs):
+            return replace(
+                cell,
+                outcome="wrong",
+                reason=f"{len(results)} results where eager gives a tuple of {len(judge.outputs)}",
+            )
+        examination.keep_drawn(inputs, results, own=True)
+        cell = replace(cell, device_bytes=answer["device_bytes"])
+        several = len(judge.parts) > 1 or judge.parts[0].wrong_kind(results)
+        if several and (reason := judge.fault(inputs, results, state)):
+            return self.of_another_kind(judge, cell, results, reason)
+        return self.judged_cell(work, cell, inputs, results, state)
+
+    def of_another_kind(self, judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
+        """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step."""
+        outputs = tuple(
+            output_of_port(role, name, "wrong", reason, wanted, value)
+            for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
+            if len(judge.parts) == 1 and text_of_kind(value) != text_of_kind(wanted)
+        )
+        return replace(cell, outputs=outputs, outcome="wrong", reason=one_line(reason))
+
+    def judged_cell(
+        self, work: GraphAtWork, cell: BenchCell, inputs: Sequence[Any], results: Sequence[Any], state: Any
+    ) -> BenchCell:
+        """Return the cell with a word for each output of the first call."""
+        examination, judge = work.examination, work.examination.judge
+
+        def compiled(*values: Any) -> Any:
+            return examination.called_under(torch.initial_seed())
+
+        outputs = judge.outputs_of(inputs, results, state, compiled)
+        if any(output.word == "random" for output in outputs):
+            outputs = self.by_distribution(work, outputs)
+        outcome, reason = outcome_of_outputs(outputs)
+        if not outcome and work.first:
+            outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
+        if outcome == "wrong":
+            try:
+                examination.check_late()
+            except CheatFound as error:
+                reason = str(error)
+        notes = notes_of_outputs(outputs)
+        shown = tuple(each for each in outputs if not (isinstance(work.graph, BenchStep) and each.role == "saved"))
+        return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
+
+    def by_distribution(self, work: GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
+        """Judge outputs that depend on draws of the compiler's own, which the graph does not return: exactly by its
+        opened form, which returns them, and by their distribution."""
+        examination = work.examination
+        if isinstance(work.graph, BenchStep):
+            return outputs
+        (part,) = examination.judge.parts
+        part.followed = False
+        places = [place for place, output in enumerate(outputs) if output.word == "random"]
+        try:
+            reason, judged_by = opened_fault(examination), "its draws as results, and by distribution"
+            reason = reason or distribution_fault(examination, places)
+        except NotJudged as error:
+            return tuple(
+                replace(each, detail=f"{each.detail}; {error}") if each.word == "random" else each for each in outputs
+            )
+        word, part.by_distribution = "wrong" if reason else "close", not reason
+        return tuple(
+            replace(each, word=word, detail=reason or f"{each.detail}; judged with {judged_by}")
+            if each.word == "random"
+            else each
+            for each in outputs
+        )
+
+    def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Compile with the caches that the first time has filled."""
+        if isinstance(work.graph, BenchStep) or not self.plan.timed:
+            return cell
+        try:
+            warm, notes = self.compile_as(work, cold=False)
+        except CompilerFailed as error:
+            return replace(cell, notes=(*cell.notes, f"refused when compiled again: {error}"))
+        if work.first:
+            return replace(
+                cell, outcome="wrong", reason=one_line(f"compiled again, it gives wrong results: {work.first}")
+            )
+        return replace(cell, warm=warm, notes=tuple(dict.fromkeys((*cell.notes, *notes))))
+
+    def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Call it on other inputs, and time it beside eager, alone on the machine."""
+        try:
+            if not self.plan.timed:
+                self.check(work)
+                timing = None
+                work.examination.finish(timed_calls=False)
+            else:
+                with self.turns.alone():
+                    self.check(work)
+                    timing = time_pair(work.examination)
+                    work.examination.probe(timed=True)
+            work.examination.judge.check_drawn()
+            work.examination.check_held()
+        except CheatFound as error:
+            return replace(cell, outcome="wrong", reason=one_line(str(error)))
+        except TimingWithheld as error:
+            return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
+        except CompilerFailed as error:
+            return replace(cell, outcome="failed", reason=f"on other inputs: {error}")
+        moved = self.movement(work.graph)
+        outputs = tuple(replace(each, power=moved.get((each.role, each.name), True)) for each in cell.outputs)
+        cell = replace(cell, outputs=outputs, notes=(*cell.notes, *work.examination.notes()), timing=timing)
+        if timing is None:
+            return replace(cell, outcome=UNTIMED, reason="times were not asked for")
+        return replace(cell, outcome=timing.answer)
+
+    def check(self, work: GraphAtWork) -> None:
+        """Call it on the inputs of other runs and on varied ones, and compare every call."""
+        examination = work.examination
+        contents = fitting(examination.judge, [each[work.graph.title] for each in self.moved])
+        pause = pause_after(examination.seconds)
+        for count, values in enumerate([*contents, None]):
+            occasion = (
+                f"a further call (number {count + 2}, on the same tensors with other contents) gives wrong results"
+            )
+            number = None if values is not None else examination.number()
+            examination.checked_call(values, number, pause, occasion)
+        examination.probe()
+        examination.look_again()
+
+    def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
+        """Return which outputs the redrawn inputs move."""
+        found: dict[tuple[str, str], bool] = {}
+        others = [parts_of(each[graph.title]) for each in self.moved]
+        for place, part in enumerate(parts_of(graph)):
+            moved = movement(part.run, [other[place].run for other in others])
+            found |= dict(zip(part.run.outputs, moved, strict=True))
+        return found
+
+
+PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]] = {
+    "compile": CompilerTrial.compile,
+    "judge": CompilerTrial.judge,
+    "compile again": CompilerTrial.compile_again,
+    "time": CompilerTrial.time,
+}
+"""The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
+
+FIRST_PART = next(iter(PARTS))
+
+
+def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
+    """Return the cell of a graph of which nothing is known but its work."""
+    forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
+    work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
+    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
+    return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
+
+
+# ----------------------------------------------------------------------------
+# The verb of a bench run: one compiler on one sample, for the workers of `corpus/`.
+#
+# The process of a sample reads it and runs nothing of it. It forks another, which tries the compiler on each graph
+#  and writes a cell as soon as it is known; if that one crashes, hangs or uses too much memory, the graph at work
+#  gets the outcome, and one more process goes on with the next graph.
+# ----------------------------------------------------------------------------
+
+CELLS = "cells.jsonl"
+"""The file of a sample's folder: a cell a line; a line with `begun` names a graph and a part of its trial."""
+
+BEGUN = "begun"
+
+
+def load_all(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load PyTorch and Backprint, and nothing of a compiler; return their versions."""
+    import torch
+
+    from backprint import target
+    from backprint.jobs.task import on_cpu
+    from backprint.jobs.verbs import versions, without_device_threads
+
+    _ = target.read_target, titles  # loaded, for the processes that are forked from this one
+    torch.set_num_threads(1)
+    if on_cpu(options):  # a process that has used a GPU cannot be forked
+        without_device_threads()
+    global _turns
+    _turns = turns_folder(Path(tempfile.gettempdir()))
+    return versions(options)
+
+
+_turns = Path()
+
+
+def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Try a compiler on every graph of a sample; return the sample's row."""
+
+    staging.mkdir()
+    with stage("read"):
+        capture = read_capture(task, options, staging)
+    wanted = titles(capture, options["directions"])
+    file = staging / CELLS
+    while left := [title for title in wanted if title not in outcomes(file)]:
+        clock = GraphClock()
+        given = task, capture, options, file, clock
+        end = in_child(partial(try_rest, *given), options["timeout"], task.memory, clock.seconds)
+        if not end.ended_well:
+            write_ended(file, end, left, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
+        elif [title for title in wanted if title not in outcomes(file)] == left:
+            return failure("no cells", f"nothing was tried of {left[0]}", "bench")
+    for place in caches_of(task, options).parent.glob(f"{caches_of(task, options).name}_*"):
+        shutil.rmtree(place, ignore_errors=True)
+    return row_of(list(read_cells(file)))
+
+
+bench_sample.warm = load_all  # type: ignore[attr-defined]  # what a worker calls first
+
+
+def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
+    """Return the Capture of a sample. A GraphNet sample, or one for another device, is captured first, in another
+    process."""
+    from backprint import api
+
+    allow, device = tuple(options["allow"]), options["device"]
+    if task.kind == "backprint" and device is None:
+        return api.load(task.path, allow=allow)
+    place = staging / "sample"
+    with stage("capture"):
+        end = in_child(partial(capture_sample, task.path, place, device), options["timeout"], task.memory)
+    if not end.ended_well:
+        raise SampleError(f"could not be captured: {end.cause}: {end.detail}")
+    return api.load(place, allow=allow)
+
+
+def capture_sample(source: Path, place: Path, device: str | None) -> None:
+    """Capture a sample on a device, and save it."""
+    from backprint import api
+    from backprint.target import capture_target, read_target
+
+    api.save(capture_target(read_target(source, device=device)), place)
+
+
+def caches_of(task: Task, options: Mapping[str, Any]) -> Path:
+    """Return the path below which a compiler keeps what it made of a sample; each graph adds its name."""
+    name = hashlib.sha256(f"{options['asked']} {task.id}".encode()).hexdigest()[:16]
+    return Path(options["caches"]) / name
+
+
+ARITHMETIC = ("default_dtype", "flush_denormal")
+"""Settings of the capture in which its graphs run: they decide what is computed."""
+
+
+def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
+    """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
+    import torch
+
+    from backprint.bench.clocks import compute_in_float32
+    from backprint.bench.compilers.table import compiler_named
+    from backprint.values.settings import restored
+
+    torch.set_num_threads(options["threads"])
+    compute_in_float32()
+    compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
+    plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options))
+    turns = Turns(_turns, clock)
+
+    def begun(title: str, part: str) -> None:
+        if part == FIRST_PART:
+            clock.begin_graph()
+        append(file, {BEGUN: title, "stage": part})
+
+    own = dict(capture.environment)
+    with turns.working(), restored({name: own[name] for name in ARITHMETIC if name in own}):
+        for cell in tried(capture, plan, outcomes(file), turns, begun):
+            named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"], load=load_average())
+            append(file, named.to_json())
+
+
+def load_average() -> float | None:
+    """Return how many processes have run or waited to run, on average over the last minute."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):  # not every system counts them
+        return None
+
+
+# ------------------------------------------------------------------ the file of cells
+
+
+def append(file: Path, row: Mapping[str, Any]) -> None:
+    """Add a line to the file."""
+    with open(file, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(row) + "\n")
+
+
+def rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines of the file."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+
+
+def read_cells(file: Path) -> Iterator[BenchCell]:
+    """Yield the cells of the file."""
+    yield from (cell_from_json(row) for row in rows_of_file(file) if BEGUN not in row)
+
+
+def outcomes(file: Path) -> dict[str, str]:
+    """Return title -> outcome of the graphs that have a cell."""
+    return {cell.graph: cell.outcome for cell in read_cells(file)}
+
+
+def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
+    """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it.
+
+    What a compiler raises is in a cell already, so another error is ours.
+    """
+    known = outcomes(file)
+    begun = [row for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
+    outcome = {"raised": "unjudged"}.get(end.cause, end.cause) if begun else "eager failed"
+    reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
+    for title in [row[BEGUN] for row in begun[-1:]] or left:
+        direction = title.partition(" ")[2]
+        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)
+        append(file, cell.to_json())
+
+
+# ------------------------------------------------------------------ the sample's row
+
+
+def row_of(cells: list[BenchCell]) -> dict[str, Any]:
+    """Return the row of a sample in the ledger of its run."""
+    verdict, cause = verdict_of(cells)
+    counts = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in {cell.outcome for cell in cells}}
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    bad = next((f"; {cell.graph}: {cell.reason}" for cell in cells if cell.outcome not in RIGHT), "")
+    return {"verdict": verdict, "cause": cause, "detail": one_line(f"{said}{bad}"), "notes": []}
+
+
+def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:
+    """Return the verdict of a sample, the worst of its graphs, and the cause of a failure."""
+    stopped = [cell.outcome for cell in cells if cell.outcome in STOPPED]
+    if any(cell.outcome == "wrong" for cell in cells):
+        return "wrong", ""
+    if stopped:
+        return "failed", stopped[0]
+    if not cells or not all(cell.right for cell in cells):
+        return "unproven", ""
+    return ("bitwise" if all(output.equal for cell in cells for output in cell.outputs) else "close"), ""

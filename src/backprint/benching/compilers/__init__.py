@@ -1,1 +1,0 @@
-"""One module per family of compilers, and the table that names them (`table`)."""

@@ -1,0 +1,253 @@
+"""How far plain values may grow where a sample is run: numbers, lists and texts that arithmetic makes larger.
+
+Python's own arithmetic has no limit: `operator.pow(3, 10**8)` and a list that is doubled line by line fill the memory.
+What would pass a limit is refused by name before it is made. Sizes of tensors are not watched here: their memory is the
+limit of the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.functorch import is_functorch_tensor
+from backprint._torch.modes import TorchDispatchMode, without_modes
+from backprint._torch.operators import OpOverload, schema_of
+from backprint.common.memory import SMALL, why_too_large
+from backprint.values.tree import plain_leaves
+
+MOST_BITS = 4096
+"""The most bits of an integer that a graph computes."""
+
+MOST_ITEMS = 2**16
+"""The most items of a list that a graph makes; items of nested lists count as often as they occur."""
+
+
+def growth_complaint(target: str, args: Sequence[Any]) -> str:
+    """Say why a call of plain arithmetic is refused: its number, list or text could have any size. '' if it may run."""
+    for argument in args:
+        if isinstance(argument, str) and target in GROWS:
+            return f"a text cannot be an operand of {target} in a graph"
+        if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
+            return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
+    return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""
+
+
+def tree_size(value: Any) -> int:
+    """Count the items of a nested value, each as often as it is reached; stops at MOST_ITEMS + 1."""
+    if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
+        return len(value) + 1
+    return _tree_size(value, {})
+
+
+def _tree_size(value: Any, known: dict[int, int]) -> int:
+    if not isinstance(value, (list, tuple, dict)):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        known[id(value)] = MOST_ITEMS + 1  # what holds itself is endless
+        items: Iterable[Any] = (*value, *value.values()) if isinstance(value, dict) else value
+        found = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
+        known[id(value)] = found
+    return found
+
+
+def sum_growth(left: Any, right: Any) -> str:
+    """The complaint about `left + right`."""
+    if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
+        return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
+    return ""
+
+
+def product_growth(left: Any, right: Any) -> str:
+    """The complaint about `left * right`."""
+    for items, times in ((left, right), (right, left)):
+        if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
+            return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
+    if isinstance(left, int) and isinstance(right, int):
+        return bits_complaint(left.bit_length() + right.bit_length(), "a product")
+    return ""
+
+
+def power_growth(left: Any, right: Any) -> str:
+    """The complaint about `left ** right`."""
+    if isinstance(left, int) and isinstance(right, int):
+        return bits_complaint(left.bit_length() * abs(right), "a power")
+    return ""
+
+
+def shift_growth(left: Any, right: Any) -> str:
+    """The complaint about `left << right`."""
+    if isinstance(left, int) and isinstance(right, int):
+        return bits_complaint(left.bit_length() + max(right, 0), "a shift")
+    return ""
+
+
+def bits_complaint(bits: int, what: str) -> str:
+    """The complaint about an integer of that many bits."""
+    return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
+
+
+GROWS: Mapping[str, Callable[[Any, Any], str]] = {
+    "operator.add": sum_growth,
+    "operator.mul": product_growth,
+    "operator.pow": power_growth,
+    "operator.lshift": shift_growth,
+    "operator.mod": lambda left, right: "",
+}
+
+
+# ----------------------------------------------------------------------------
+# How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
+#
+#
+# And how many elements it would visit: a view of 2**40 elements takes no memory, and `norm` of it never ends.
+#
+# A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta
+#  tensors of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing
+#  is known.
+# ----------------------------------------------------------------------------
+
+SURE = SMALL // 16
+"""A result of so few elements takes less than SMALL bytes, whatever its dtype."""
+
+
+def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Say why a call may not run: its result does not fit in memory. '' where it does, or its size is unknown."""
+    bound = growth_factors(args)
+    for value in kwargs.values():
+        bound *= growth_factor(value)
+    if bound <= SURE or not all(map(has_own_values, plain_leaves(args, kwargs))):
+        return ""
+    try:
+        large, visited = largest_result(function, call_key(args), call_key(kwargs))
+    except TypeError:  # an argument that cannot be a key
+        return ""
+    return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
+
+
+def growth_factors(items: Sequence[Any]) -> int:
+    """The factor by which these arguments together can enlarge a result."""
+    bound = 1
+    for item in items:
+        bound *= growth_factor(item)
+    return bound
+
+
+def growth_factor(value: Any) -> int:
+    """The factor by which one argument can enlarge a result."""
+    kind = type(value)
+    if kind is Tensor or kind is nn.Parameter:
+        return value.numel() or 1
+    if kind is int:
+        return abs(value) or 1
+    if kind is list or kind is tuple:
+        return growth_factors(value)
+    if kind is float and value and abs(value) < float("inf"):
+        return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
+    return 1
+
+
+def has_own_values(leaf: Any) -> bool:
+    """Whether an argument has values of its own: it is neither a symbol nor a tracer's tensor."""
+    if not isinstance(leaf, Tensor):
+        return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return (
+        type(leaf) in (Tensor, nn.Parameter)
+        and not leaf.is_meta
+        and leaf.layout is torch.strided
+        and not leaf.is_quantized
+        and not is_functorch_tensor(leaf)
+    )
+
+
+def call_key(value: Any) -> Any:
+    """A call's arguments as a hashable key: tensors by shape, stride and dtype."""
+    if isinstance(value, Tensor):
+        return TensorKey(tuple(value.shape), value.stride(), value.dtype)
+    if isinstance(value, list):
+        return (ListMark, *map(call_key, value))
+    if isinstance(value, tuple):
+        return tuple(map(call_key, value))
+    if isinstance(value, Mapping):
+        return tuple((key, call_key(item)) for key, item in value.items())
+    return (type(value), value)
+
+
+class ListMark:
+    """Marks a list in a call's key."""
+
+
+class TensorKey(tuple[Any, ...]):
+    """A tensor in a call's key: shape, stride, dtype."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Any) -> TensorKey:
+        return super().__new__(cls, parts)
+
+
+def call_from_key(value: Any) -> Any:
+    """The arguments that a key stands for, with meta tensors."""
+    if isinstance(value, TensorKey):
+        shape, stride, dtype = value
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    if value and value[0] is ListMark:
+        return [call_from_key(item) for item in value[1:]]
+    if len(value) == 2 and isinstance(value[0], type):
+        return torch.device("meta") if isinstance(value[1], torch.device) else value[1]
+    return tuple(map(call_from_key, value))
+
+
+@functools.lru_cache(maxsize=4096)
+def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
+    """The bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it visits."""
+    visits = Visits()
+    try:
+        with torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            named = {key: call_from_key(item) for key, item in kwargs}
+            given = call_from_key(args)
+            if isinstance(function, OpOverload):
+                later = schema_of(function).arguments[len(given) :]
+                named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
+            made = function(*given, **named)
+    except Exception:  # no meta kernel, or an error: the real call reports it
+        return 0, visits.most
+    return max(map(storage_nbytes, plain_leaves(made)), default=0), visits.most
+
+
+LOOKS_UP = frozenset(
+    "new_zeros new_ones new_full new_empty new_empty_strided is_same_size sym_size sym_stride sym_numel size stride "
+    "gather index_select index _unsafe_index embedding take".split()
+)
+"""Operators that visit only some elements of an argument, or none."""
+
+
+class Visits(TorchDispatchMode):
+    """Notes the most bytes of one argument that an operator visits, views of it aside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ not in LOOKS_UP:
+            for leaf in plain_leaves(args, kwargs or {}):
+                if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+                    self.most = max(self.most, leaf.numel() * leaf.element_size())
+        return func(*args, **(kwargs or {}))
+
+
+def storage_nbytes(leaf: Any) -> int:
+    """The bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
+    if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
+        return 0
+    return leaf.untyped_storage().nbytes()

@@ -1,0 +1,10 @@
+"""What every room may use, and what knows nothing of torch or of graphs.
+
+- `files`: files that are written whole or not at all, files and SQLite databases that a stranger may have written,
+  and dataclasses read from plain values.
+- `memory`: how much memory there is for one result.
+- `text`: a stranger's text made printable, large numbers as short texts, and the words that options accept.
+- `formats`: which format of sample a folder holds, by the names of its files.
+- `tried`: the versions of torch that Backprint was tried with.
+- `web_page`: one HTML file, saved, opened or shown. `collector`: work without Python's garbage collector.
+"""

@@ -1,0 +1,283 @@
+"""Files that are whole or absent: written under another name, and put in place by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sqlite3
+import stat
+import tempfile
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from backprint.common.text import check_values
+from backprint.errors import BackprintError, PlaceError, SampleError, UsageError
+
+
+@contextlib.contextmanager
+def whole_file(place: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears in its place, with the folders above it, when the block ends without an error."""
+    if "\0" in str(place):
+        raise UsageError(f"{str(place)!r} is not the name of a file: it has a NUL character")
+    part = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{place.name[:80]}.", suffix=".part", dir=place.parent)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(part, 0o644)
+        os.replace(part, place)
+        part = None
+    except OSError as error:
+        raise PlaceError(f"{place} could not be written: {error.strerror or error}") from error
+    finally:
+        if part is not None:
+            os.unlink(part)
+
+
+def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
+    """Write a file to its place; return the place."""
+    with whole_file(place) as file:
+        file.writelines(pieces)
+    return place
+
+
+# ----------------------------------------------------------------------------
+# Read a stranger's file: one open, one look at what was opened, and no more bytes than are allowed.
+#
+#
+# A path that is looked at and then opened may be another file by then: larger, a pipe, a link to elsewhere.
+# ----------------------------------------------------------------------------
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Opened so, a pipe does not wait for a writer."""
+
+
+def open_regular(
+    path: str | os.PathLike[str], links: bool = False, error: type[BackprintError] = SampleError
+) -> BinaryIO:
+    """Open a regular file for reading; a link to one only with `links`. Anything else raises `error`."""
+    refuse_links = 0 if links else getattr(os, "O_NOFOLLOW", 0)
+    if not links and not refuse_links and Path(path).is_symlink():
+        raise error(f"{path}: is a symbolic link; {OWN}")
+    try:
+        handle = os.open(path, _FLAGS | refuse_links)
+    except OSError as cause:
+        if cause.errno in (errno.ELOOP, errno.EMLINK) and not links:
+            raise error(f"{path}: is a symbolic link; {OWN}") from None
+        if cause.errno == errno.ENXIO:  # a socket
+            raise error(f"{path}: is not a regular file") from None
+        raise error(f"{path}: cannot be read: {cause.strerror}") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise error(f"{path}: is not a regular file")
+    return os.fdopen(handle, "rb")
+
+
+MOST_JSON = 64 << 20
+"""The bytes of a file of JSON that a run keeps for each sample, and of one of the run as a whole."""
+
+OWN = "a sample's files are its own: copy what it leads to (cp -RL)"
+
+
+def read_bytes(
+    path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
+) -> bytes:
+    """Return the content of a regular file of at most `most` bytes."""
+    with open_regular(path, links, error) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise error(f"{path}: {size:,} bytes; at most {most:,} are read")
+        try:
+            content = file.read(most + 1)
+        except OSError as cause:
+            raise error(f"{path}: cannot be read: {cause.strerror}") from None
+    if len(content) > most:
+        raise error(f"{path}: more than {most:,} bytes; at most {most:,} are read")
+    return content
+
+
+def read_lines(
+    path: str | os.PathLike[str],
+    most: int,
+    lines: int,
+    errors: str,
+    links: bool = False,
+    error: type[BackprintError] = SampleError,
+) -> list[str]:
+    """Return the lines of such a file, of which there may be `lines`; `errors` is that of `bytes.decode`."""
+    content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    count = content.count(b"\n")
+    if count > lines:  # an empty line takes a byte of a file, and more of memory
+        raise error(f"{path}: {count:,} lines; at most {lines:,} are read")
+    return content.decode("utf-8", errors).split("\n")
+
+
+def read_text(
+    path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
+) -> str:
+    """Return the text of such a file, which is UTF-8; line ends are those of Python."""
+    try:
+        text = read_bytes(path, most, links, error).decode("utf-8")
+    except UnicodeDecodeError as cause:
+        raise error(f"{path}: cannot be read: {cause}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_json(
+    path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
+) -> Any:
+    """Return the value of such a file of JSON."""
+    text = read_text(path, most, links, error)
+    try:
+        check_values(text)
+        return json.loads(text)
+    except (ValueError, RecursionError) as cause:
+        raise error(f"{path}: cannot be read as JSON: {cause}") from None
+
+
+# ----------------------------------------------------------------------------
+# SQLite files that may come from a stranger: opened without trust, and held to the schema that this version writes.
+#
+#
+# A forged file can carry triggers and views that run with our statements, CHECK constraints, and texts in columns of
+# numbers. So a file is used only if it has our tables and indices, to the letter, and nothing else, and if each value
+# has its column's type. Both checks read the file once; the time is linear in its bytes.
+# ----------------------------------------------------------------------------
+
+TYPES: Mapping[str, tuple[str, ...]] = {
+    "TEXT": ("text",),
+    "INTEGER": ("integer",),
+    "REAL": ("real", "integer"),
+    "": ("text",),
+}
+"""The types that SQLite may hold in a column of ours."""
+
+
+SHOWN = 200
+"""How many characters of a stranger's statement an error has."""
+
+
+def distrust(connection: sqlite3.Connection) -> None:
+    """Let a connection run nothing that the file's schema brings, and notice damaged pages."""
+    connection.execute("pragma trusted_schema = off")
+    connection.execute("pragma cell_size_check = on")
+
+
+def check_schema(connection: sqlite3.Connection, place: Path | str, known: Iterable[Sequence[str]]) -> None:
+    """Raise SampleError unless the file has only objects that one of these lists of statements makes."""
+    there = objects_of(connection)
+    schemas = [made_by(statements) for statements in known]
+    if any(there.items() <= schema.items() for schema in schemas):
+        return
+    stranger = min(name for name in there if there[name] != schemas[0].get(name))
+    kind, text = there[stranger]
+    said = f"{place}: its {kind} {stranger!r} is not one that Backprint makes: {text[:SHOWN]}"
+    raise SampleError(f"{said}; if the file is yours, make it anew")
+
+
+def objects_of(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Return name -> kind and text of the tables, indices, views and triggers of a file."""
+    rows = connection.execute("select name, type, coalesce(sql, '') from main.sqlite_master").fetchall()
+    return {str(name): (str(kind), " ".join(str(text).split())) for name, kind, text in rows}
+
+
+def made_by(statements: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the objects that statements make in an empty file."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        return objects_of(connection)
+
+
+def check_types(connection: sqlite3.Connection, place: Path | str, rules: Mapping[str, str]) -> None:
+    """Raise SampleError for the first row with a value of another type than its column's, or against a rule.
+
+    `rules` are `table.column` -> an SQL condition that the column's values satisfy. The schema has been checked.
+    """
+    tables = [name for name, (kind, _) in objects_of(connection).items() if kind == "table"]
+    for table in tables:
+        for _, column, declared, required, *_ in connection.execute(f"pragma main.table_info({table})").fetchall():
+            types = (*TYPES[declared.upper()], *(() if required else ("null",)))
+            rule = rules.get(f"{table}.{column}")
+            wrong = f"typeof({column}) not in ({', '.join(map(repr, types))})"
+            if rule:
+                wrong += f" or not coalesce({rule}, 1)"
+            query = f"select rowid, typeof({column}) from main.{table} where {wrong} limit 1"
+            for row, there in connection.execute(query):
+                wanted = f"{' or '.join(types)}{f' where {rule}' if rule else ''}"
+                raise SampleError(f"{place}: {column} in row {row} of {table} is of type {there}, and must be {wanted}")
+
+
+# ----------------------------------------------------------------------------
+# Dataclasses from plain values that a stranger may have written: every field has its declared type, or an error.
+# ----------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def from_plain(kind: type[T], value: Any, where: str = "it") -> T:
+    """Return the dataclass that a JSON object describes; raise ValueError that names the first value that is wrong."""
+    return typing.cast(T, converted(kind, value, where))
+
+
+def converted(kind: Any, value: Any, where: str) -> Any:
+    """Return a value as a declared type; lists become tuples, objects become dataclasses."""
+    if is_dataclass(kind):
+        return filled(kind, value, where)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return None if value is None else converted(inner, value, where)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise wrong(kind, value, where)
+        repeated = len(arguments) == 2 and arguments[1] is Ellipsis
+        members = [arguments[0]] * len(value) if repeated else arguments
+        if len(members) != len(value):
+            raise wrong(kind, value, where)
+        return tuple(
+            converted(member, item, f"{where}[{index}]")
+            for index, (member, item) in enumerate(zip(members, value, strict=True))
+        )
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise wrong(kind, value, where)
+    return value
+
+
+def filled(kind: Any, value: Any, where: str) -> Any:
+    """Return a dataclass of an object that has its fields, and no others; a field with a default may be missing."""
+    if not isinstance(value, Mapping):
+        raise wrong(kind, value, where)
+    declared = declared_fields(kind)
+    for name in value:
+        if name not in declared:
+            raise ValueError(f"{where} has {str(name)[:40]!r}, which is not one of {', '.join(declared)}")
+    if missing := [name for name, (_, required) in declared.items() if required and name not in value]:
+        raise ValueError(f"{where} has no {missing[0]!r}")
+    return kind(**{name: converted(declared[name][0], item, f"{where}.{name}") for name, item in value.items()})
+
+
+def wrong(kind: Any, value: Any, where: str) -> ValueError:
+    """Return the error of a value of another type than the declared one."""
+    name = kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
+    return ValueError(f"{where} is of type {type(value).__name__}, and must be {name}")
+
+
+@cache
+def declared_fields(kind: type) -> dict[str, tuple[Any, bool]]:
+    """Return name -> declared type, and whether a value is required, of the fields of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {
+        field.name: (hints[field.name], field.default is MISSING and field.default_factory is MISSING)
+        for field in fields(kind)
+    }

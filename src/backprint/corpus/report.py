@@ -1,0 +1,881 @@
+"""A ledger's rows, read only: few columns of all rows for tables, all columns of one row at a time for files."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from backprint.common.formats import GRAPHNET
+from backprint.corpus.duplicates import grouped, key_of, several
+from backprint.errors import SampleError
+from backprint.graph.verdicts import GOOD, PROVED, VERDICTS, WORDS, Proofs, has_proof, proofs, rank
+from backprint.jobs.find import unescape
+from backprint.jobs.ledger import COLUMNS as SCHEMA
+from backprint.jobs.ledger import Ledger, naming_ledger
+from backprint.report.nouns import (
+    NAMED,
+    Cell,
+    Report,
+    SampleLink,
+    Table,
+    columns,
+    encodable,
+    filled,
+    note_kind,
+    one_line,
+    share,
+)
+
+JSON = {
+    "stages": "numbers",
+    "vacuous": "texts",
+    "asks": "pairs",
+    "notes": "texts",
+    "versions": "words",
+    "operators": "counts",
+}
+"""The types of the ledger's JSON columns."""
+
+KINDS = {"text": "text", "integer": "count", "real": "number"}
+
+COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHEMA.items()}
+"""The ledger's columns and the kind of what each holds."""
+
+VACUOUS, UNMEASURED = "vacuous", "power not measured"
+"""What is added to a verdict that is good and not a proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One row, without long columns. `still` are the ports that no redraw moves: such a check proves nothing."""
+
+    id: str
+    family: str
+    source_hash: str
+    state: str
+    attempts: int
+    verdict: str
+    cause: str
+    detail: str
+    stage: str
+    engine: str
+    mode: str
+    seconds: float
+    peak_bytes: int
+    forward_hash: str
+    backward_hash: str
+    forward_steps: int
+    backward_steps: int
+    saved_bytes: int
+    inputs: int
+    gradients: int
+    outputs: int
+    input_bytes: int
+    disk_bytes: int
+    guards: int
+    started: float
+    finished: float
+    power: float | None
+    still: tuple[str, ...] = field(metadata={"column": "vacuous"})
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a verdict."""
+        return self.state == "done"
+
+    @property
+    def proved(self) -> bool:
+        """Whether everything compared equal, by a check that could have failed; a forward alone counts too."""
+        return self.done and has_proof(self.verdict, self.power, self.still)
+
+    @property
+    def powerless(self) -> bool:
+        """Whether everything compared equal, by a check that some wrong results would pass too, or whose power is
+        unknown."""
+        return self.done and self.verdict in GOOD and not self.proved
+
+    @property
+    def standing(self) -> str:
+        """The verdict as text; its state if there is none."""
+        if not self.done:
+            return "not done"
+        return f"{self.verdict}, {VACUOUS if self.still else UNMEASURED}" if self.powerless else self.verdict
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The order from best to worst; without power is worse."""
+        return rank(self.verdict), self.powerless
+
+    @property
+    def said(self) -> str:
+        """The reason of the verdict in one line."""
+        said = one_line(self.detail)
+        if self.powerless:
+            still = (
+                f"redrawn inputs do not move {first_names(self.still)}" if self.still else "its power was not measured"
+            )
+            said = f"{still}; {said}" if said else still
+        return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger."""
+
+    place: Path
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every sample, in the order of ids."""
+        names = {item.name: item.metadata.get("column", item.name) for item in fields(Sample)}
+        return tuple(Sample(*row) for row in self.select(tuple(names.values())))
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """The facts that the run recorded about itself."""
+        with Ledger.reading(self.place) as ledger:
+            return {name: one_line(fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield every row with every column, one at a time."""
+        for row in self.select(tuple(COLUMNS)):
+            yield dict(zip(COLUMNS, row, strict=True))
+
+    def column(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield one column of the finished samples, by id."""
+        for key, state, value in self.select(("id", "state", name)):
+            if state == "done":
+                yield key, value
+
+    def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of all samples, one row at a time."""
+        with Ledger.reading(self.place) as ledger, naming_ledger(ledger.path):
+            for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
+                yield tuple(map(read_column, columns, row))
+
+
+def fact_text(name: str, value: Any) -> str:
+    """Return a fact of a run as text; a time as local date and time."""
+    if isinstance(value, dict):
+        said = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
+        return ", ".join(said)
+    if name in ("started", "finished") and isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value, UTC).isoformat(sep=" ", timespec="seconds")
+    return str(value)
+
+
+EMPTY: dict[str, Any] = {
+    "text": "",
+    "count": 0,
+    "number": 0.0,
+    "numbers": {},
+    "counts": {},
+    "words": {},
+    "texts": (),
+    "pairs": (),
+}
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "text": str,
+    "count": int,
+    "number": float,
+    "numbers": lambda value: {encodable(key): float(item) for key, item in parsed(value, dict).items()},
+    "counts": lambda value: {encodable(key): int(item) for key, item in parsed(value, dict).items()},
+    "words": lambda value: {encodable(key): item for key, item in parsed(value, dict).items()},
+    "texts": lambda value: tuple(map(encodable, parsed(value, list))),
+    "pairs": lambda value: tuple((encodable(name), encodable(why)) for name, why in parsed(value, list)),
+}
+
+
+def read_column(column: str, value: Any) -> Any:
+    """Return a column's value; raise, by the column's name, if the ledger is damaged."""
+    kind = COLUMNS[column]
+    if value is None or value == "":
+        return None if column == "power" else EMPTY[kind]
+    try:
+        return READERS[kind](value)
+    except (ValueError, TypeError) as error:
+        raise SampleError(f"ledger.sqlite: column {column} holds {str(value)[:60]!r}: {error}") from None
+
+
+def parsed(text: str, kind: type) -> Any:
+    """Parse JSON that must be a list, or a dict."""
+    found = json.loads(text)
+    if not isinstance(found, kind):
+        raise ValueError(f"expected a {kind.__name__}, found {type(found).__name__}")
+    return found
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more."""
+    more = len(names) - NAMED
+    return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+# ----------------------------------------------------------------------------
+# Where the samples of a run are, from the folder of a report: their code, and their page if there is one.
+# ----------------------------------------------------------------------------
+
+CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
+"""What a Backprint sample's links are called, and the file of each."""
+
+
+@dataclass(frozen=True)
+class SampleFolders:
+    """The folders of a run's samples, and links to their files that are relative to `base`."""
+
+    out: Path
+    source: Path
+    base: Path
+    paths: dict[str, str]
+    known: dict[str, tuple[SampleLink, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, run: RunView, base: Path) -> SampleFolders:
+        """Return the folders of a run, for a report that is in the folder `base`."""
+        out = run.place if run.place.is_dir() else run.place.parent
+        paths = dict(run.select(("id", "path")))
+        return cls(out, Path(run.facts.get("source") or out), Path(os.path.abspath(base)), paths)
+
+    def places(self, id: str) -> Iterator[Path]:
+        """Yield where a sample may be. A ledger may be a stranger's: nothing outside the two folders is looked at."""
+        for root, name in ((self.out, id), (self.source, self.paths.get(id, ""))):
+            below = Path(unescape(name)) if name else None
+            if below is not None and not below.is_absolute() and ".." not in below.parts:
+                yield root / below
+
+    def links(self, id: str) -> tuple[SampleLink, ...]:
+        """Return the links of a sample: its forward and its backward, or GraphNet's code; then its page."""
+        if id not in self.known:
+            self.known[id] = tuple(self.found(id))
+        return self.known[id]
+
+    def columns(self, id: str) -> dict[str, str]:
+        """Return the columns of a file: the paths of the first code and of the page, '' where there is none."""
+        known = {each.word: encodable(each.path) for each in self.links(id)}
+        return {"code": known.get("forward") or known.get("code", ""), "page": known.get("page", "")}
+
+    def found(self, id: str) -> Iterator[SampleLink]:
+        """Look for the files of a sample."""
+        for place in self.places(id):
+            files = {word: place / name for word, name in CODE.items()}
+            files = {word: file for word, file in files.items() if os.path.isfile(file)}
+            main = place / GRAPHNET.main
+            if files or os.path.isfile(main):
+                own = (place / "page.html", place.with_name(f"{place.name}.html"))
+                pages = [("page", page) for page in own if os.path.isfile(page)]
+                both = (*(files or {"code": main}).items(), *pages[:1])
+                yield from (SampleLink(word, self.relative(file)) for word, file in both)
+                return
+
+    def relative(self, file: Path) -> str:
+        """Return a path relative to the folder of the report."""
+        return Path(os.path.relpath(os.path.abspath(file), self.base)).as_posix()
+
+
+# ----------------------------------------------------------------------------
+# Which operators the samples of a run call: overloads and dtypes, how often, forward and backward, and where.
+# ----------------------------------------------------------------------------
+
+SIDES = ("forward", "backward")
+
+
+@dataclass(slots=True)
+class OperatorCalls:
+    """The calls of one operator: by side, by dtypes, and the samples that have some."""
+
+    sides: Counter[str] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    samples: list[str] = field(default_factory=list)
+
+    def add(self, sample: str, side: str, dtypes: str, count: int) -> None:
+        """Count the calls of a sample; the calls of one sample follow each other."""
+        self.sides[side] += count
+        self.dtypes[dtypes] += count
+        if not self.samples or self.samples[-1] != sample:
+            self.samples.append(sample)
+
+    @property
+    def calls(self) -> int:
+        """How many calls there are."""
+        return self.sides.total()
+
+
+@dataclass(frozen=True, slots=True)
+class RunOperators:
+    """The operators of a run; `counted` of its `of` samples with graphs have counts in the ledger."""
+
+    operators: Mapping[str, OperatorCalls]
+    dtypes: Mapping[str, OperatorCalls]
+    counted: int
+    of: int
+
+    @property
+    def missing(self) -> str:
+        """How many samples are not counted; '' if all are."""
+        if self.counted == self.of:
+            return ""
+        return (
+            f"{self.counted:,} of {self.of:,} samples with graphs are counted; the others have no counts in this "
+            "ledger: `backprint corpus verify` of their folder writes one that has"
+        )
+
+
+def run_operators(run: RunView, samples: Collection[Sample]) -> RunOperators:
+    """Return the operators of some samples of a run, from the counts in its ledger."""
+    ids = {sample.id for sample in samples if sample.forward_hash}
+    counted = sum(1 for id, counts in run.column("operators") if id in ids and counts)
+    return RunOperators(*added_up(run, ids), counted, len(ids))
+
+
+def added_up(run: RunView, ids: Collection[str]) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
+    """Add the counts of all samples, by operator and by dtypes."""
+    operators: dict[str, OperatorCalls] = {}
+    dtypes: dict[str, OperatorCalls] = {}
+    for id, counts in run.column("operators"):
+        for key, count in counts.items() if id in ids else ():
+            side, target, kind = parts_of_key(key)
+            operators.setdefault(target, OperatorCalls()).add(id, side, kind, count)
+            for dtype in dict.fromkeys(kind.replace(" -> ", ", ").split(", ")):
+                dtypes.setdefault(dtype, OperatorCalls()).add(id, side, target, count)
+    return operators, dtypes
+
+
+def parts_of_key(key: str) -> tuple[str, str, str]:
+    """Return side, operator and dtypes; a verb of the user's own may have written a key without all of them."""
+    side, _, rest = key.partition(" ")
+    target, _, kind = rest.partition(" ")
+    return side, target, kind
+
+
+# ------------------------------------------------------------------ tables
+
+
+def operators_fact(found: RunOperators) -> str:
+    """Return the operators of a run in one line."""
+    calls = {side: sum(each.sides[side] for each in found.operators.values()) for side in SIDES}
+    names = {operator_and_overload(target)[0] for target in found.operators}
+    sides = " and ".join(f"{count:,} {side}" for side, count in calls.items())
+    return f"{len(names):,} in {len(found.operators):,} overloads; {sum(calls.values()):,} calls, {sides}"
+
+
+def operator_table(found: RunOperators) -> Table:
+    """Return a row for each overload, the most frequent first."""
+    rows: list[tuple[Cell, ...]] = []
+    for target, each in by_calls(found.operators):
+        kinds = "; ".join(f"{kind or 'not known'} ({count:,})" for kind, count in each.dtypes.most_common())
+        rows.append((*operator_and_overload(target), kinds, *cells_of(each, found)))
+    note = "Calls in the graphs; in brackets, the calls on these dtypes. Files with --rows operator name all samples."
+    heads = f"operator:name overload dtypes:name {OPERATOR_COUNTS}"
+    return Table("Operators", note, columns(heads), tuple(rows))
+
+
+def dtype_table(found: RunOperators) -> Table:
+    """Return a row for each dtype of a tensor that a call takes or returns."""
+    rows = [(dtype, len(each.dtypes), *cells_of(each, found)) for dtype, each in by_calls(found.dtypes)]
+    note = "Calls that take or return a tensor of the dtype; one call may have several."
+    return Table("Dtypes", note, columns(f"dtype overloads:count {OPERATOR_COUNTS}"), tuple(rows))
+
+
+OPERATOR_COUNTS = "calls:count forward:count backward:count in_samples:count share_of_samples:share which:samples"
+
+
+def cells_of(each: OperatorCalls, found: RunOperators) -> tuple[Cell, ...]:
+    """Return the columns that both tables have."""
+    count = len(each.samples)
+    return (each.calls, *(each.sides[side] for side in SIDES), count, count / found.counted, tuple(each.samples))
+
+
+def by_calls(found: Mapping[str, OperatorCalls]) -> list[tuple[str, OperatorCalls]]:
+    """Return operators or dtypes, those with the most calls first."""
+    return sorted(found.items(), key=lambda item: (-item[1].calls, item[0]))
+
+
+def operator_and_overload(target: str) -> tuple[str, str]:
+    """Return `aten.mm` and `default`, of aten.mm.default; a function has no overload."""
+    name, _, overload = target.rpartition(".")
+    return (name, overload) if "." in name else (target, "")
+
+
+OPERATOR_FIELDS = (
+    ("operator", "text"),
+    ("overload", "text"),
+    ("calls", "count"),
+    ("forward", "count"),
+    ("backward", "count"),
+    ("dtypes", "counts"),
+    ("samples", "texts"),
+)
+
+
+def by_operator(made: Report, found: RunOperators) -> Report:
+    """Return a report whose rows for files are overloads instead of samples, each with all of its samples."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for target, each in by_calls(found.operators):
+            names = operator_and_overload(target)
+            counts = (each.calls, *(each.sides[side] for side in SIDES), dict(each.dtypes), tuple(each.samples))
+            yield dict(zip((name for name, _ in OPERATOR_FIELDS), (*names, *counts), strict=True))
+
+    return replace(made, fields=OPERATOR_FIELDS, rows=rows)
+
+
+# ----------------------------------------------------------------------------
+# Make plain tables of a ledger's rows: one function a table, all from the same samples.
+#
+# With `unique`, duplicates (the same graphs; without graphs, the same source) count once, by the worst of their
+#  verdicts: one bad duplicate is not hidden by a good one.
+# ----------------------------------------------------------------------------
+
+SLOWEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPlan:
+    """What a report is to have: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
+    links are relative to `base`."""
+
+    unique: bool = False
+    title: str = ""
+    base: Path = Path()
+    by_operator: bool = False
+
+
+def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
+    """Return the report of one run."""
+    groups = grouped(run.samples, key_of, lambda sample: sample.id)
+    counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
+    counted = tuple(sorted(counted, key=lambda sample: sample.id))
+    folders = SampleFolders.of_run(run, plan.base)
+    found = run_operators(run, counted)
+    first = {sample.id: group[0].id for group in groups for sample in group[1:]}
+    proved = {sample.id: sample.proved for sample in counted}
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for row in run.rows():
+            if (id := row["id"]) in proved:
+                yield row | {"proved": proved[id], "duplicate_of": first.get(id, "")} | folders.columns(id)
+
+    said = facts(run, counted, len(groups), plan.unique, found)
+    kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))
+    title = plan.title or f"Corpus report: {folders.out.resolve().name}"
+    made = Report(
+        title,
+        said,
+        tuple(filled(all_tables(run, counted, groups, found))),
+        everything(run, counted),
+        kinds,
+        rows,
+        links=folders.links,
+    )
+    return by_operator(made, found) if plan.by_operator else made
+
+
+def all_tables(
+    run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: RunOperators
+) -> Iterator[Table]:
+    """Yield the tables: first what the samples are, then how they were made, and the run itself last."""
+    ids = {sample.id for sample in counted}
+    done = [sample for sample in counted if sample.done]
+    yield from (verdicts(counted), families(counted), operator_table(operators), dtype_table(operators))
+    yield from (measures("Graphs", "count", COUNTS, done), measures("Sizes", "size", SIZES, done))
+    yield from (causes(done), bad(counted), undifferentiable(done), duplicates(groups))
+    yield from (power_table(done), vacuous(done), notes(run, ids), asks(run, ids))
+    yield from (times(run, done, ids), slowest(done), about_run(run, done))
+
+
+def worst(group: Sequence[Sample]) -> Sample:
+    """Return the sample that a group of duplicates counts as."""
+    return max(group, key=lambda sample: (sample.done, sample.rank))
+
+
+def facts(
+    run: RunView, counted: Sequence[Sample], groups: int, unique: bool, operators: RunOperators
+) -> tuple[tuple[str, str], ...]:
+    """Return the facts above the tables."""
+    done = sum(sample.done for sample in run.samples)
+    found = proofs_of(counted)
+    rows = [
+        ("samples", f"{len(run.samples):,}, of which {len(run.samples) - done:,} are not done"),
+        ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
+        ("proved", found.told() + (f" ({share(found.proved / found.of)})" if found.of else "")),
+    ]
+    rows += [("operators", operators_fact(operators))] if operators.counted else []
+    return (*rows, *([("operators not counted", operators.missing)] if operators.missing else []))
+
+
+def about_run(run: RunView, done: Sequence[Sample]) -> Table:
+    """Return the facts that the run recorded about itself, and its pace."""
+    rows = [(name, value) for name, value in run.facts.items() if value]
+    starts, ends = [s.started for s in done if s.started], [s.finished for s in done if s.finished]
+    if starts and ends and (wall := max(ends) - min(starts)) > 0:
+        rows.append(("pace", f"{len(done) / wall * 3600:,.0f} samples an hour from the first start to the last end"))
+    return Table("This run", "", columns("fact value"), tuple(rows))
+
+
+def proofs_of(samples: Sequence[Sample]) -> Proofs:
+    """Return how many of these have a proof, counted as everywhere."""
+    return proofs((one.id, one.verdict, one.power, one.still) for one in samples if one.done)
+
+
+MISSING = {
+    VACUOUS: "equal, but a redraw of the inputs does not move every result: no proof",
+    UNMEASURED: "equal, but whether a redraw of the inputs moves every result was not measured: no proof",
+}
+
+
+def verdicts(samples: Sequence[Sample]) -> Table:
+    """Count each verdict."""
+    count = Counter(sample.standing for sample in samples)
+    rows: list[tuple[Cell, ...]] = []
+    for verdict in VERDICTS:
+        meanings = {verdict: WORDS[verdict].meaning, **{f"{verdict}, {why}": said for why, said in MISSING.items()}}
+        found = {name: count[name] for name in meanings if count[name]}
+        rows += [(name, times, times / len(samples), meanings[name]) for name, times in found.items()]
+    known = {row[0] for row in rows}
+    rows += [(name, n, n / len(samples), "no verdict yet") for name, n in sorted(count.items()) if name not in known]
+    return Table("Verdicts", "", columns("verdict:verdict samples:count share:share meaning"), tuple(rows))
+
+
+def families(samples: Sequence[Sample]) -> Table:
+    """Return the share of proved samples by family."""
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        found[sample.family].append(sample)
+    rows = [family_row(name, found[name]) for name in sorted(found)]
+    heads = "family samples:count proved:count vacuous:count undifferentiable:count unproven:count wrong:count"
+    heads += " failed:count not_done:count proved_share:share median:seconds"
+    note = "The share is of the samples that are done and differentiable; a vacuous check is no proof."
+    return Table("By family", note, columns(heads), (*rows, *([family_row("all", samples)] if len(rows) > 1 else [])))
+
+
+def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
+    count = Counter(sample.verdict for sample in samples if sample.done)
+    found, done = proofs_of(samples), sum(count.values())
+    spent = [sample.seconds for sample in samples if sample.done]
+    return (
+        *(name or "(none)", len(samples), found.proved, len(found.without)),
+        *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
+        *(
+            len(samples) - done,
+            found.proved / found.of if found.of else None,
+            statistics.median(spent) if spent else None,
+        ),
+    )
+
+
+def causes(done: Sequence[Sample]) -> Table:
+    """Return the samples that are not proved, by cause."""
+    found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
+    for sample in done:
+        if not sample.proved or sample.verdict not in PROVED:
+            cause = sample.cause or ("no power" if sample.powerless else "")
+            found[sample.standing, cause, sample.stage].append(sample)
+    rows = []
+    for (verdict, cause, stage), samples in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        related = len({sample.family for sample in samples})
+        rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].said))
+    heads = "verdict:verdict cause stage samples:count families:count for_example:sample which_said"
+    return Table("By cause", "Everything that is not proved.", columns(heads), tuple(rows))
+
+
+def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
+    """Return median, ninth decile, largest with its sample, and sum."""
+    numbers = sorted(value for value, _ in values)
+    ninth = numbers[-(-9 * len(numbers) // 10) - 1]
+    largest, which = min(values, key=lambda pair: (-pair[0], pair[1]))
+    return (name, len(numbers), statistics.median(numbers), ninth, largest, which, sum(numbers))
+
+
+def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
+    """Return the time of samples, in total and by stage."""
+    stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for key, spent in run.column("stages"):
+        if key in ids:
+            for stage, value in spent.items():
+                stages[stage].append((float(value), key))
+    rows = [distribution(f"stage {name}", values) for name, values in stages.items()]
+    whole = [distribution("a sample", [(sample.seconds, sample.id) for sample in done])] if done else []
+    heads = "what samples:count median:seconds nine_tenths_within:seconds slowest:seconds which:sample together:seconds"
+    return Table("Times", "", columns(heads), (*whole, *rows))
+
+
+SIZES = {
+    "peak memory of the worker": "peak_bytes",
+    "inputs": "input_bytes",
+    "saved for the backward": "saved_bytes",
+    "on disk": "disk_bytes",
+}
+COUNTS = {
+    "steps forward": "forward_steps",
+    "steps backward": "backward_steps",
+    "inputs": "inputs",
+    "outputs": "outputs",
+    "gradients": "gradients",
+    "guards": "guards",
+}
+
+
+def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
+    """Return the spread of some columns, over the samples that have them."""
+    found = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
+    spreads = [
+        distribution(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])
+    ]
+    heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:sample together:{kind}"
+    told = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
+    return Table(title, "", columns(heads), tuple(told))
+
+
+def slowest(done: Sequence[Sample]) -> Table:
+    """Return the samples that took longest."""
+    rows = [
+        (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
+        for sample in sorted(done, key=lambda sample: (-sample.seconds, sample.id))[:SLOWEST]
+    ]
+    heads = "sample:sample verdict:verdict time:seconds peak_memory:size steps_forward:count steps_backward:count"
+    return Table("Slowest", "", columns(heads), tuple(rows))
+
+
+BANDS = (
+    (1.0, "under 1: some result does not move"),
+    (10.0, "1 to 10"),
+    (1e3, "10 to 1,000"),
+    (float("inf"), "1,000 and more"),
+)
+
+
+def power_table(done: Sequence[Sample]) -> Table:
+    """Return how far results move, in tolerances, when the inputs are redrawn: the smallest movement of each sample."""
+    checked = [sample for sample in done if sample.verdict in PROVED]
+    bands: Counter[str] = Counter()
+    for sample in checked:
+        known = (name for limit, name in BANDS if sample.power is not None and sample.power < limit)
+        bands["not measured" if sample.power is None else next(known, BANDS[-1][1])] += 1
+    names = (*(name for _, name in BANDS), "not measured")
+    rows = [(name, bands[name], bands[name] / len(checked)) for name in names if bands[name]]
+    note = "The least movement of any result, in tolerances, when the inputs are redrawn; of what compared equal."
+    return Table("Power", note, columns("power samples:count share:share"), tuple(rows))
+
+
+def vacuous(done: Sequence[Sample]) -> Table:
+    """Return the samples with results that no redraw moves, each by name; those without a measured power in one row."""
+    still = [sample for sample in done if sample.powerless and sample.still]
+    unmeasured = [sample for sample in done if sample.powerless and not sample.still]
+    rows = [(each.id, each.verdict, each.power, len(each.still), first_names(each.still)) for each in still]
+    if unmeasured:
+        more = f", nor that of {len(unmeasured) - 1:,} more samples" if len(unmeasured) > 1 else ""
+        rows.append((unmeasured[0].id, unmeasured[0].verdict, None, 0, f"{UNMEASURED}{more}"))
+    note = "Equal, but a redraw of the inputs does not move these results, or was not made: never counted as proof."
+    return Table(
+        "Without power", note, columns("sample:sample verdict:verdict power:number results:count which"), tuple(rows)
+    )
+
+
+def bad(samples: Sequence[Sample]) -> Table:
+    """Return every sample that is not good, in one line."""
+    rows = [
+        (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.said)
+        for sample in sorted(samples, key=lambda sample: (-sample.rank[0], sample.cause, sample.id))
+        if sample.done and sample.verdict not in (*PROVED, "undifferentiable")
+    ]
+    heads = "sample:sample verdict:verdict cause stage time:seconds what_was_said"
+    return Table("Not good", "", columns(heads), tuple(rows))
+
+
+def undifferentiable(done: Sequence[Sample]) -> Table:
+    """Return the samples without a backward, and why."""
+    rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
+    note = "Nothing in these requires grad or could: a property of the sample, not a failure."
+    return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
+
+
+def notes(run: RunView, ids: Collection[str]) -> Table:
+    """Return the notes on samples: rewritten calls, constants that were printed too short, assigned sizes."""
+    return tally(
+        ((note_kind(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
+        Table(
+            "Notes", "What has to be said of samples; alike but for numbers and names are one line.", columns(""), ()
+        ),
+        "note times:count samples:count for_example:sample which_said",
+        lambda kind, times, samples, key, note: (kind, times, samples, key, one_line(note)),
+    )
+
+
+def asks(run: RunView, ids: Collection[str]) -> Table:
+    """Return the inputs that require grad, by the reason."""
+    return tally(
+        ((note_kind(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
+        Table("Which inputs require grad", "By reason; CSV and Parquet name them for each sample.", (), ()),
+        "because inputs:count samples:count for_example:sample input",
+        lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
+    )
+
+
+def tally(
+    found: Iterable[tuple[str, str, str]], table: Table, heads: str, row: Callable[..., tuple[Cell, ...]]
+) -> Table:
+    """Return a row for each kind: how often, in how many samples, and the first. `found` is in the order of samples."""
+    times: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
+    first: dict[str, tuple[str, str]] = {}
+    last: dict[str, str] = {}
+    for kind, key, text in found:
+        times[kind] += 1
+        samples[kind] += last.get(kind) != key
+        last[kind] = key
+        first.setdefault(kind, (key, text))
+    rows = (
+        row(kind, times[kind], samples[kind], *first[kind]) for kind in sorted(times, key=lambda k: (-samples[k], k))
+    )
+    return Table(table.title, table.note, columns(heads), tuple(rows))
+
+
+def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
+    """Return the samples that are the same program."""
+    rows = []
+    for group in sorted(several(groups), key=lambda group: (-len(group), group[0].id)):
+        said = Counter(sample.standing for sample in group)
+        found = ", ".join(f"{count} {name}" if len(said) > 1 else name for name, count in said.items())
+        alike = "graphs" if group[0].forward_hash else "source"
+        rows.append((group[0].id, alike, len(group), found, first_names([sample.id for sample in group[1:]])))
+    together = sum(len(group) - 1 for group in several(groups))
+    note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
+    return Table("Duplicates", note, columns("first:sample same samples:count verdicts the_others"), tuple(rows))
+
+
+def everything(run: RunView, samples: Sequence[Sample]) -> Table:
+    """Return all samples, a line each, with their notes."""
+    heads = "sample:sample family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
+    known = {sample.id: sample for sample in samples}
+
+    class SampleLines:
+        """The rows of all samples, read again at each iteration."""
+
+        def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+            for key, told in run.select(("id", "notes")):
+                if s := known.get(key):
+                    steps = s.forward_steps + s.backward_steps
+                    said = "; ".join(map(one_line, filter(None, (s.detail, *told))))
+                    yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, said)
+
+    return Table("All samples", "", columns(heads), SampleLines())
+
+
+# ----------------------------------------------------------------------------
+# Compare two runs: which samples became better, worse, new or gone, and sums.
+# ----------------------------------------------------------------------------
+
+CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
+"""How a sample can have changed, in the order of the table."""
+
+
+def against(report: Report, before: RunView, after: RunView) -> Report:
+    """Return the report of `after`, with its changes from `before` first."""
+    left = {sample.id: sample for sample in before.samples if sample.done}
+    right = {sample.id: sample for sample in after.samples if sample.done}
+    found = {key: changed(left.get(key), right.get(key)) for key in sorted(left | right)}
+    tables = (outcome(found), sums(left, right), moves(left, right), cost(left, right), each(found, left, right))
+    fields = (*report.fields, ("change", "text"), ("before_verdict", "text"), ("before_seconds", "number"))
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for row in report.rows():
+            yield row | beside(found.get(row["id"], "not done"), left.get(row["id"]))
+        for key in (key for key, change in found.items() if change == "gone"):
+            yield dict.fromkeys(name for name, _ in report.fields) | {"id": key} | beside("gone", left[key])
+
+    said = (*report.facts, ("against", str(before.place)))
+    return replace(report, facts=said, tables=(*filled(tables), *report.tables), fields=fields, rows=rows)
+
+
+def beside(change: str, before: Sample | None) -> dict[str, Any]:
+    """Return the columns that a comparison adds."""
+    verdict, seconds = (before.verdict, before.seconds) if before else (None, None)
+    return {"change": change, "before_verdict": verdict, "before_seconds": seconds}
+
+
+def changed(before: Sample | None, after: Sample | None) -> str:
+    """Say how one sample changed."""
+    if before is None or after is None:
+        return "gone" if after is None else "new"
+    if before.rank != after.rank:
+        return "better" if after.rank < before.rank else "worse"
+    if (before.forward_hash, before.backward_hash) != (after.forward_hash, after.backward_hash):
+        return "other graphs"
+    return "same" if before.cause == after.cause else "other cause"
+
+
+def outcome(found: Mapping[str, str]) -> Table:
+    """Count each kind of change."""
+    count = Counter(found.values())
+    rows = [(name, count[name], count[name] / len(found)) for name in CHANGES if count[name]]
+    note = (
+        "From best to worst: " + ", ".join(VERDICTS) + "; without power is worse. Samples that are done in both runs."
+    )
+    return Table("Before and after", note, columns("became samples:count share:share"), tuple(rows))
+
+
+def sums(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+    """Return the verdicts of both runs."""
+    before, after = (Counter(sample.standing for sample in side.values()) for side in (left, right))
+    names = sorted(before | after, key=lambda name: (standing_rank(name), name))
+    rows = [(name, before[name], after[name], after[name] - before[name]) for name in names]
+    rows.append(("all", len(left), len(right), len(right) - len(left)))
+    return Table("Verdicts of both", "", columns("verdict:verdict before:count after:count change:change"), tuple(rows))
+
+
+def standing_rank(name: str) -> int:
+    """Return the place of a standing among the verdicts."""
+    return rank(name.partition(",")[0])
+
+
+def moves(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+    """Count the changes from each verdict to each."""
+    count = Counter((left[key].standing, right[key].standing) for key in left.keys() & right.keys())
+    rows = [
+        (old, new, n) for (old, new), n in sorted(count.items(), key=lambda item: (-item[1], item[0])) if old != new
+    ]
+    return Table("Moves", "", columns("before:verdict after:verdict samples:count"), tuple(rows))
+
+
+COSTS = (("time", "seconds", "seconds"), ("peak memory", "peak_bytes", "size"), ("disk", "disk_bytes", "size"))
+
+
+def cost(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+    """Compare time and memory of the samples in both runs, after divided by before."""
+    from backprint.report.nouns import SPELLED
+
+    rows: list[tuple[Cell, ...]] = []
+    for name, column, kind in COSTS:
+        both = [(getattr(left[key], column), getattr(right[key], column)) for key in left.keys() & right.keys()]
+        both = [(old, new) for old, new in both if old > 0 and new > 0]
+        if both:
+            old, new = sum(old for old, _ in both), sum(new for _, new in both)
+            ratios = [new / old for old, new in both]
+            spelled = SPELLED[kind]
+            rows.append((name, len(both), spelled(old), spelled(new), new / old, statistics.median(ratios)))
+    note = "Sums over the samples that are in both; a ratio under 1 is less."
+    heads = "what samples:count before after ratio_of_sums:times median_ratio:times"
+    return Table("Cost of both", note, columns(heads), tuple(rows))
+
+
+def each(found: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+    """List every sample that changed."""
+    rows: list[tuple[Cell, ...]] = []
+    for key in sorted(found, key=lambda key: (CHANGES.index(found[key]), key)):
+        if found[key] != "same":
+            old, new = left.get(key), right.get(key)
+            shown = new or old
+            ratio = new.seconds / old.seconds if old and new and old.seconds > 0 else None
+            was, now = (side.standing if side else "" for side in (old, new))
+            rows.append((key, found[key], was, now, ratio, shown.said if shown and not shown.proved else ""))
+    heads = "sample:sample became before:verdict after:verdict time:times what_was_said"
+    return Table("Samples that changed", "", columns(heads), tuple(rows))

@@ -1,0 +1,418 @@
+"""Which tensors that two Captures take have other values, as far as recipes tell: those that are kept, not drawn.
+
+Hashes leave values out, so graphs with other constants are the same. Nothing is made: recipes are compared as JSON, and
+exact data as bytes. What one side keeps as bytes and the other as numbers is not compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+from backprint.diff.matching import (
+    Forward,
+    Matching,
+    Numbers,
+    Wired,
+    common_places,
+    input_changes,
+    match_inputs,
+    match_steps,
+    matched_outputs,
+    number_of,
+    output_changes,
+    subgraphs_of,
+    wired,
+)
+from backprint.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, PortChange, StepChange
+from backprint.diff.words import capture_facts, graph_of, linked_places
+from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
+from backprint.graph.cost import Summary, step_costs, summarize, total_cost
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
+from backprint.graph.sizes import at_hints
+
+KEPT = ("constant", "values", "arange", "tril", "exact")
+"""Kinds of recipes that say every value."""
+
+GEOMETRY = ("kind", "dtype", "shape", "stride", "extent", "offset")
+"""What of two recipes must be equal, so that other facts or data are other values."""
+
+LETTERS = {
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int64": "q",
+    "int32": "i",
+    "int16": "h",
+    "int8": "b",
+    "uint8": "B",
+    "bool": "?",
+}
+"""How `struct` calls the dtypes that it knows."""
+
+FEW = 64
+"""Data of at most so many bytes is shown as numbers."""
+
+
+def value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> Iterator[Fact]:
+    """Yield a fact if tensors that both Captures take have other values."""
+    names = renamed_inputs(before, after, pairs)
+    roles = {port.name: port.role for port in free_ports(before)}
+    rows = []
+    for name in with_parts(before, roles):
+        role = roles.get(name, "part")
+        if found := other_values(before, after, name, names.get(name, name)):
+            rows.append((f"{role} {names.get(name, name)}", *found))
+    if len(rows) == 1:
+        yield Fact(f"values of {rows[0][0]}", rows[0][1:2], rows[0][2:])
+    elif rows:
+        yield Fact("values of tensors", *(tuple(f"{row[0]}: {row[side]}" for row in rows) for side in (1, 2)))
+
+
+def renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
+    """Return the inputs that have another name in the second Capture."""
+    found = {}
+    for pair in pairs:
+        for diff in pair.graphs:
+            one, two = (graph_of(*side, diff.direction) for side in ((before, pair.before), (after, pair.after)))
+            for port in diff.ports:
+                if one and two and port.is_input and port.before is not None and port.after is not None:
+                    found[one.inputs[port.before].name] = two.inputs[port.after].name
+    return found
+
+
+def with_parts(capture: Capture, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield names of inputs; of a sparse one, those of its parts as well."""
+    for name in names:
+        yield name
+        match capture.recipes.rows.get(name):
+            case {"kind": "sparse", "facts": {"of": [*parts]}}:
+                yield from (part for part in parts if isinstance(part, str))
+
+
+def other_values(before: Capture, after: Capture, left: str, right: str) -> tuple[str, str] | None:
+    """Return the values of a tensor on both sides as texts, if they are known to differ."""
+    one, two = before.recipes.rows.get(left), after.recipes.rows.get(right)
+    if not isinstance(one, dict) or not isinstance(two, dict) or one.get("kind") not in KEPT:
+        return None
+    if any(one.get(key) != two.get(key) for key in GEOMETRY):
+        return None
+    if one["kind"] != "exact":
+        texts = facts_text(one.get("facts")), facts_text(two.get("facts"))
+        return texts if texts[0] != texts[1] else None
+    datas = before.recipes.data(left), after.recipes.data(right)
+    if None in datas or datas[0] == datas[1]:
+        return None
+    shown = tuple(data_text(data or b"", one.get("dtype")) for data in datas)
+    return (shown[0], shown[1]) if shown[0] != shown[1] else (digest_text(datas[0]), digest_text(datas[1]))
+
+
+def facts_text(facts: Any) -> str:
+    """Return the facts of a recipe, with all of its values."""
+    match facts:
+        case {"value": value, **rest} if not rest:
+            return f"{value} everywhere"
+        case {"values": [*values]}:
+            return json.dumps(values)
+        case dict():
+            return ", ".join(f"{name} {value}" for name, value in sorted(facts.items()))
+    return json.dumps(facts)
+
+
+def data_text(data: bytes, dtype: Any) -> str:
+    """Return data as numbers if it is short, else its digest."""
+    letter = LETTERS.get(dtype) if isinstance(dtype, str) else None
+    if letter is None or len(data) > FEW or len(data) % struct.calcsize(letter):
+        return digest_text(data)
+    return str([number for (number,) in struct.iter_unpack(f"<{letter}", data)])
+
+
+def digest_text(data: bytes | None) -> str:
+    return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
+
+
+# ----------------------------------------------------------------------------
+# Compare two Captures.
+#
+# Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values;
+#  else values are matched (`matching`), and every matched step is compared. Graphs with other hashes always have a
+#  difference that is named.
+# ----------------------------------------------------------------------------
+
+DIRECTIONS = ("forward", "backward")
+
+
+def compare_captures(before: Capture, after: Capture) -> Diff:
+    """Return what changed between two Captures."""
+    pairs = tuple(compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs))
+    links = linked_places(before) == linked_places(after)
+    facts = (*capture_facts(before, after), *value_facts(before, after, pairs))
+    return Diff(before, after, pairs, links, facts)
+
+
+def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
+    them those in the same order."""
+    places: list[tuple[int, int]] = []
+    if len(before) != len(after):
+        numbers: Numbers = {}
+        one, two = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
+        places = sorted(common_places(one, two))
+    low, start = 0, 0
+    for high, stop in (*places, (len(before), len(after))):
+        yield from zip_longest(range(low, high), range(start, stop))
+        if high < len(before) and stop < len(after):
+            yield high, stop
+        low, start = high + 1, stop + 1
+
+
+def hashes_of(pair: Pair) -> tuple[str, str]:
+    """Return the hashes of a Pair's directions; '' if it has no backward."""
+    return pair.forward.hash(), pair.backward.hash() if pair.backward is not None else ""
+
+
+def compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
+    """Compare two Pairs, each by its number."""
+    pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
+    sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
+    numbers: Numbers = {}
+    found, forward = [], Forward()
+    for name, one, two in zip(DIRECTIONS, *sides, strict=True):
+        if one is not None and two is not None:
+            diff, forward = compare_graphs(name, one, two, forward, numbers)
+            found.append(diff)
+        elif one is not None or two is not None:
+            found.append(one_side(name, one, two))
+    costs = [summarize(pair) if pair is not None else None for pair in pairs]
+    saved, kept = (Costs(*(each(cost) if cost else 0 for cost in costs)) for each in (saved_of, kept_of))
+    return PairDiff(left, right, tuple(found), saved, kept)
+
+
+def saved_of(summary: Summary) -> int:
+    return summary.saved_bytes
+
+
+def kept_of(summary: Summary) -> int:
+    return summary.kept_bytes
+
+
+def one_side(direction: str, before: Graph | None, after: Graph | None) -> GraphDiff:
+    """Return the Diff of a direction that only one side has."""
+    graph = before or after
+    assert graph is not None  # as the caller checked
+    ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
+    hashes = graph.hash() if before else "", graph.hash() if after else ""
+    cost = flops(graph)
+
+    def sided(place: int) -> tuple[int | None, int | None]:
+        return (place, None) if before else (None, place)
+
+    return GraphDiff(
+        direction,
+        hashes,
+        False,
+        (),
+        tuple(StepChange(*sided(place)) for place in range(len(graph.steps))),
+        tuple(PortChange(is_input, *sided(place)) for is_input, count in ends for place in range(count)),
+        (),
+        (),
+        0,
+        0,
+        Costs(cost if before else 0, cost if after else 0),
+    )
+
+
+def compare_graphs(
+    direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
+) -> tuple[GraphDiff, Forward]:
+    """Compare two graphs, and return what that says of the backward."""
+    found = Matching(wired(before, numbers), wired(after, numbers), numbers)
+    (left, one), (right, two) = numbered_walk(before), numbered_walk(after)
+    same, only_sizes = left == right, False
+    if not same:
+        (small_left, one), (small_right, two) = numbered_walk(before, sizes=False), numbered_walk(after, sizes=False)
+        only_sizes = small_left == small_right
+    if same or only_sizes:
+        match_by_number(found, one, two)
+    else:
+        match_inputs(found, forward, strictly=True)
+        match_steps(found, forward.echoes)
+        match_inputs(found, forward, strictly=False)
+    outputs = {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(found, forward)
+    changes = () if same else tuple(step_changes(found))
+    ports = (*input_changes(found), *output_changes(found, outputs))
+    orders = () if same else tuple(other_orders(found, outputs, bool(changes or ports)))
+    steps = steps_of_both(found)
+    diff = GraphDiff(
+        direction,
+        (left, right),
+        only_sizes,
+        steps,
+        changes,
+        ports,
+        orders,
+        renamed_modules(found, steps),
+        len(steps) - longest_rise([b for _, b in steps]),
+        sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
+        Costs(flops(before), flops(after)),
+        subgraphs=() if same else subgraph_diffs(direction, found, steps),
+    )
+    return diff, Forward(found)
+
+
+def subgraph_diffs(direction: str, found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
+    """Compare the subgraphs that matched steps call, each with the one in its place."""
+    before, after = dict(found.a.graph.subgraphs), dict(found.b.graph.subgraphs)
+    called = [(subgraphs_of(found.a.graph.steps[a]), subgraphs_of(found.b.graph.steps[b])) for a, b in steps]
+    names = dict.fromkeys(row for left, right in called for row in zip(left, right, strict=False))
+    diffs = (
+        replace(compare_graphs(direction, before[left], after[right], Forward(), found.numbers)[0], names=(left, right))
+        for left, right in names
+    )
+    return tuple(diff for diff in diffs if not diff.same)
+
+
+def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
+    """Match values that have one number in the canonical form, and guards in their order."""
+    offered: dict[str, list[int]] = defaultdict(list)
+    for name, value in sorted(found.b.places.items(), key=lambda row: -row[1]):
+        offered[two[name]].append(value)
+    for name, value in found.a.places.items():
+        if offered[one[name]]:
+            found.join(value, offered[one[name]].pop())
+    for left, right in zip(guards_of(found.a), guards_of(found.b), strict=True):
+        found.join(left, right)
+
+
+def guards_of(graph: Wired) -> list[int]:
+    """Return the guards of a graph, as values."""
+    return [graph.first + place for place, step in enumerate(graph.graph.steps) if step.is_guard]
+
+
+def flops(graph: Graph) -> int:
+    """Return the FLOPs of the products in a graph, at the sizes of the capture."""
+    return total_cost(step_costs(at_hints(graph))).product_flops
+
+
+# ------------------------------------------------------------------ what differs
+
+
+def step_changes(found: Matching) -> Iterator[StepChange]:
+    """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
+    a, b = found.a, found.b
+    for value in range(a.first, len(a.takes)):
+        other = found.to_b.get(value)
+        if other is None:
+            yield StepChange(value - a.first, None)
+        elif parts := tuple(different_parts(found, value, other)):
+            yield StepChange(value - a.first, other - b.first, parts, follows(found, value, parts))
+    yield from (StepChange(None, value - b.first) for value in range(b.first, len(b.takes)) if value not in found.to_a)
+
+
+def different_parts(found: Matching, a: int, b: int) -> Iterator[str]:
+    """Yield what differs between two matched steps."""
+    if found.taken_by(a) != found.b.takes[b]:
+        inputs = True
+    elif found.a.strict[a] == found.b.strict[b]:
+        return
+    else:
+        inputs = False
+    left, right = found.a.step_of(a), found.b.step_of(b)
+    one, two = (
+        said.step_without_names(step, place)
+        for said, step, place in ((found.a.said, left, a - found.a.first), (found.b.said, right, b - found.b.first))
+    )
+    if one[0] != two[0]:
+        yield "operator"
+    if one[1] != two[1]:
+        yield "arguments"
+    if inputs or one[3] != two[3]:
+        yield "inputs"
+    if one[2] != two[2]:
+        yield "type"
+    if one[4] != two[4]:
+        yield "subgraphs"
+
+
+def follows(found: Matching, a: int, parts: tuple[str, ...]) -> bool:
+    """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
+    name = found.a.step_of(a).target.split(".")[1:2]
+    expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
+    return expected.issuperset(parts) and any(type_differs(found, taken) for taken in found.a.takes[a])
+
+
+def type_differs(found: Matching, a: int) -> bool:
+    """Whether a value has another type than the one it is matched with."""
+    one, two = (
+        graph.said.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
+        for graph, value in ((found.a, a), (found.b, found.to_b[a]))
+    )
+    return one != two
+
+
+def other_orders(found: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
+    """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
+    a, b = found.a, found.b
+    ran = [found.to_b.get(a.first + place) for place in effects(a.graph)]
+    runs = [b.first + place for place in effects(b.graph)]
+    order_in_b = {each: place for place, each in enumerate(runs)}
+    inputs, given = free_order(a.graph.inputs, found.to_b, differs), free_order(a.graph.outputs, outputs, differs)
+    for said, order in (
+        ("the steps with effects run in another order", [order_in_b[each] for each in ran if each in order_in_b]),
+        ("the inputs stand in another order", inputs),
+        ("the outputs stand in another order", given),
+    ):
+        if order != sorted(order):
+            differs = True
+            yield said
+    if not differs:
+        lines = zip_longest(canonical(a.graph).lines, canonical(b.graph).lines, fillvalue="(nothing)")
+        left, right = next(row for row in lines if row[0] != row[1])
+        yield f"the canonical forms differ first at `{left}` and `{right}`"
+
+
+def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
+    """Return where matched ports stand in the second graph; saved ones, whose order nobody chose, only if nothing else
+    differs."""
+    return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
+
+
+# ------------------------------------------------------------------ what does not count
+
+
+def steps_of_both(found: Matching) -> tuple[tuple[int, int], ...]:
+    """Return the steps that are matched, by number."""
+    first, start = found.a.first, found.b.first
+    return tuple(sorted((a - first, b - start) for a, b in found.to_b.items() if a >= first))
+
+
+def program_line(step: Step) -> tuple[str, int, str]:
+    """Return the line of the program that a step comes from."""
+    source = step.source
+    return (source.file, source.line, source.code) if source is not None else ("", 0, "")
+
+
+def renamed_modules(found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    """Return modules that only one graph has under their name, and the other under another name."""
+    one = [found.a.module(found.a.first + a) for a, _ in steps]
+    two = [found.b.module(found.b.first + b) for _, b in steps]
+    lefts, rights = set(one), set(two)
+    rows = dict.fromkeys(row for row in zip(one, two, strict=True) if row[0] not in rights and row[1] not in lefts)
+    return tuple(row for row in rows if all(row))
+
+
+def longest_rise(numbers: Sequence[int]) -> int:
+    """Return the length of the longest part of numbers, not always next to each other, that rises."""
+    ends: list[int] = []
+    for number in numbers:
+        place = bisect_left(ends, number)
+        ends[place : place + 1] = [number]
+    return len(ends)

@@ -1,1 +1,0 @@
-"""What changed between two Captures: their steps and ports matched to one another, without torch."""

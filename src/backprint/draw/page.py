@@ -1,0 +1,330 @@
+"""A scene as the data of a page: one JSON object, with columns for what there is much of.
+
+`page/README.md` says what each field means; the page checks them when it opens.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from backprint.common.text import policy_digest, printable
+from backprint.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
+from backprint.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
+from backprint.graph.cost import LiveSpan, is_view, memory_line, specs_of, storages_of
+from backprint.graph.nouns import Capture, Graph, Pair, Source
+from backprint.graph.sizes import at_hints
+from backprint.graph.text import emit_class, show, show_spec
+from backprint.graph.verdicts import verdict_text
+
+if TYPE_CHECKING:
+    from backprint.values.statistics import Stats
+
+FORMAT = 1
+
+VIEW, GUARD, SAVES = 1, 2, 4
+"""Flags of a step: its result is a view, it is a guard, the backward keeps its result."""
+
+
+class Strings:
+    """Texts, each once, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {"": 0}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def texts(self) -> list[str]:
+        """Return all texts by number, without characters that a terminal or a page obeys."""
+        return list(map(printable, self.numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of the steps of a scene beside the scene: which make a view, the memory that each takes, the memory
+    time line, and the text around them."""
+
+    views: Sequence[bool]
+    memory: Sequence[int]
+    line: Mapping[str, Any]
+    code: Mapping[str, Any]
+
+
+def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
+    """Return the data of a scene."""
+    sources: dict[Source, int] = {}
+    nodes = node_columns(drawn, measured, strings, sources)
+    frames = [frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
+    layouts = [layout_data(layout, strings) for layout in drawn.layouts]
+    return {
+        "name": drawn.scene.name,
+        "forward": drawn.scene.forward,
+        "nodes": nodes,
+        "ports": list(ports_data(drawn.scene, strings)),
+        "sources": [source_row(source, strings) for source in sources],
+        "saved": [[each.bridge.made, each.bridge.taken, each.bytes, each.own] for each in drawn.saved],
+        "frames": frames,
+        "layouts": layouts,
+        "memory": measured.line,
+        "code": measured.code,
+        "strings": strings.texts(),
+    }
+
+
+def node_columns(
+    drawn: DrawnPair, measured: Measured, strings: Strings, sources: dict[Source, int]
+) -> dict[str, list[Any]]:
+    """Return the steps, a column for each of their fields."""
+    scene, costs, number = drawn.scene, drawn.costs, strings.number
+    home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
+    made = {each.bridge.made for each in drawn.saved}
+    views = measured.views
+    flags = [
+        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in made) for place, node in enumerate(scene.nodes)
+    ]
+    return {
+        "name": [number(node.name) for node in scene.nodes],
+        "op": [number(node.target) for node in scene.nodes],
+        "args": [number(node.arguments) for node in scene.nodes],
+        "spec": [number(show_spec(node.spec) if node.spec is not None else "") for node in scene.nodes],
+        "source": [
+            -1 if node.source is None else sources.setdefault(node.source, len(sources)) for node in scene.nodes
+        ],
+        "frame": [home[place] for place in range(len(scene.nodes))],
+        "product": [cost.product_flops for cost in costs],
+        "other": [cost.other_flops for cost in costs],
+        "read": [cost.read for cost in costs],
+        "written": [cost.written for cost in costs],
+        "memory": list(measured.memory),
+        "flags": flags,
+        "inputs": [node.inputs for node in scene.nodes],
+        "echo": [number(node.echo) for node in scene.nodes],
+        "partners": [[each for each in node.partners if each < scene.forward] for node in scene.nodes],
+    }
+
+
+def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
+    """Yield the ports; those on the way in come first."""
+    for each in scene.ports:
+        port = each.port
+        yield {
+            "side": each.side,
+            "into": each.enters,
+            "role": port.role,
+            "name": strings.number(port.name),
+            "spec": strings.number(show_spec(port.spec) if port.spec is not None else ""),
+            "bytes": bytes_of(port.spec),
+            "value": each.value,
+        }
+
+
+def source_row(source: Source, strings: Strings) -> list[int]:
+    """Return a line of the program."""
+    number = strings.number
+    file, function, code, module = map(number, (source.file, source.function, source.code, source.module))
+    return [file, source.line, function, code, module]
+
+
+def frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
+    """Return a frame."""
+    frame, cost = drawn.frames[number], drawn.frame_costs[number]
+    counts = [cost.forward_steps, cost.backward_steps, cost.saved_bytes, cost.forward_flops, cost.backward_flops]
+    return {
+        "name": strings.number(frame.name),
+        "kind": frame.kind,
+        "label": strings.number(frame.label),
+        "parent": frame.parent,
+        "units": frame.units,
+        "layout": drawn.layout_of_frame[number],
+        "counts": counts,
+    }
+
+
+def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
+    """Return a layout."""
+
+    def line(each: FlowLine) -> list[int]:
+        return [each.source, each.target, each.slot, strings.number(each.spec), each.count]
+
+    return {
+        "rows": [[row.left, row.frames, row.right] for row in layout.rows],
+        "left": list(map(line, layout.left)),
+        "right": list(map(line, layout.right)),
+        "slots": layout.slots,
+        "bridges": [[each.source, each.target, each.bytes, each.count] for each in layout.bridges],
+    }
+
+
+# ----------------------------------------------------------------------------
+# The data of the page of a Capture: of each Pair its scene, its memory time line, and the text around its steps.
+# ----------------------------------------------------------------------------
+
+
+def page_data(capture: Capture) -> dict[str, Any]:
+    """Return the data of a Capture's page."""
+    return {
+        "format": FORMAT,
+        "title": capture.name,
+        "facts": [[name, text] for name, text in page_facts(capture) if text],
+        "notes": [*capture.notes, *capture.breaks],
+        "pairs": [pair_data(pair) for pair in (*capture.pairs, *bodies_of(capture.pairs))],
+    }
+
+
+def bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield the subgraphs that control flow operators call, such as the branches of `cond`, each as a forward."""
+    for pair in pairs:
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            for name, body in graph.subgraphs if graph is not None else ():
+                inner = Pair(f"{pair.name} {side}: {name}", body)
+                yield inner
+                yield from bodies_of([inner])
+
+
+StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
+"""Statistics by Pair, direction and name of a value: count, min, max, mean, std, norm, NaN, Inf, zeros."""
+
+
+def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
+    """Return the data of a page with statistics of values."""
+    pairs = list(data["pairs"])
+    for index, pair in enumerate(capture.pairs):
+        ids = values_by_name(scene_of(pair))
+        found = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
+        pairs[index] |= {"stats": {"value": list(found), "rows": list(found.values())}}
+    return data | {"pairs": pairs}
+
+
+def stats_row(stats: Stats) -> list[float | None]:
+    """Return statistics as JSON has them: without numbers that are not finite."""
+    found = (getattr(stats, name) for name in ("count", "min", "max", "mean", "std", "norm", "nan", "inf", "zeros"))
+    return [value if value is not None and math.isfinite(value) else None for value in found]
+
+
+def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the values of each direction by their names in its graph."""
+    values: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for place, node in enumerate(scene.nodes):
+        values[node.side][node.name] = place
+    for each in scene.ports:
+        if each.enters:
+            values[each.side][each.port.local] = each.value
+    return values
+
+
+def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
+    """Yield what the page says about the whole Capture."""
+    yield "engine", capture.engine
+    yield "verdict", verdict_text(capture.verdict)
+    environment = dict(capture.environment)
+    yield "torch", environment.get("torch", "")
+    yield "inputs", "fake: shapes without values" if capture.fake else ""
+    for guard in capture.guards:
+        yield "guard", guard.text
+    for edge in capture.opaque:
+        yield "opaque edge", edge.text
+
+
+def pair_data(pair: Pair) -> dict[str, Any]:
+    """Return the data of a Pair."""
+    drawn, strings = drawn_pair(pair), Strings()
+    line = memory_data(pair, drawn.scene, strings)
+    return scene_data(drawn, strings, Measured(views_of(pair), memory_of_steps(pair), line, code_data(pair)))
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair, at the sizes of the capture."""
+    return [at_hints(graph) for graph in (pair.forward, pair.backward) if graph is not None]
+
+
+def views_of(pair: Pair) -> list[bool]:
+    """Return for each step whether its result is a view, or an item of a tuple."""
+    found = []
+    for graph in graphs_of(pair):
+        specs = specs_of(graph)
+        found += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
+    return found
+
+
+def memory_of_steps(pair: Pair) -> list[int]:
+    """Return for each step the bytes of memory that its result takes."""
+    found = []
+    for graph in graphs_of(pair):
+        made: dict[str, int] = {}
+        for storage, size in storages_of(graph)[1].items():
+            name = storage.partition("[")[0]
+            made[name] = made.get(name, 0) + size
+        found += [made.get(step.name, 0) for step in graph.steps]
+    return found
+
+
+def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
+    """Return the memory time line."""
+    line = memory_line(pair)
+    values = values_by_name(scene)
+
+    def row(span: LiveSpan) -> list[int]:
+        value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
+        return [value, span.first, span.last, span.bytes, strings.number(span.role)]
+
+    return {
+        "before": line.held_bytes,
+        "live": line.during,
+        "spans": list(map(row, line.spans)),
+        "held": list(map(row, line.held)),
+        "peak": [line.peak, line.peak_bytes],
+    }
+
+
+def code_data(pair: Pair) -> Mapping[str, Any]:
+    """Return the lines of each graph's text before its steps, and after them."""
+    graphs = [pair.forward, pair.backward]
+    heads = [list(map(printable, head_of(graph))) if graph is not None else [] for graph in graphs]
+    ends = [list(map(printable, end_of(graph))) if graph is not None else [] for graph in graphs]
+    return {"forward": heads[0], "backward": heads[1], "ends": ends}
+
+
+def head_of(graph: Graph) -> list[str]:
+    """Return the lines of a graph's class before its steps."""
+    lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
+    return lines if graph.steps else lines[:-1]
+
+
+def end_of(graph: Graph) -> list[str]:
+    """Return the last line of a graph."""
+    return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]
+
+
+# ----------------------------------------------------------------------------
+# The page of a Capture: one HTML file with its script, its style and its data, which asks for nothing else.
+#
+# Names and source lines are strangers' words. They stand in a block of JSON without `<`, which no browser runs, and
+#  the page writes them as text. A content security policy allows the page's own script and style, by digest, and
+#  nothing else. `page.js` and `page.css` are built from `page/` by `make page`.
+# ----------------------------------------------------------------------------
+
+
+def page_html(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a page in pieces. `data` is what `page_data` returns."""
+    script, style = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    allowed = f"style-src {policy_digest(style)}; script-src {policy_digest(script)}"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    title = html.escape(printable(str(data["title"])), quote=True)
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<div id="app"><noscript>This page draws with JavaScript, which this browser does not run.</noscript></div>\n'
+        '<script type="application/json" id="data">'
+    )
+    yield json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"

@@ -1,1 +1,0 @@
-"""Kernels that compilers make of graphs: extracted, checked, normalized and deduplicated."""

@@ -1,1 +1,0 @@
-"""A kernel as one file that runs by itself."""

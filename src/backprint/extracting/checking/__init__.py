@@ -1,1 +1,0 @@
-"""Kernels run, and compared with the captured graphs in eager."""

@@ -1,1 +1,0 @@
-"""Kernels read from folders, in their normal form, deduplicated, indexed and found."""

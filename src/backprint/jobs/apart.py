@@ -1,0 +1,173 @@
+"""Process a few samples for a verb that is not a run, each in a process of its own.
+
+A sample may come from a stranger, and an operator that torch accepts can crash its process. So such verbs replay
+samples as a run does: in forked processes, under limits, one after the other, and a crash costs only its own sample.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backprint.jobs.ledger import row_to_keep
+from backprint.jobs.pool import Pool, TaskOutcome
+from backprint.jobs.processes import cores, limits_of
+from backprint.jobs.task import Task, failed, failure
+
+ANSWER = "answer.json"
+"""The file with the answer, in a sample's staging folder."""
+
+MOST = 64 << 20
+"""The largest answer that is read, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer for one sample, or how its process ended without one."""
+
+    place: Path
+    content: Any = None
+    ended: str = ""
+    folder: Path | None = None
+    """The folder that the function has written, until the next answer is requested."""
+
+
+def apart(
+    function: str,
+    places: Sequence[Path],
+    options: Mapping[str, Any],
+    allowed: tuple[float, float | None],
+    at: Callable[[Path], None],
+    entered: Callable[[str], None] = lambda stage: None,
+    near: Path | None = None,
+) -> Iterator[Answer]:
+    """Yield, for each sample in turn, the answer that `function(task, options, staging)` wrote with `write_answer`.
+
+    `allowed` limits each to so many seconds and GiB. `at` is called with each sample before it begins, `entered` with
+    its stages. Written folders are kept in a folder beside `near` until the next answer.
+    """
+    if not places:
+        return
+    if sys.platform != "linux":
+        yield from in_own_interpreters(function, places, options, allowed[0], at)
+        return
+    with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
+        limits = replace(limits_of(1, Path(work), *allowed), threads=cores())
+        pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
+        try:
+            for index, place in enumerate(places):
+                at(place)
+                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), entered)
+                yield answer_of(place, outcome.row, outcome.place)
+                pool.done(outcome)
+        finally:
+            pool.close()
+
+
+def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
+    """Return the outcome of one sample; if its worker was lost, try once more."""
+    tries = 0
+    while True:
+        while not pool.free():
+            pool.events(0.5)
+        pool.submit(task, {})
+        tries += 1
+        found: TaskOutcome | None = None
+        while found is None:
+            for event in pool.events(0.5):
+                if isinstance(event, TaskOutcome):
+                    found = event
+                else:
+                    entered(event.stage)
+        if found.row.get("cause") != "worker lost" or tries == 2:
+            return found
+        time.sleep(0.1)
+
+
+def answer_of(place: Path, row: Mapping[str, Any], folder: Path | None) -> Answer:
+    """Return the answer that the sample's process wrote into a folder, or why it wrote none."""
+    file = folder / ANSWER if folder is not None else None
+    if row.get("cause") or file is None or not file.is_file():
+        return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
+    if file.stat().st_size > MOST:
+        return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
+    return Answer(place, json.loads(file.read_text("utf-8")), folder=folder)
+
+
+def write_answer(staging: Path, content: Any) -> dict[str, Any]:
+    """Write an answer, as the last thing that a function does; return its row."""
+    staging.mkdir(exist_ok=True)
+    (staging / ANSWER).write_text(json.dumps(content), "utf-8")
+    return {"verdict": "unproven"}
+
+
+# ------------------------------------------------------------------ platforms without Linux's /proc and fork
+
+
+def in_own_interpreters(
+    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+) -> Iterator[Answer]:
+    """Do the same with a new interpreter for each sample: nothing watches its memory, and time is limited.
+
+    Starting PyTorch anew takes seconds, so on Linux processes are forked instead.
+    """
+    for index, place in enumerate(places):
+        at(place)
+        with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
+            task = Task(str(index), os.fspath(place.absolute()))
+            row = row_of_interpreter(function, task, options, Path(folder), timeout)
+            yield answer_of(place, row, Path(folder) / STAGED)
+
+
+STAGED = "sample"
+"""The folder that a function writes to, below the one of its process."""
+
+ROW = "row.json"
+"""The file with the function's row, in the folder of its process."""
+
+
+def row_of_interpreter(
+    function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
+) -> Mapping[str, Any]:
+    """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
+    given = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
+    command = [sys.executable, "-P", "-m", "backprint.jobs.apart"]
+    try:
+        done = subprocess.run(command, input=json.dumps(given), stdout=2, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return failure("timeout", f"still at work after {timeout:g} s (--timeout)", "work")
+    if done.returncode < 0:
+        return failure(f"killed by {signal.Signals(-done.returncode).name}", "", "work")
+    if done.returncode or not (folder / ROW).is_file():
+        return failure(f"exit {done.returncode}", "", "work")
+    return row_to_keep(json.loads((folder / ROW).read_text("utf-8")))
+
+
+def work_alone() -> None:
+    """Do what standard input describes, and write the row: the process of one sample."""
+    from backprint.graph import isolation
+    from backprint.jobs.verbs import verb_of
+
+    given = json.load(sys.stdin)
+    folder = Path(given["folder"])
+    isolation.begin()
+    try:
+        row = verb_of(given["function"]).run(Task(**given["task"]), given["options"], folder / STAGED)
+    except Exception as error:
+        traceback.print_exc()
+        row = failed(error, "work")
+    (folder / ROW).write_text(json.dumps(row), "utf-8")
+
+
+if __name__ == "__main__":
+    work_alone()

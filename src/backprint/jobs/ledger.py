@@ -1,0 +1,571 @@
+"""A sample's row: its columns, and the values that each may have. An invalid row is replaced by one that says why.
+
+Rows are checked where they are made (the sample's process), where they enter (a worker, the parent), and where they are
+written, because a stranger's code runs in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import operator
+import os
+import reprlib
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.common.files import check_schema, check_types, distrust
+from backprint.errors import SampleError, UsageError
+from backprint.graph.verdicts import VERDICTS, Proofs, proofs
+from backprint.jobs.find import Job, unescape
+from backprint.jobs.task import failure
+
+COLUMNS: Mapping[str, str] = {
+    "id": "text primary key",
+    "path": "text",
+    "family": "text",
+    "kind": "text",
+    "source_hash": "text",
+    "state": "text",
+    "attempts": "integer",
+    "verdict": "text",
+    "cause": "text",
+    "detail": "text",
+    "stage": "text",
+    "seconds": "real",
+    "stages": "json",
+    "peak_bytes": "integer",
+    "engine": "text",
+    "mode": "text",
+    "forward_hash": "text",
+    "backward_hash": "text",
+    "forward_shape": "text",
+    "backward_shape": "text",
+    "forward_steps": "integer",
+    "backward_steps": "integer",
+    "saved_bytes": "integer",
+    "inputs": "integer",
+    "gradients": "integer",
+    "outputs": "integer",
+    "input_bytes": "integer",
+    "disk_bytes": "integer",
+    "power": "real",
+    "vacuous": "json",
+    "asks": "json",
+    "notes": "json",
+    "guards": "integer",
+    "worker": "text",
+    "started": "real",
+    "finished": "real",
+    "versions": "json",
+    "operators": "json",
+}
+"""The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
+calls) are JSON objects, `vacuous`, `asks` and `notes` lists."""
+
+ADDED = ("operators",)
+"""Columns that ledgers of earlier versions of Backprint do not have; there they are empty."""
+
+GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
+"""Columns that the ledger sets; a verb sets the others."""
+
+NO_ROW = "no row"
+"""The cause of a sample with an invalid row."""
+
+LONGEST = 1 << 16
+"""The most characters of a text."""
+
+LARGEST = 1 << 22
+"""The most characters of a list or an object, as JSON."""
+
+
+def row_to_keep(given: Any) -> dict[str, Any]:
+    """Return the row of a verb, or one that says why it is invalid."""
+    try:
+        return checked_row(given)
+    except UsageError as error:
+        return failure(NO_ROW, str(error), "done")
+
+
+def checked_row(row: Any) -> dict[str, Any]:
+    """Return a verb's row with each value in its column's form; raise UsageError with the name of an invalid column."""
+    if not isinstance(row, Mapping):
+        raise UsageError(f"the verb returned {type(row).__name__}, and a verb returns a dict")
+    for key in row:
+        if type(key) is not str or key not in COLUMNS or key in GIVEN:
+            raise UsageError(
+                f"a verb's row has {seen(key)}, which is not one of {', '.join(set(COLUMNS) - set(GIVEN))}"
+            )
+    verdict = row.get("verdict")
+    if type(verdict) is not str or verdict not in VERDICTS:
+        raise UsageError(f"a verb's row has verdict {seen(verdict)}, which is not one of {', '.join(VERDICTS)}")
+    found = {key: None if value is None else column(key, value) for key, value in row.items()}
+    return {**found, "cause": found.get("cause") or ""}
+
+
+def column(key: str, value: Any) -> Any:
+    """Return a value in its column's form."""
+    words, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
+    try:
+        return keep(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
+        why = f": {error}" if type(error) is Unkept else ""
+        raise UsageError(f"a verb's row has {key} {seen(value)}, and {key} is {words}{why}") from None
+
+
+class Unkept(ValueError):
+    """A value of the right type that its column cannot keep; says why."""
+
+
+def seen(value: Any) -> str:
+    """Return a short text for a stranger's value."""
+    try:
+        return reprlib.repr(value)[:80]
+    except Exception:  # a user's repr may raise; so does an int with too many digits
+        return f"a {type(value).__name__}"
+
+
+# ------------------------------------------------------------------ what a column keeps
+
+
+def encodable_text(value: Any) -> str:
+    """Return a text with lone surrogates escaped."""
+    if not isinstance(value, str):
+        raise TypeError
+    if len(value) > LONGEST:
+        raise Unkept(f"{len(value):,} characters, at most {LONGEST:,} are kept")
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def whole_number(value: Any) -> int:
+    """Return an integer of 64 bits."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
+
+
+def finite_number(value: Any) -> float:
+    """Return a finite number."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    number = float(value)
+    if not math.isfinite(number):
+        raise Unkept("it is not finite")
+    return number
+
+
+def number_or_infinity(value: Any) -> float:
+    return math.inf if value in ("inf", math.inf) else finite_number(value)
+
+
+def texts(value: Any) -> list[str]:
+    return small([encodable_text(item) for item in list_of(value)])
+
+
+def pairs(value: Any) -> list[list[str]]:
+    """Return a list of pairs of texts."""
+    return small([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
+
+
+def numbers_by_name(value: Any) -> dict[str, float]:
+    return small({encodable_text(key): finite_number(item) for key, item in value.items()})
+
+
+def counts_by_name(value: Any) -> dict[str, int]:
+    return small({encodable_text(key): whole_number(item) for key, item in value.items()})
+
+
+def words(value: Any) -> dict[str, Any]:
+    """Return texts, or numbers, by name."""
+    return small(
+        {
+            encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
+            for key, item in value.items()
+        }
+    )
+
+
+def list_of(value: Any) -> Any:
+    """Return a list or a tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError
+    return value
+
+
+def small(value: Any) -> Any:
+    """Return a value that is not too long as JSON."""
+    if (size := len(json.dumps(value))) > LARGEST:
+        raise Unkept(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
+    return value
+
+
+Keeper = tuple[str, Callable[[Any], Any]]
+
+KINDS: Mapping[str, Keeper] = {
+    "text": ("a text", encodable_text),
+    "integer": ("a whole number of 64 bits", whole_number),
+    "real": ("a finite number", finite_number),
+}
+
+KEEPERS: Mapping[str, Keeper] = {
+    "power": ("a number, or infinity", number_or_infinity),
+    "vacuous": ("a list of texts", texts),
+    "notes": ("a list of texts", texts),
+    "asks": ("a list of pairs of texts", pairs),
+    "stages": ("an object of numbers", numbers_by_name),
+    "versions": ("an object of texts and numbers", words),
+    "operators": ("an object of whole numbers of 64 bits", counts_by_name),
+}
+
+
+# ----------------------------------------------------------------------------
+# The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
+#
+# The columns of a row are a table, and so are the facts that a resumed run must share. Readers open the file
+#  read-only, during a run or after it.
+# ----------------------------------------------------------------------------
+
+NAME = "ledger.sqlite"
+FORMAT = 1
+
+RULES = {
+    **{f"samples.{name}": f"{name} between 0 and 1e11" for name in ("started", "finished")},
+    **{f"samples.{name}": f"{name} is not null" for name in GIVEN},
+    "samples.state": "state is not null and state in ('todo', 'running', 'done')",
+}
+"""Conditions on values: times are seconds since 1970, which a date can have."""
+
+SAME = ("format", "verb", "source", "options")
+"""Facts of a run that a resumed run must share."""
+
+
+FACTS = {"format": int, "verb": str, "source": str, "options": dict}
+"""The types of the facts that are used."""
+
+
+class Ledger:
+    """An open ledger. The process that made it is its only writer; `Ledger.reading` opens one to read."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        connection.row_factory = sqlite3.Row
+
+    @classmethod
+    def writing(cls, path: Path) -> Ledger:
+        """Return the ledger at a path, created if missing."""
+        with naming_ledger(path):
+            connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = normal")
+            distrust(connection)
+            check_ledger(connection, path)
+            connection.execute("begin immediate")  # a reader sees all of it or nothing
+            table, samples, index = schema(COLUMNS)
+            connection.execute(table)
+            connection.execute(samples)
+            for statement in additions(columns_there(connection)):
+                connection.execute(statement)
+            connection.execute(index)
+            connection.execute("commit")
+        return cls(path, connection)
+
+    @classmethod
+    def reading(cls, path: Path) -> Ledger:
+        """Return the ledger at a path, or in a run's folder, read-only."""
+        path = path / NAME if path.is_dir() else path
+        if not path.is_file():
+            raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
+        with naming_ledger(path):
+            place = f"{path.resolve().as_uri()}?mode=ro"
+            connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
+            distrust(connection)
+            columns = columns_there(connection)
+        if missing := set(COLUMNS) - columns - set(ADDED):
+            connection.close()
+            said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
+            raise SampleError(f"{path}: is not a ledger of this version: {said}")
+        with naming_ledger(path):
+            check_ledger(connection, path)
+        if empty := [name for name in ADDED if name not in columns]:  # a view of this connection alone
+            nulls = ", ".join(f"null as {name}" for name in empty)
+            with naming_ledger(path):
+                view = f"create temp view samples as select rowid as rowid, *, {nulls} from main.samples"
+                connection.execute(view)
+        return cls(path, connection)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    # -------------------------------------------------------------- the run
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of the run as a whole."""
+        with naming_ledger(self.path):
+            rows = self.connection.execute("select key, value from run").fetchall()
+        try:
+            facts = {key: json.loads(value) for key, value in rows}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise SampleError(f"{self.path}: the facts of its run are damaged: {error}") from error
+        for key, kind in FACTS.items():
+            if not isinstance(facts.get(key), (kind, type(None))):
+                raise SampleError(f"{self.path}: the fact {key!r} of its run is {facts[key]!r}, not {kind.__name__}")
+        return facts
+
+    def note(self, **facts: Any) -> None:
+        """Write facts of the run."""
+        rows = [(key, json.dumps(value, sort_keys=True)) for key, value in facts.items()]
+        with self.transaction():
+            self.connection.executemany("insert or replace into run values (?, ?)", rows)
+
+    # -------------------------------------------------------------- the samples
+
+    def add(self, jobs: Iterable[Job]) -> int:
+        """Add new samples as `todo`; one whose source has changed is `todo` again. Return how many these are."""
+        before = self.connection.total_changes
+        fresh = f"insert into samples ({', '.join(GIVEN)}) values (?, ?, ?, ?, ?, 'todo', 0)"
+        again = (
+            "on conflict (id) do update set state = 'todo', attempts = 0, kind = excluded.kind, "
+            "source_hash = excluded.source_hash where source_hash != excluded.source_hash"
+        )
+        with self.transaction():
+            for job in jobs:
+                row = (job.id, escape_path(job), job.family, job.kind, job.source_hash)
+                self.connection.execute(f"{fresh} {again}", row)
+        return self.connection.total_changes - before
+
+    def unfinished(self, page: int = 1000) -> Iterator[dict[str, Any]]:
+        """Yield the rows that are not done, in the order they were added. Rows may be finished meanwhile."""
+        last = -1
+        while True:
+            query = "select rowid as place, * from samples where state != 'done' and rowid > ? order by rowid limit ?"
+            rows = self.connection.execute(query, (last, page)).fetchall()
+            if not rows:
+                return
+            for row in rows:
+                yield decoded(row)
+            last = rows[-1]["place"]
+
+    def begin(self, id: str) -> None:
+        """Note that a worker has started a sample."""
+        query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
+        self.connection.execute(query, (time.time(), id))
+
+    def put_off(self, id: str) -> None:
+        """Make a sample that a worker has had wait for another try."""
+        self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
+
+    def again(self, words: Collection[str]) -> list[dict[str, Any]]:
+        """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
+        chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
+        values = tuple(word for word in words for _ in range(2))
+        old = list(self.rows(chosen, values)) if words else []
+        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in GIVEN)
+        with self.transaction():
+            for row in old:
+                query = f"update samples set state = 'todo', attempts = 0, {cleared} where id = ?"
+                self.connection.execute(query, (row["id"],))
+        return old
+
+    def finish(self, id: str, row: Mapping[str, Any]) -> None:
+        """Write the row of a finished sample."""
+        content = {"state": "done", **{key: encoded(key, value) for key, value in checked_row(row).items()}}
+        sets = ", ".join(f"{key} = ?" for key in content)
+        done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
+        if done.rowcount != 1:
+            raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
+
+    def row(self, id: str) -> dict[str, Any] | None:
+        found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
+        return decoded(found) if found else None
+
+    def rows(
+        self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the samples' rows for which an SQL condition holds, in the order they were added or another."""
+        query = f"select * from samples where {where} order by {order} limit {limit:d}"
+        with naming_ledger(self.path):
+            for row in self.connection.execute(query, values):
+                yield decoded(row)
+
+    def proofs(self) -> Proofs:
+        """Return how many finished samples have a proof, and which ports of the others have no power."""
+        query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
+        with naming_ledger(self.path):
+            rows = self.connection.execute(query).fetchall()
+        return proofs((id, verdict, power, parsed("vacuous", still) or []) for id, verdict, power, still in rows)
+
+    def counts(self, column: str, where: str = "1") -> dict[str, int]:
+        """Return how many samples have each value of a column, the most frequent first."""
+        if column not in COLUMNS:
+            raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
+        query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
+        with naming_ledger(self.path):
+            return dict(map(tuple, self.connection.execute(query)))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run a block in one transaction."""
+        with naming_ledger(self.path):
+            self.connection.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self.connection.execute("rollback")
+                raise
+            self.connection.execute("commit")
+
+
+def schema(columns: Iterable[str]) -> tuple[str, str, str]:
+    """Return the statements that make a ledger whose samples have these columns."""
+    typed = ", ".join(f"{name} {COLUMNS[name].replace('json', 'text')}" for name in columns)
+    return (
+        "create table if not exists run (key text primary key, value)",
+        f"create table if not exists samples ({typed})",
+        "create index if not exists states on samples (state)",
+    )
+
+
+def additions(columns: Collection[str]) -> list[str]:
+    """Return the statements that add the columns which a ledger of an earlier version does not have."""
+    return [f"alter table samples add column {name} text" for name in ADDED if name not in columns]
+
+
+def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SampleError if a file has something else than a ledger has: it may come from a stranger."""
+    first = [name for name in COLUMNS if name not in ADDED]
+    table, samples, index = schema(first)
+    check_schema(
+        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *additions(first), index)]
+    )
+    check_types(connection, path, RULES)
+
+
+def columns_there(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the columns that a ledger's samples have."""
+    return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
+
+
+def escape_path(job: Job) -> str:
+    """Return a Job's path in the ledger's form: like its id, `.` for the corpus itself."""
+    return job.id if job.path else "."
+
+
+def source_of(source: Path, row: Mapping[str, Any]) -> Path:
+    """Return the folder of a row's sample in the corpus it was found in."""
+    return place_below(source, row["path"])
+
+
+def place_of(out: Path, row: Mapping[str, Any]) -> Path:
+    """Return the folder of a row's sample in the run's OUT."""
+    return place_below(out, row["id"])
+
+
+def place_below(folder: Path, name: str) -> Path:
+    """Return a path that a ledger names, below a folder; one that leads out of it raises SampleError."""
+    path = unescape(name)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise SampleError(f"{name[:100]!r} is no sample's name: it leads out of {folder}")
+    try:
+        known = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        known = False
+    if not known:
+        raise SampleError(f"{name[:100]!r} is no sample's name: no file can have it")
+    return folder / path
+
+
+@contextlib.contextmanager
+def naming_ledger(path: Path) -> Iterator[None]:
+    """Add the file's name to SQLite's errors."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second of a damaged name of a table
+        raise SampleError(f"{path}: {error}") from error
+
+
+# ------------------------------------------------------------------ rows
+
+
+def encoded(key: str, value: Any) -> Any:
+    """Return a value of a checked row in SQLite's form."""
+    return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
+
+
+def without_infinities(value: Any) -> Any:
+    """Return plain data without infinities, which JSON cannot represent."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): without_infinities(item) for key, item in value.items()}
+    return [without_infinities(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+
+
+def decoded(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row as plain data, its JSON parsed."""
+    return {key: parsed(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
+
+
+def parsed(key: str, text: str | None) -> Any:
+    """Return the content of a column of JSON; raise SampleError if it is not what the column keeps."""
+    try:
+        return None if text is None else column(key, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"a ledger's row is damaged: {error}") from error
+
+
+# ------------------------------------------------------------------ taking up a run
+
+
+def take_up(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
+    """Return the ledger of a run with these facts: a new one, or the existing one if it is of the same run.
+
+    `restart` starts a new one, and keeps the old ledger under another name.
+    """
+    if restart and path.exists():
+        set_aside(path)
+    ledger = Ledger.writing(path)
+    try:
+        before = ledger.facts()
+        for key in SAME:
+            if key in before and before[key] != json.loads(json.dumps(facts[key])):
+                raise UsageError(f"{path}: {difference(key, before[key], facts[key])}; {NEXT}")
+        ledger.note(**(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")}))
+    except BaseException:
+        ledger.connection.close()
+        raise
+    return ledger
+
+
+NEXT = "finish it as it was begun, choose another OUT, or begin anew with --restart (the old ledger is kept)"
+
+
+def difference(key: str, then: Any, now: Any) -> str:
+    """Say how a run differs from the one that was begun, with both sides."""
+    if isinstance(then, dict) and isinstance(now, Mapping):
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        said = ", ".join(f"{name} {then.get(name)!r}, now {now.get(name)!r}" for name in names)
+        return f"this run was begun with other {key}: {said}"
+    return f"this run was begun with {key} {then!r}, now {now!r}"
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
+    with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete
+    number = 1
+    while (place := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    os.rename(path, place)
+    for rest in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(f"{path}{rest}", f"{place}{rest}")
+    return place

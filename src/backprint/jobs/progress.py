@@ -1,0 +1,322 @@
+"""Show the progress of a run: bars on a terminal, a line now and then elsewhere, or one JSON object a sample."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from backprint.common.text import printable
+from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without
+from backprint.jobs.ledger import Ledger, without_infinities
+from backprint.jobs.places import WORK, log_of
+from backprint.jobs.pool import Stage
+from backprint.jobs.run import Begun, Written
+from backprint.jobs.task import one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NAMED = 5
+"""How many ports of a sample are named in a line; `--json` and the sample have all."""
+
+EVERY = 15.0
+"""Seconds between two lines without a terminal."""
+
+SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "peak_bytes", "family")
+"""The columns of a sample that `--json` shows, besides its name."""
+
+
+@dataclass(slots=True)
+class RunTally:
+    """The counts of this process so far. It does not grow with the corpus."""
+
+    total: int = 0
+    before: int = 0
+    started: float = field(default_factory=time.monotonic)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    without: int = 0
+    ports: int = 0
+    bad: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
+    working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+
+    def take(self, event: Begun | Written | Stage) -> None:
+        """Count one more event."""
+        match event:
+            case Begun(total, done):
+                self.total, self.before, self.started = total, done, time.monotonic()
+            case Stage(id, worker, stage):
+                self.working[worker] = (id, stage, time.monotonic())
+            case Written(row):
+                self.verdicts[row["verdict"]] += 1
+                self.working.pop(row.get("worker") or "", None)
+                if row["verdict"] not in GOOD:
+                    self.bad.append(row)
+                elif row.get("vacuous"):
+                    self.without, self.ports = self.without + 1, self.ports + len(row["vacuous"])
+
+    @property
+    def done(self) -> int:
+        """Samples that are done, in earlier calls too."""
+        return self.before + self.verdicts.total()
+
+    @property
+    def rate(self) -> float:
+        """Samples a second, in this call."""
+        return self.verdicts.total() / max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def left(self) -> float | None:
+        """Estimated seconds for the rest."""
+        return (self.total - self.done) / self.rate if self.rate else None
+
+
+def line(tally: RunTally) -> str:
+    """Return the state of a run in one line."""
+    counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
+    left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
+    counts += f"; no proof of {tally.without}: {ports_without(tally.ports)}" if tally.without else ""
+    return f"{tally.done}/{tally.total} samples, {speed(tally.rate)}{left}" + (f": {counts}" if counts else "")
+
+
+def speed(rate: float) -> str:
+    """Return a rate as text."""
+    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 3600:.0f}/h"
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds as text."""
+    if seconds is None:
+        return ""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.3g} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole % 60:02} s"
+
+
+def why_not_good(row: Mapping[str, Any]) -> str:
+    """Say in one line what is wrong with a sample."""
+    why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
+    return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
+
+
+def powerless(id: str, ports: Sequence[str]) -> str:
+    """Say in one line which ports of a sample that compared equal have no power."""
+    named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
+    return f"{id}: no proof, " + (ports_without(len(ports)) + named if ports else "its power was not measured")
+
+
+# ------------------------------------------------------------------ the ways to show it
+
+Show = Callable[["Begun | Written | Stage"], None]
+
+
+class ProgressLines:
+    """Prints a line for each sample that is not good or has no power, and regularly one about all of them."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self.tally, self.file, self.last = RunTally(), file or sys.stderr, 0.0
+
+    def __enter__(self) -> Show:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        if self.tally.total:
+            print(printable(line(self.tally)), file=self.file, flush=True)
+
+    def show(self, event: Begun | Written | Stage) -> None:
+        """Count and print one event."""
+        self.tally.take(event)
+        if isinstance(event, Written) and event.row["verdict"] not in GOOD:
+            print(printable(why_not_good(event.row)), file=self.file, flush=True)
+        elif isinstance(event, Written) and event.row.get("vacuous"):
+            print(printable(powerless(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
+        if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
+            self.last = time.monotonic()
+            print(printable(line(self.tally)), file=self.file, flush=True)
+
+
+class JsonLines:
+    """Prints one JSON object for each finished sample on standard output."""
+
+    def __enter__(self) -> Show:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+
+    def show(self, event: Begun | Written | Stage) -> None:
+        """Print one event."""
+        if isinstance(event, Written):
+            print(json.dumps(as_object(event.row)), flush=True)
+
+
+def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row in the form of `--json`."""
+    sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
+    shown: dict[str, Any] = without_infinities(
+        {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
+    )
+    return shown
+
+
+class Bars:
+    """Shows a bar for all, the counts, the current sample of each worker, and the last samples that are not good."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.tally = RunTally()
+        self.live = Live(get_renderable=self.picture, console=Console(stderr=True), refresh_per_second=4)
+
+    def __enter__(self) -> Show:
+        self.live.start()
+        return self.tally.take
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def picture(self) -> RenderableType:
+        """Return the state of the run for display."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        tally, now = self.tally, time.monotonic()
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(line(tally)))
+        working = Table.grid(padding=(0, 1))
+        for name, (id, stage, since) in sorted(tally.working.items()):
+            working.add_row(
+                Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
+            )
+        bad = [
+            Text(printable(why_not_good(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True)
+            for row in list(tally.bad)
+        ]
+        return Group(bar, working, *bad)
+
+
+def shown(as_json: bool) -> ProgressLines | JsonLines | Bars:
+    """Return the display that fits the output."""
+    if as_json:
+        return JsonLines()
+    return Bars() if sys.stderr.isatty() else ProgressLines()
+
+
+# ----------------------------------------------------------------------------
+# The state of a run, read from its ledger during the run or after it.
+# ----------------------------------------------------------------------------
+
+FIRST = 10
+"""How many samples without power are named."""
+
+WINDOW = 600.0
+"""The rate is over the last so many seconds in which a sample was finished."""
+
+
+def state(out: Path) -> dict[str, Any]:
+    """Return the state of a run as one plain object."""
+    with Ledger.reading(out) as ledger:
+        facts = ledger.facts()
+        good = ", ".join(f"'{verdict}'" for verdict in GOOD)
+        failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
+        slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
+        return {
+            "source": facts.get("source"),
+            "verb": facts.get("verb"),
+            "options": facts.get("options"),
+            "at_work": at_work(out),
+            "states": ledger.counts("state"),
+            "verdicts": ledger.counts("verdict", "verdict is not null"),
+            "proofs": proofs(ledger),
+            "causes": ledger.counts("cause", "cause != ''"),
+            "rate": rate(ledger),
+            "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
+            "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
+            "failures": [without_infinities(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
+        }
+
+
+def since(began: float) -> float:
+    """Return the seconds since a time; 0 if the clock was set back."""
+    return max(0.0, time.time() - began)
+
+
+def proofs(ledger: Ledger) -> dict[str, Any]:
+    """Return how many samples have a proof, as in the report, and the ports without power of the first of the
+    others."""
+    found = ledger.proofs()
+    return {
+        "proved": found.proved,
+        "of": found.of,
+        "forwards": found.forwards,
+        "of_forwards": found.of_forwards,
+        "without_power": len(found.without),
+        "ports_without_power": found.ports,
+        "first": [{"sample": id, "ports": list(ports)} for id, ports in found.without[:FIRST]],
+        "told": found.told(),
+    }
+
+
+def running(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
+    """Return the samples in progress."""
+    return ledger.rows("state = 'running'")
+
+
+def log(out: Path, id: str) -> str | None:
+    """Return the path of a failed sample's log, if there is one."""
+    place = log_of(out, id)
+    return str(place) if place.exists() else None
+
+
+def at_work(out: Path) -> bool:
+    """Whether a run holds the folder's lock now."""
+    try:
+        with open(out / WORK / "lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def rate(ledger: Ledger) -> float:
+    """Return the recent rate in samples a second."""
+    late = "(select max(finished) from samples) - ?"
+    query = f"select count(*), min(finished), max(finished) from samples where finished > {late}"
+    count, first, last = ledger.connection.execute(query, (WINDOW,)).fetchone()
+    return (count - 1) / (last - first) if count > 1 and last > first else 0.0
+
+
+def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the same as lines of text."""
+    states = answer["states"]
+    total, done = sum(states.values()), states.get("done", 0)
+    yield f"{answer['verb']} of {answer['source']}: {done} of {total} samples are done" + (
+        "" if answer["at_work"] or done == total else "; nothing is running, the same command resumes it"
+    )
+    left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
+    yield f"{speed(answer['rate'])}" + (f", {duration(left)} left" if left is not None else "")
+    for name in ("verdicts", "causes"):
+        if answer[name]:
+            yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
+    if any(answer["verdicts"].get(word) for word in GOOD):
+        yield f"proved: {answer['proofs']['told']}"
+    for row in answer["proofs"]["first"]:
+        yield powerless(row["sample"], row["ports"])
+    if answer["at_work"]:
+        yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
+    yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
+    for row in answer["failures"]:
+        yield why_not_good(row) + (f" [{row['log']}]" if row["log"] else "")

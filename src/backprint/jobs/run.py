@@ -1,0 +1,416 @@
+"""Stop a run by Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from backprint.common.files import read_json
+from backprint.errors import SampleError, UsageError
+from backprint.jobs import processes
+from backprint.jobs.find import find, patterns
+from backprint.jobs.ledger import (
+    FORMAT,
+    NAME,
+    Ledger,
+    checked_row,
+    place_of,
+    row_to_keep,
+    source_of,
+    take_up,
+    without_infinities,
+)
+from backprint.jobs.places import RESULT, WORK, check_places, keep_log, locked, plant, settle, writable
+from backprint.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove
+from backprint.jobs.processes import FREE, Limits
+from backprint.jobs.task import TREES, Task, failure
+from backprint.jobs.verbs import VERBS
+
+
+class Stopped(BaseException):
+    """A signal has stopped the run."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+IMPATIENT = 3
+"""So many signals end a run whatever it is doing."""
+
+
+class Asked:
+    """The signals that the run has received.
+
+    A signal raises at once, or with `waits` at the next `go_on`: Ray's own C code must not be interrupted, because it
+    then ends in a SystemError of its own.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.waits = False
+
+    def stop(self, number: int, _: object) -> None:
+        """Handle a signal."""
+        self.numbers.append(number)
+        if not self.waits or len(self.numbers) >= IMPATIENT:
+            raise Stopped(number)
+
+    def go_on(self) -> None:
+        """Raise if a signal has come; other code may have swallowed the exception raised then."""
+        if self.numbers:
+            raise Stopped(self.numbers[0])
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[Asked]:
+    """Stop the run in order at Ctrl-C and SIGTERM."""
+    asked = Asked()
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, asked.stop)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ----------------------------------------------------------------------------
+# A corpus run: find the samples, have them processed, put their results in place, and record everything.
+#
+# If it is killed at any moment, the same call continues. A sample's complete folder, with its row (`result.json`), is
+#  renamed into OUT, and only then the ledger says `done`: if the run is killed in between, a restart adopts the
+#  folder. Work in progress is below OUT/.work, where no later run searches.
+# ----------------------------------------------------------------------------
+
+SHORT = ("out of memory", "too large")
+"""Causes of failure that may not occur with more memory."""
+
+ITS_OWN = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL, errno.ELOOP}
+)
+"""Errors of writing a sample that are caused by its name; others are the disk's, and end the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run does: a verb with its options, on the samples below a folder.
+
+    With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
+    """
+
+    verb: str
+    source: Path
+    out: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    names: Path | None = None
+    only: str | tuple[str, ...] | None = None
+    limit: int | None = None
+    keeps: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that a resumed run must share."""
+        several = patterns(self.only)
+        only = several[0] if len(several) == 1 else list(several) or None
+        chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
+        options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
+        return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run has started or resumed: how many samples it has, and how many of them were done before."""
+
+    total: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A sample is in the ledger."""
+
+    row: dict[str, Any]
+
+
+Watcher = Callable[["Begun | Written | Stage"], None]
+
+
+def run_plan(
+    plan: RunPlan,
+    limits: Limits,
+    jobs: int,
+    *,
+    restart: bool = False,
+    retry: Collection[str] = (),
+    watcher: Watcher = lambda event: None,
+    executor: Callable[[Path, str], Executor] | None = None,
+) -> dict[str, int]:
+    """Execute a plan, or resume it; return how many samples have each verdict.
+
+    `retry` are verdicts and causes: finished samples with one of them are done again. `executor(work, run)` makes
+    another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the run.
+    """
+    processes.check_platform()
+    check_places(plan.source, plan.out)
+    with (
+        writable(plan.out),
+        locked(plan.out),
+        signals() as asked,
+        take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
+    ):
+        name = ledger.facts()["run"]
+        clear(plan.out, name)
+        search(plan, ledger)
+        adopt(plan.out, ledger, name)
+        for row in ledger.again(retry):
+            (place_of(plan.out, row) / RESULT).unlink(missing_ok=True)  # so that a restart does not adopt it
+        total = sum(ledger.counts("state").values())
+        if not total:
+            raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
+        watcher(Begun(total, ledger.counts("state").get("done", 0)))
+        work = plan.out / WORK / secrets.token_hex(4)
+        left = total - ledger.counts("state").get("done", 0)
+        with contextlib.ExitStack() as last:  # all callbacks run, the last first, even if one fails
+            last.callback(give_up, ledger)
+            last.callback(tidy, work)
+            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
+            asked.waits = executor is not None
+            at_work = make(work, name)
+            last.callback(at_work.close)
+            try:
+                RunAtWork(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
+            except Stopped:
+                at_work.abandon()
+                raise
+            ledger.note(finished=time.time())
+        return ledger.counts("verdict")
+
+
+def tidy(work: Path) -> None:
+    """Remove the folder of work in progress; the next run removes files that are still being written."""
+    with contextlib.suppress(OSError):
+        remove(work)
+
+
+def new_facts() -> dict[str, Any]:
+    """Return the facts of a new run."""
+    from backprint.version import __version__
+
+    return {"run": secrets.token_hex(8), "started": time.time(), "backprint": __version__}
+
+
+# ------------------------------------------------------------------ beginning
+
+
+def clear(out: Path, name: str) -> None:
+    """End processes of a killed run, and remove its files, which are incomplete."""
+    processes.end_marked(name)
+    for place in (out / WORK).iterdir():
+        if place.name not in ("lock", "logs"):
+            remove(place)
+
+
+def search(plan: RunPlan, ledger: Ledger) -> None:
+    """Add every sample to the ledger; an unusable one is done."""
+    broken = []
+    kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
+
+    def good() -> Iterator[Any]:
+        for job in find(plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out):
+            if kinds and job.kind not in kinds and not job.cause:
+                continue
+            if job.cause:
+                broken.append(job)
+            yield job
+
+    ledger.add(good())
+    with ledger.transaction():
+        for job in broken:
+            ledger.finish(job.id, failure(job.cause, job.detail, "find") | {"finished": time.time()})
+
+
+def adopt(out: Path, ledger: Ledger, name: str) -> None:
+    """Mark samples as done that were put in place before the ledger could say so."""
+    for row in list(ledger.rows("state != 'done' and attempts > 0")):
+        try:
+            said = read_json(place_of(out, row) / RESULT)
+        except SampleError:  # there is none, or it is no longer whole: the sample is done again
+            continue
+        if not isinstance(said, dict):
+            continue
+        if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
+            with contextlib.suppress(UsageError):  # the row was changed: the sample is done again
+                ledger.finish(row["id"], said)
+
+
+def give_up(ledger: Ledger) -> None:
+    """Reset running samples to `todo`."""
+    with ledger.transaction():
+        ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
+
+
+# ------------------------------------------------------------------ the run itself
+
+
+class RunAtWork:
+    """A run in progress: the samples to do, those with the executor, those to try again alone with all the memory."""
+
+    def __init__(
+        self, plan: RunPlan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path
+    ) -> None:
+        self.plan, self.ledger, self.name, self.work = plan, ledger, name, work
+        self.executor, self.watcher = executor, watcher
+        verb = VERBS.get(plan.verb)
+        self.instead = verb.instead if verb else {}
+        self.keeps = verb.keeps if verb else plan.keeps
+        self.todo = self.tasks()
+        self.upcoming: Task | None = None
+        self.active: dict[str, Mapping[str, Any]] = {}
+        self.began: dict[str, float] = {}
+        self.spent: dict[str, float] = {}
+        self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        self.lost: set[str] = set()
+        self.grown: set[str] = set()
+        self.first: dict[str, TaskOutcome] = {}
+        self.inode = (plan.out / NAME).stat().st_ino
+
+    def all(self, go_on: Callable[[], None]) -> None:
+        """Run until every sample is done. Those whose worker was lost come last, each alone."""
+        while self.active or self.more():
+            while self.more() and self.executor.free() and (picked := self.pick()):
+                self.submit(*picked)
+            go_on()
+            self.check_there()
+            for event in self.executor.events(0.5):
+                self.take(event)
+
+    def check_there(self) -> None:
+        """Raise if the ledger or the work folder is gone: SQLite would go on writing to a removed file."""
+        there = (self.plan.out / NAME).stat().st_ino == self.inode
+        if not there or not self.work.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
+
+    def check_room(self, event: TaskOutcome) -> None:
+        """Raise if the disk is full, and not with this sample's files."""
+        self.executor.done(event)
+        room = os.statvfs(self.plan.out)
+        free = room.f_bavail * room.f_frsize
+        if free < FREE:
+            said = f"{free / 2**30:.2f} GiB are left on the disk, {FREE / 2**30:.2f} have to be"
+            raise OSError(errno.ENOSPC, said)
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the samples that are not done."""
+        source = self.plan.source.resolve()
+        for row in self.ledger.unfinished():
+            folder = os.fspath(source_of(source, row))
+            yield Task(row["id"], folder, row["family"], row["kind"], row["source_hash"])
+
+    def more(self) -> bool:
+        """Whether there is a sample to submit, now or after the others."""
+        self.upcoming = self.upcoming or next(self.todo, None)
+        return bool(self.retries or self.upcoming or self.alone)
+
+    def pick(self) -> tuple[Task, Mapping[str, Any], bool] | None:
+        """Return the next sample, its own options, and whether it runs alone; None if it must wait for the others."""
+        if self.retries:
+            return *self.retries.popleft(), False
+        if self.upcoming:
+            task, self.upcoming = self.upcoming, None
+            return task, {}, False
+        if self.alone and not self.active:
+            return *self.alone.popleft(), True
+        return None
+
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool) -> None:
+        """Submit a sample."""
+        self.ledger.begin(task.id)
+        self.active[task.id] = options
+        self.began[task.id] = time.monotonic()
+        self.watcher(Stage(task.id, self.executor.submit(task, options, alone), "read"))
+
+    def take(self, event: Event) -> None:
+        """Handle one event."""
+        if isinstance(event, Stage):
+            self.watcher(event)
+            return
+        self.check_there()
+        task = event.task
+        event = replace(event, row=row_to_keep(event.row))
+        if event.row["cause"] == "disk full":
+            self.check_room(event)
+        options = self.active.pop(task.id)
+        event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
+        event.row["seconds"] += self.spent.pop(task.id, 0.0)
+        if event.again and task.id not in self.lost:
+            self.lost.add(task.id)
+            self.put_off(event, options, self.alone if event.alone else self.retries)
+        elif self.cramped(event):
+            self.grown.add(task.id)
+            self.put_off(event, options, self.alone)
+        elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
+            self.first[task.id] = event
+            self.put_off(event, self.instead[event.row["cause"]], self.retries)
+        else:
+            self.write(self.judged(event))
+        self.executor.done(event)
+
+    def put_off(
+        self, event: TaskOutcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]
+    ) -> None:
+        """Queue a sample for another try; its time is the sum of all tries."""
+        self.ledger.put_off(event.task.id)
+        self.spent[event.task.id] = event.row["seconds"]
+        queue.append((event.task, options))
+
+    def cramped(self, event: TaskOutcome) -> bool:
+        """Whether a sample had too little memory, and would have more if it ran alone."""
+        short = event.row["verdict"] == "failed" and event.row["cause"] in SHORT
+        return short and self.executor.shares > 1 and event.task.id not in self.grown
+
+    def judged(self, event: TaskOutcome) -> TaskOutcome:
+        """Return the outcome that counts: that of a second try, with the cause of the first."""
+        first = self.first.pop(event.task.id, None)
+        if first is None:
+            return event
+        if event.row["verdict"] == "failed":
+            return replace(event, row=first.row | {"seconds": event.row["seconds"]}, log=first.log, place=None)
+        if event.row["verdict"] == "unproven":
+            return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
+        return event
+
+    def write(self, event: TaskOutcome) -> None:
+        """Put a sample in place, then into the ledger."""
+        task = event.task
+        row = checked_row({**event.row, "worker": event.worker, "finished": time.time()})
+        place = place_of(self.plan.out, {"id": task.id})
+        whole = row["verdict"] != "failed" or self.keeps
+        staged = event.place if whole and event.place and event.place.is_dir() else None
+        try:
+            if staged:
+                said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **without_infinities(row)}
+                (staged / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+                plant(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
+            settle(staged, place, self.plan.out)
+            if row["verdict"] == "failed" and event.log:
+                keep_log(self.plan.out, task.id, event.log)
+        except OSError as error:
+            if error.errno not in ITS_OWN:
+                raise
+            row = failure("not written", f"{place}: {error.strerror}", "save") | {"finished": time.time()}
+        self.ledger.finish(task.id, row)
+        self.watcher(Written(self.ledger.row(task.id) or row))

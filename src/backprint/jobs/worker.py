@@ -1,0 +1,363 @@
+"""One worker: a process that keeps PyTorch loaded, and forks a process for each sample.
+
+`python -m backprint.corpus.worker IN OUT` reads JSON lines from one descriptor and answers on the other. The worker
+itself runs no code of a sample: it forks, watches, ends remaining processes, and answers with a row. Whatever a sample
+does to its process (settings, hooks, descriptors, a crash) ends with it, and a worker is hardly ever lost. Forking is
+safe because a worker has one thread: PyTorch starts its own in the forked process.
+
+    in    {"verb", "options", "limits", "parent"} once, then {"task", "options", "staging", "alone"} for each sample
+    out   {"ready": versions} once, then {"stage": name}, {"beat": seconds}, and at last {"row", "again", "log"}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from backprint.common import memory
+from backprint.graph import isolation
+from backprint.jobs import processes
+from backprint.jobs.ledger import row_to_keep
+from backprint.jobs.processes import FREE, GIB, Limits
+from backprint.jobs.task import Task, begin, failed, failure, one_line, write_line
+from backprint.jobs.verbs import Verb, verb_of
+
+POLL = 0.05
+"""Seconds between two checks of a sample's processes."""
+
+BEAT = 2.0
+"""Seconds between two messages while a sample runs."""
+
+LOG = 64 * 1024
+"""How many bytes of a sample's last output are kept."""
+
+MESSAGE = 64 << 20
+"""The longest row, in bytes."""
+
+
+def main(arguments: list[str]) -> None:
+    """Work until the parent closes the pipe."""
+    source, sink = map(int, arguments)
+    processes.adopt_orphans()
+    parent = os.fdopen(source, "rb", buffering=0)
+    setup = json.loads(next_line(parent))
+    processes.die_with(setup["parent"])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the pipe
+    verb = verb_of(setup["verb"])
+    send(sink, {"ready": warmed(verb, setup["options"])})
+    limits = Limits(**setup["limits"])
+    while line := next_line(parent):
+        said = json.loads(line)
+        given = limits.undivided() if said["alone"] else limits
+        task = replace(Task(**said["task"]), memory=given.memory, most=limits.undivided().memory)
+        answer = SampleWatch(task, Path(said["staging"]), given, sink).work(verb, setup["options"] | said["options"])
+        send(sink, answer)
+
+
+def next_line(file: Any) -> bytes:
+    """Read one line; empty at the end."""
+    parts = []
+    while part := file.read(1):
+        if part == b"\n":
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def send(sink: int, message: Mapping[str, Any]) -> None:
+    """Send one JSON line to the parent; end if the parent is gone."""
+    try:
+        write_line(sink, message)
+    except BrokenPipeError:
+        processes.end_descendants()
+        os._exit(1)
+
+
+def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
+    """Load and try everything that samples need, once; return the versions of loaded packages."""
+    versions = verb.warm(options)
+    gc.collect()
+    gc.freeze()  # so that collecting in a forked process does not copy every page
+    return versions
+
+
+@dataclass(slots=True)
+class SampleWatch:
+    """One sample's process, and what was seen of it."""
+
+    task: Task
+    staging: Path
+    limits: Limits
+    sink: int
+    started: float = field(default_factory=time.monotonic)
+    stage: str = "read"
+    entered: float = field(default_factory=time.monotonic)
+    stages: dict[str, float] = field(default_factory=dict)
+    row: dict[str, Any] | None = None
+    heard: bytearray = field(default_factory=bytearray)
+    log: bytearray = field(default_factory=bytearray)
+    peak: int = 0
+    status: int | None = None
+    looked: float = 0.0
+    blame: tuple[str, str] = ("", "")
+    again: bool = False
+
+    def work(self, verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fork, watch, clear up; return the answer for the parent."""
+        told, tell = os.pipe()
+        printed, prints = os.pipe()
+        tmp = self.staging / "tmp"
+        tmp.mkdir()
+        pid = os.fork()
+        if not pid:
+            run_enclosed(verb, self.task, options, self.staging, self.limits, tell, prints)
+        os.close(tell)
+        os.close(prints)
+        handle = os.pidfd_open(pid)
+        for descriptor in (told, printed):
+            os.set_blocking(descriptor, False)
+        try:
+            self.watch(pid, handle, told, printed)
+        finally:
+            left, statuses = processes.end_descendants()
+            self.drain(told, self.hear)
+            self.drain(printed, self.keep)
+            for descriptor in (handle, told, printed):
+                os.close(descriptor)
+        return self.answer(self.status if self.status is not None else statuses.get(pid), left)
+
+    def watch(self, pid: int, handle: int, told: int, printed: int) -> None:
+        """Watch until the sample's process has ended, or must be ended."""
+        poller = select.poll()
+        readers: dict[int, Callable[[bytes], None]] = {told: self.hear, printed: self.keep}
+        for descriptor in (handle, *readers):
+            poller.register(descriptor, select.POLLIN)
+        look = beat = time.monotonic()
+        while self.status is None:
+            for descriptor, _ in poller.poll(max(0.0, look - time.monotonic()) * 1000):
+                if descriptor in readers and not self.drain(descriptor, readers[descriptor]):
+                    poller.unregister(descriptor)
+            self.status = processes.reap().get(pid)
+            now = time.monotonic()
+            if now >= look and self.status is None:
+                look = now + POLL
+                self.blame = self.overstepped(now)
+                if self.blame[0]:
+                    return
+            if now >= beat:
+                beat = now + BEAT
+                send(self.sink, {"beat": now - self.started})
+
+    def drain(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
+        """Read a limited amount, because limits must be checked too; return False at the end."""
+        for _ in range(16):
+            try:
+                piece = os.read(descriptor, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not piece:
+                return False
+            into(piece)
+        return True
+
+    def hear(self, piece: bytes) -> None:
+        """Read the messages of the sample's process."""
+        self.heard += piece
+        while (end := self.heard.find(b"\n")) >= 0:
+            line = bytes(self.heard[:end])
+            del self.heard[: end + 1]
+            try:
+                said = json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # a sample wrote to this descriptor: ignore it
+            match said:
+                case {"stage": str(name)}:
+                    self.begin_stage(name)
+                case {"row": dict(row)}:
+                    self.row = row_to_keep(row)
+        if len(self.heard) > MESSAGE:
+            self.heard.clear()
+
+    def begin_stage(self, name: str) -> None:
+        """Begin a stage."""
+        self.end_stage()
+        self.stage = name
+        send(self.sink, {"stage": name})
+
+    def end_stage(self) -> None:
+        """Add the time of the current stage."""
+        now = time.monotonic()
+        self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.entered
+        self.entered = now
+
+    def keep(self, piece: bytes) -> None:
+        """Keep the last output of the sample."""
+        self.log += piece
+        if len(self.log) > 2 * LOG:
+            del self.log[:-LOG]
+
+    def overstepped(self, now: float) -> tuple[str, str]:
+        """Return the limit that the sample has exceeded, if any: the cause, and both sides."""
+        limits = self.limits
+        if now - self.started > limits.timeout:
+            return "timeout", f"still at work after {limits.timeout:g} s (--timeout)"
+        alive = processes.descendants(os.getpid())
+        if len(alive) > limits.processes:
+            return "too many processes", f"{len(alive)} processes, {limits.processes} are allowed"
+        held = processes.held_by(alive, limits.memory)
+        self.peak = max(self.peak, held)
+        if held > limits.memory:
+            return "out of memory", f"{held / GIB:.2f} GiB in use, {limits.memory / GIB:.2f} are allowed (--memory)"
+        return self.overwritten(now)
+
+    def overwritten(self, now: float) -> tuple[str, str]:
+        """Return whether the sample fills the disk; checked less often, because it is slower."""
+        if now - self.looked < 0.5:
+            return "", ""
+        self.looked = now
+        used = processes.size_of(self.staging)
+        if used > self.limits.disk:
+            return "disk full", f"{used / GIB:.2f} GiB written, {self.limits.disk / GIB:.2f} are allowed (--disk)"
+        memory = os.statvfs(self.staging)
+        free = memory.f_bavail * memory.f_frsize
+        if free < FREE:
+            self.again = used < FREE  # it may be another that fills it
+            return "disk full", f"{free / GIB:.2f} GiB are left on the disk, {FREE / GIB:.2f} have to be"
+        return "", ""
+
+    def answer(self, status: int | None, left: int) -> dict[str, Any]:
+        """Return the row of a sample that has ended."""
+        log = bytes(self.log[-LOG:]).decode("utf-8", "backslashreplace")
+        row = self.row
+        if row is None or self.blame[0]:
+            cause, detail = self.blame if self.blame[0] else ended(status)
+            if not self.blame[0]:
+                detail = "; ".join(filter(None, (detail, last_words(log))))
+            self.end_stage()
+            row = failure(cause, detail, self.stage, stages=self.stages)
+            # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
+            self.again = self.again or (cause == "killed by SIGKILL")
+        elif left:
+            row["notes"] = [*(row.get("notes") or []), f"left {left} processes behind, which were ended"]
+        row["seconds"] = time.monotonic() - self.started
+        row["peak_bytes"] = max(self.peak, row.get("peak_bytes") or 0)
+        return {"row": row, "again": self.again, "log": log}
+
+
+def ended(status: int | None) -> tuple[str, str]:
+    """Say how a process ended that returned no row."""
+    if status is None:
+        return "killed", "its process could not be waited for"
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}", ""
+    return f"exit {os.WEXITSTATUS(status)}", "ended before it was done"
+
+
+def signal_name(number: int) -> str:
+    """Return SIGSEGV, or the number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def last_words(log: str) -> str:
+    """Return where a crash happened, else the last line that was printed, if any."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    crash = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
+    if crash is None:
+        return f"last printed: {one_line(lines[-1])}" if lines else ""
+    place = next((line for line in lines[crash:] if line.startswith("File ")), "")
+    return one_line(" in ".join(filter(None, (lines[crash], place))))
+
+
+# ------------------------------------------------------------------ in the sample's own process
+
+
+def run_enclosed(
+    verb: Verb, task: Task, options: Mapping[str, Any], staging: Path, limits: Limits, tell: int, prints: int
+) -> NoReturn:
+    """Run the sample's own process: isolate it, then the verb, then its row. It never returns into the worker's
+    code."""
+    code = 70
+    try:
+        worker = os.getppid()
+        tell = enclosed(staging, limits, tell, prints)
+        processes.die_with(worker)
+        isolation.begin()
+        memory.limit_memory(limits.memory)
+        row = worked(verb, task, options, staging / "sample", limits.threads, tell)
+        write_line(tell, {"row": row})
+        code = 0
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            os.write(2, f"{type(error).__name__}: {one_line(str(error))}\n".encode())
+    finally:
+        os._exit(code)  # without atexit handlers and threads, which may deadlock
+
+
+def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
+    """Separate this process from the worker's: session, descriptors, limits, folder. Return the new `tell`."""
+    os.setsid()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # if memory runs out, this process ends before workers and parent
+    tell = fcntl.fcntl(tell, fcntl.F_DUPFD_CLOEXEC, 500)
+    silent = os.open(os.devnull, os.O_RDONLY)
+    for old, new in ((silent, 0), (prints, 1), (prints, 2)):
+        os.dup2(old, new)
+    os.closerange(3, tell)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    # A huge allocation fails at once instead of taking the machine's memory. Reserved memory counts too, such as the
+    # stacks of threads, so this is above the limit that is measured.
+    data = processes.status("VmData") + limits.memory + limits.memory // 4 + GIB + limits.threads * (64 << 20)
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, limits.disk), (resource.RLIMIT_DATA, data)):
+        resource.setrlimit(kind, (most, most))
+    os.chdir(staging / "tmp")
+    os.environ |= {"TMPDIR": os.getcwd(), "OMP_NUM_THREADS": str(limits.threads)}
+    return tell
+
+
+def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, threads: int, tell: int) -> dict[str, Any]:
+    """Return the verb's row for a sample, or the row of its failure."""
+    import faulthandler
+    import traceback
+
+    faulthandler.enable(file=2)
+    sys.stdout = os.fdopen(1, "w", errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False, buffering=1)
+    watch = begin(lambda name: write_line(tell, {"stage": name}))
+    processes.reset_peak()
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    try:
+        given = verb.run(task, options, place)
+        row = {"stage": "done", **row_to_keep(given)}
+    except BaseException as error:
+        traceback.print_exc()
+        row = failed(error, watch.stage)
+    row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
+    row["peak_bytes"] = processes.status("VmHWM")
+    if place.is_dir():
+        row["disk_bytes"] = processes.size_of(place)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return row
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

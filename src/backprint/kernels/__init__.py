@@ -1,0 +1,163 @@
+"""The kernels that compilers make of graphs, for Python and the command line.
+
+This module is the face: `extract` and `dedup`.
+
+- `nouns`: targets, kernels, their calls. `prepare`: a graph as a compiler takes it for a target. `compilers`,
+  `inductor`: the code that a compiler writes. `extraction`: kernels of a Pair and of a Capture.
+- `build_triton`: PTX and cubin. `winners`: the fastest configuration on a GPU that is here. `alone`, `alone_file`: one
+  kernel as one file. `save`, `read`: kernels in folders. `work`: the verb of a run.
+- `normal`, `normal_triton`, `normal_cpp`: a kernel without its names, and its hashes. `index`, `groups`: programs,
+  their uses, and groups of equal ones. `reports`: the report of an index.
+- `checking/`: kernels run and compared with eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import VERBS, Verb
+from backprint.kernels.nouns import CaptureKernels, Kernel, KernelTimes, NormalForm
+
+if TYPE_CHECKING:
+    from backprint.graph.verdicts import Verdict
+    from backprint.kernels.groups import KernelGroups
+    from backprint.kernels.nouns import BuiltKernel
+
+
+def extract(
+    program: Any,
+    *args: Any,
+    target: str = "cpu",
+    direction: str = "both",
+    threads: int = 1,
+    compiler: str = "inductor",
+    **kwargs: Any,
+) -> CaptureKernels:
+    """Return the kernels that a compiler makes of a Capture, or of a module or a function that is captured first.
+
+    `target` is `"cpu"` (this machine's vector instructions), `"cpu:avx2"`, `"cpu:avx512"`, `"cpu:neon"`, or a GPU's
+    compute capability, `"cuda:80"`, `"cuda:90"`, …: that GPU need not be there. `direction` is `"forward"`,
+    `"backward"` or `"both"`; `threads` are those that C++ is written for. `compiler` is `"inductor"`, Inductor with
+    other settings of `torch._inductor.config`, `"inductor:combo_kernels=True"`, or the place of a function of yours,
+    `"file.py:function"`. Other arguments are those of `bp.capture`.
+    Nothing is compiled and no kernel runs, until `.check()`, or `.ptx()` of a kernel, asks for it.
+    """
+    from backprint.api import capture
+    from backprint.kernels.extraction import capture_kernels
+
+    made = program if isinstance(program, Capture) else capture(program, *args, **kwargs)
+    if made is program and (args or kwargs):
+        raise UsageError("a Capture takes no further arguments: pass the module or function to capture another")
+    return capture_kernels(made, target, direction, threads, compiler)
+
+
+def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups:
+    """Group kernels that are the same program, as `backprint kernels dedup` does.
+
+    `kernels` is what `bp.kernels.extract` returned, or several of these in a list. Iterating over the KernelGroups
+    yields a group for each program; with `ignore_sizes`, programs that differ in sizes and constants alone are one.
+    `.representative(group)` and `.members(group)` return its kernels, `.totals()` counts.
+    """
+    from backprint.kernels.groups import grouped_kernels
+
+    if isinstance(kernels, Kernel | str) or not isinstance(kernels, Iterable):
+        raise UsageError(f"dedup of {type(kernels).__name__}: pass a list of Kernels; bp.corpus.dedup is for samples")
+    return grouped_kernels(with_places(kernels_in(kernels)), "structure" if ignore_sizes else "program")
+
+
+def kernels_in(found: Iterable[object]) -> Iterator[Kernel]:
+    """Yield the kernels in iterables of them, one in another."""
+    for one in found:
+        if isinstance(one, Kernel):
+            yield one
+        elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
+            yield from kernels_in(one)
+        else:
+            raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+
+
+def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Give each kernel that is of no file its number for a place: two of them are two uses."""
+    return (each if each.place else replace(each, place=f"[{number}]") for number, each in enumerate(kernels))
+
+
+# ------------------------------------------------------------------ what the nouns do
+
+
+def form_of_kernel(kernel: Kernel) -> NormalForm:
+    """Return a kernel's program without its names, comments and layout."""
+    from backprint.kernels.normal import normal_form
+
+    return normal_form(kernel)
+
+
+def times_of_kernel(kernel: Kernel) -> KernelTimes:
+    """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
+    from backprint.kernels.winners import times_of
+
+    return times_of(kernel)
+
+
+def built_kernel(kernel: Kernel, capability: int | None = None) -> BuiltKernel:
+    """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
+    from backprint.kernels.build_triton import built
+    from backprint.kernels.nouns import target_named
+
+    return next(built(kernel, target_named(f"cuda:{capability}" if capability else kernel.target)))
+
+
+def check_of_kernels(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+    """Run the kernels of a Capture, and compare the results with those of its graphs in eager."""
+    from backprint.kernels.checking.check import checked
+
+    return checked(kernels, configurations, timeout)
+
+
+Kernel.form = property(form_of_kernel)  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns
+Kernel.times = times_of_kernel  # type: ignore[assignment,method-assign]  # as above
+Kernel.built = built_kernel  # type: ignore[assignment,method-assign]  # as above
+CaptureKernels.check = check_of_kernels  # type: ignore[assignment,method-assign]  # as above
+
+
+# ------------------------------------------------------------------ the verb of a corpus run
+
+
+def extract_verb(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Write the kernels of a sample."""
+    from backprint.kernels.work import extract_sample
+
+    return extract_sample(task, options, staging)
+
+
+def load_verb(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load what extracts kernels; return versions."""
+    from backprint.kernels.work import load_inductor
+
+    return load_inductor(options)
+
+
+def check_verb(source: Path, options: Mapping[str, Any]) -> None:
+    """Raise for options that cannot be right, before a run begins."""
+    from backprint.kernels.work import check_kernels
+
+    check_kernels(source, options)
+
+
+KERNELS: Mapping[str, Any] = {
+    "targets": ["cpu"],
+    "direction": "both",
+    "threads": 1,
+    "compiler": "inductor",
+    "build": False,
+    "check": False,
+    "allow": [],
+    "trust": False,
+}
+
+VERBS["kernels"] = Verb(extract_verb, load_verb, KERNELS, keeps=True, check=check_verb)

@@ -1,0 +1,529 @@
+"""The functions of PyTorch that a Triton kernel of Inductor calls, as source to stand in the kernel's own file.
+
+PyTorch's file is parsed, and what a kernel names in it is taken with what that names in turn. Functions of libdevice
+are Triton's on a GPU; its interpreter has none, so each has a function of torch in its place there.
+
+The functions are read in the file of torch that has them (`_inductor/runtime/triton_helpers.py`), which is not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.kernels.alone_file import (
+    DRAWN,
+    FlowsOfTriton,
+    body,
+    call_rows,
+    cpp_file,
+    draws_of_triton,
+    header,
+    literal,
+    tensor_dtypes,
+)
+from backprint.kernels.normal_triton import find_kernel, is_jitted, is_setup, parse_module
+from backprint.kernels.nouns import Kernel
+
+HELPERS = "triton_helpers"
+"""The name by which Inductor's kernels know the functions."""
+
+LICENSE = "Of PyTorch (torch/_inductor/runtime/triton_helpers.py), BSD-3-Clause, copyright of its contributors."
+
+PROVIDED: Mapping[str, str] = MappingProxyType(
+    {
+        "math": "from triton.language import math",
+        "_log2": "from triton.language.standard import _log2",
+        "pymath": "import math as pymath",
+        "warnings": "import warnings",
+        "Any": "from typing import Any",
+        "Callable": "from collections.abc import Callable",
+        "TypeVar": "from typing import TypeVar",
+        "JITFunction": "from triton.runtime.jit import JITFunction",
+        "builtins_use_semantic_kwarg": (
+            'builtins_use_semantic_kwarg = "_semantic" in inspect.signature(tl.core.view).parameters'
+        ),
+    }
+)
+"""What PyTorch's file imports, by name, as lines of a file without PyTorch's compiler."""
+
+STANDING = frozenset({"tl", "triton", "libdevice", "tl_math", HELPERS})
+"""Names that each file has."""
+
+BLOCKS_WAIT = frozenset({"x_grid_barrier", "exclusive_scan_decoupled_lookback", "exclusive_scan_decoupled_lookback_64"})
+"""Functions in which blocks wait for one another: the interpreter, which runs one after the other, would not end."""
+
+LIBDEVICE: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: f"torch.{name}"
+            for name in (
+                "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 floor "
+                "fmax fmin fmod hypot isinf isnan ldexp lgamma log log10 log1p log2 nextafter pow rsqrt sin sinh sqrt "
+                "tan tanh trunc"
+            ).split()
+        },
+        "abs": "torch.abs",
+        "fabs": "torch.abs",
+        "rint": "torch.round",
+        "nearbyint": "torch.round",
+        "llrint": "lambda x: torch.round(x).to(torch.int64)",
+        "signbit": "lambda x: torch.signbit(x).to(torch.int32)",
+        "ilogb": "lambda x: torch.frexp(x).exponent - 1",
+        "fast_tanhf": "torch.tanh",
+        "mul_rn": "torch.mul",
+        "fma": "lambda x, y, z: (x.double() * y.double() + z.double()).to(x.dtype)",
+        "erfcx": "torch.special.erfcx",
+        "normcdf": "torch.special.ndtr",
+        "cyl_bessel_i0": "torch.special.i0",
+        "cyl_bessel_i1": "torch.special.i1",
+        "j0": "torch.special.bessel_j0",
+        "j1": "torch.special.bessel_j1",
+        "y0": "torch.special.bessel_y0",
+        "y1": "torch.special.bessel_y1",
+    }
+)
+"""Functions of libdevice that Inductor calls -> what computes them in the interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeededHelpers:
+    """What the functions of a kernel need beside Triton's language."""
+
+    functions: tuple[str, ...]
+    """The names of `triton_helpers` that the kernel itself calls."""
+    source: str
+    """The source of these functions and of what they need."""
+    libdevice: tuple[str, ...]
+    """The functions of libdevice that are called."""
+
+    @property
+    def needs_gpu(self) -> str:
+        """Why no interpreter can run it, or ''."""
+        return "its blocks wait for one another, so it needs a GPU" if BLOCKS_WAIT & set(self.functions) else ""
+
+
+def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
+    """Return what jitted functions need; a name that nobody defines raises RefusedError."""
+    called: dict[str, None] = {}
+    deep: dict[str, None] = {}
+    for function in functions:
+        called.update(dict.fromkeys(attributes_of(function, HELPERS)))
+        deep.update(dict.fromkeys(attributes_of(function, "libdevice")))
+    known, order = helper_definitions(), dict[str, None]()
+    for name in called:
+        if name not in known:
+            raise RefusedError(f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel is of another one")
+        add_helper(name, known, order)
+    for name in order:
+        if name in known:
+            deep.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
+    imports = [PROVIDED[name] for name in order if name in PROVIDED]
+    texts = [known[name].text for name in order if name in known]
+    return NeededHelpers(tuple(called), "\n\n\n".join(["\n".join(imports), *texts]).strip(), tuple(deep))
+
+
+@dataclass(frozen=True, slots=True)
+class HelperSource:
+    """A definition in PyTorch's file of helpers."""
+
+    node: ast.stmt
+    text: str
+
+
+@functools.cache
+def helper_definitions() -> Mapping[str, HelperSource]:
+    """Return the definitions of PyTorch's file by name."""
+    place = Path(torch.__file__).parent / "_inductor" / "runtime" / "triton_helpers.py"
+    try:
+        text = place.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RefusedError(f"PyTorch {torch.__version__} has no file of Triton helpers: {error}") from error
+    lines, found = text.splitlines(), {}
+    for node in ast.parse(text).body:
+        for name in defined_names(node):
+            first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
+            found[name] = HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
+    return MappingProxyType(found)
+
+
+def defined_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement of a module defines: a function's, or a constant's."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            yield name
+
+
+def add_helper(name: str, known: Mapping[str, HelperSource], order: dict[str, None]) -> None:
+    """Add a definition after those that it names."""
+    if name in order:
+        return
+    waiting = [one for one in global_names(known[name].node) if one not in STANDING and one != name]
+    for one in waiting:
+        if one in known:
+            add_helper(one, known, order)
+        elif one in PROVIDED:
+            order[one] = None
+        else:
+            raise RefusedError(f"{HELPERS}.{name} of PyTorch {torch.__version__} names {one}, which is unknown here")
+    order[name] = None
+
+
+def attributes_of(node: ast.AST, module: str) -> list[str]:
+    """Return the attributes of a module that code names."""
+    found = dict[str, None]()
+    for one in ast.walk(node):
+        match one:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == module:
+                found[attribute] = None
+    return list(found)
+
+
+def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
+    """Return the names that code reads and does not bind itself, without those of Python."""
+    read, bound = dict[str, None](), set[str]()
+    marks = [] if decorators else getattr(node, "decorator_list", [])
+    left_out = {id(one) for mark in marks for one in ast.walk(mark)}
+    for one in ast.walk(node):
+        if id(one) in left_out:
+            continue
+        match one:
+            case ast.Name(id=name, ctx=ast.Load()):
+                read[name] = None
+            case ast.Name(id=name) | ast.arg(arg=name):
+                bound.add(name)
+            case ast.FunctionDef(name=name) if one is not node:
+                bound.add(name)
+    return [name for name in read if name not in bound and not hasattr(builtins, name)]
+
+
+# ----------------------------------------------------------------------------
+# Write a Triton kernel of Inductor as a file of its own: its function with the decorator `triton.jit` alone, and what
+# Inductor's decorator says as plain data, with the functions of PyTorch that it calls.
+#
+#
+# The source is parsed and never run. Of the module only functions in Triton, and constants, come into the file.
+# ----------------------------------------------------------------------------
+
+TRITON_RUNS = """\
+    python THIS_FILE        runs every configuration on each recorded call, and compares their results: on a GPU, with
+                            times, if there is one; else in Triton's interpreter. Exits with 1 if they disagree.
+    import THIS_FILE        make(call) -> arguments, launch(arguments, configuration, call), run(call) -> results
+"""
+
+TRITON_IMPORTS = """\
+import inspect
+import json
+import os
+import sys
+import types
+
+import torch
+
+DEVICE = "cuda" if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1" else "cpu"
+if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+    if "triton" in sys.modules:
+        raise ImportError("there is no GPU, and triton was imported already: set TRITON_INTERPRET=1 before that")
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import triton
+import triton.language as tl
+from triton.language import math as tl_math
+"""
+
+ATOMIC = """\
+if DEVICE == "cpu":
+    # The interpreter of triton 3.7.1 reads an array that was broadcast as if it were contiguous.
+    import numpy
+    import triton.runtime.interpreter as interpreter
+
+    written = interpreter._interpreter.atomic_rmw
+    interpreter._interpreter = types.SimpleNamespace(**vars(interpreter._interpreter))
+    interpreter._interpreter.atomic_rmw = lambda operation, *arrays: written(
+        operation, *map(numpy.ascontiguousarray, arrays[:3]), *arrays[3:]
+    )
+"""
+
+ASSEMBLY = "inline_asm_elementwise("
+"""What a kernel calls to run a line of PTX."""
+
+PTX = """\
+if DEVICE == "cpu":
+    # The interpreter of triton 3.7.1 runs no PTX: these are the lines that Inductor writes for the arctangent.
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    LINES = {
+        "fma.rn.f32 $0, $1, $2, $3;": lambda x, y, z: (x.double() * y.double() + z.double()).float(),
+        "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal,
+    }
+
+    def assembled(self, text, constraints, values, *rest):
+        if text not in LINES:
+            raise NotImplementedError(f"{text} has no form in Triton's interpreter: run this file on a GPU")
+        found = interpreted(LINES[text])(*(tl.tensor(value, kind_of(value)) for value in values))
+        return types.SimpleNamespace(get_result=lambda place: found.handle)
+
+    def kind_of(handle):
+        return tl.block_type(handle.dtype, list(handle.data.shape)) if handle.data.shape else handle.dtype
+
+    InterpreterBuilder.create_inline_asm = assembled
+"""
+
+OWN = frozenset(
+    "make drawn run difference disagreements launch title microseconds timed print_times main interpreted missing NAME "
+    "HASH DEVICE CALLS CONFIGURATIONS CONSTANTS SIGNATURE OPTIONS WRITTEN DRAWS NEEDS_GPU KERNEL ROUNDING KINDS "
+    "FUNCTIONS WRITTEN_AS LINES assembled kind_of InterpreterBuilder "
+    "torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
+)
+"""Names of the file's own, which no function of the kernel may have."""
+
+DRAWING = ("rand", "randn", "randint", "randint4x", "rand4x", "randn4x", "randint64", "philox", "rand_eager_kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class TritonModule:
+    """The parts of a module that Inductor wrote."""
+
+    main: ast.FunctionDef
+    functions: tuple[ast.FunctionDef, ...]
+    """Functions in Triton, the kernel's own among them, in their order."""
+    constants: tuple[ast.stmt, ...]
+    imports: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the kernel's parameters."""
+        arguments = self.main.args
+        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+    def text_of(self, function: ast.FunctionDef) -> str:
+        """Return a function as it stands, with the decorator `triton.jit` alone."""
+        marks = [mark for mark in function.decorator_list if not is_heuristic(mark)]
+        written = [f"@{ast.unparse(mark)}" for mark in marks]
+        return "\n".join([*written, *self.lines[function.lineno - 1 : function.end_lineno]])
+
+    @property
+    def heuristic(self) -> ast.Call | None:
+        """Inductor's decorator."""
+        marks = [mark for mark in self.main.decorator_list if is_heuristic(mark)]
+        return marks[0] if marks and isinstance(marks[0], ast.Call) else None
+
+
+def is_heuristic(mark: ast.expr) -> bool:
+    """Whether a decorator is Inductor's."""
+    match mark:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="triton_heuristics"))):
+            return True
+        case _:
+            return False
+
+
+def triton_module(kernel: Kernel) -> TritonModule:
+    """Parse a kernel's module; what cannot stand in a file of its own raises RefusedError."""
+    tree = parse_module(kernel.source, kernel.name)
+    functions, constants, imports = [], [], []
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() if is_jitted(node):
+                functions.append(node)
+            case ast.Import() | ast.ImportFrom():
+                imports.append(ast.unparse(node))
+            case ast.Assign() | ast.AnnAssign():
+                constants.append(node)
+            case _ if not is_setup(node):
+                raise RefusedError(
+                    f"{kernel.name}: line {node.lineno}: a module of a kernel has functions in Triton "
+                    f"and constants alone, no {type(node).__name__}"
+                )
+    main = find_kernel(functions, kernel.name)
+    if main is None:
+        raise RefusedError(f"{kernel.name}: there is no Triton kernel in this source")
+    found = TritonModule(main, tuple(functions), tuple(constants), tuple(imports), tuple(split_lines(kernel.source)))
+    check_names(kernel, found)
+    return found
+
+
+def split_lines(source: str) -> list[str]:
+    """Split a source where Python's parser does: not at a form feed or the like."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def check_names(kernel: Kernel, module: TritonModule) -> None:
+    """Raise RefusedError for a name that the file does not have, or has for something else, and for odd decorators."""
+    constants = [one for node in module.constants for one in ast.walk(node) if isinstance(one, ast.Name)]
+    known = {function.name for function in module.functions} | {name.id for name in constants}
+    if taken := known & OWN:
+        raise RefusedError(f"{kernel.name}: {min(taken)} is a name that its own file has for something else")
+    for node in (*module.functions, *module.constants):
+        for name in global_names(node, decorators=False):
+            if name not in known | STANDING:
+                raise RefusedError(f"{kernel.name}: it names {name}, which a file of its own does not have")
+    for function in module.functions:
+        odd = [mark for mark in function.decorator_list if not is_heuristic(mark) and ast.unparse(mark) != "triton.jit"]
+        if odd:
+            raise RefusedError(
+                f"{kernel.name}: {function.name} has the decorator {ast.unparse(odd[0])[:80]}, which a "
+                f"file of its own does not have"
+            )
+
+
+def triton_file(kernel: Kernel) -> str:
+    """Return the file of a Triton kernel."""
+    module = triton_module(kernel)
+    if not kernel.configurations or not all(call.grids for call in kernel.calls):
+        raise RefusedError(f"{kernel.name}: its configurations and grids are not known: extract it from a Capture")
+    meta = metadata(kernel, module)
+    helpers = needed_helpers(module.functions)
+    parts = [
+        header(kernel, "torch and triton", TRITON_RUNS + "\n" + DRAWN),
+        TRITON_IMPORTS.rstrip(),
+        body("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
+        libdevice_lines(helpers),
+        helper_lines(helpers),
+        "# ---- the kernel",
+        *(ast.unparse(node) for node in module.constants),
+        *(f"\n{module.text_of(function)}\n" for function in module.functions),
+        "# ---- what was recorded of it",
+        recorded(kernel, module, meta, helpers),
+        ATOMIC.rstrip() if "tl.atomic" in kernel.source else "",
+        PTX.rstrip() if ASSEMBLY in kernel.source else "",
+        body("common"),
+        body("triton"),
+    ]
+    return "\n\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
+    """Return what was recorded of a kernel, as lines of plain data."""
+    sizes = {name for one in kernel.configurations for name, _ in one.sizes}
+    names = [name for name in module.parameters if name not in sizes]
+    draws = draws_of_triton(module.main, tensor_dtypes(kernel, names))
+    configurations = [
+        {"sizes": dict(one.sizes), "num_warps": one.num_warps, "num_stages": one.num_stages}
+        for one in kernel.configurations
+    ]
+    options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
+    options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
+    stored = FlowsOfTriton(module.main).stored
+    draws_numbers = any(f".{name}(" in kernel.source for name in DRAWING)
+    rows = {
+        "NAME": kernel.name,
+        "HASH": kernel.hash,
+        "SIGNATURE": meta["signature"],
+        "CONSTANTS": meta["constants"],
+        "CONFIGURATIONS": configurations,
+        "OPTIONS": options,
+        "CALLS": call_rows(kernel, names, draws),
+        "WRITTEN": [name for name in names if name in stored],
+        "DRAWS": draws_numbers,
+        "NEEDS_GPU": helpers.needs_gpu,
+    }
+    lines = [f"{name} = {literal(value)}" for name, value in rows.items()]
+    return "\n".join([*lines, f"KERNEL = {module.main.name}", written_as(kernel, module)])
+
+
+def written_as(kernel: Kernel, module: TritonModule) -> str:
+    """Return what Backprint's reader needs to know the program again: what Inductor wrote around the functions."""
+    mark = module.heuristic
+    lines = module.lines[mark.lineno - 1 : mark.end_lineno] if mark is not None else ()
+    others = [node for node in (*module.functions, *module.constants) if node is not module.main]
+    statements = [*sorted(others, key=lambda node: node.lineno), module.main]  # the kernel is the last
+    rows = {
+        "imports": list(module.imports),
+        "statements": [node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node) for node in statements],
+        "decorator": "\n".join(lines),
+        "sample": kernel.sample,
+        "direction": kernel.direction,
+        "target": kernel.target,
+        "compiler": kernel.compiler,
+    }
+    says = "# What the compiler wrote around the functions, for those who compare programs. Nothing below reads it."
+    return f"{says}\nWRITTEN_AS = {literal(rows)}"
+
+
+def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
+    """Return the plain entries of Inductor's metadata that a launch needs."""
+    mark = module.heuristic
+    options = {} if mark is None else {one.arg: one.value for one in mark.keywords}
+    found: dict[str, Any] = {}
+    for title in ("triton_meta", "inductor_meta"):
+        meta = options.get(title)
+        if not isinstance(meta, ast.Dict):
+            raise RefusedError(f"{kernel.name}: it has no {title} of Inductor, so nothing says how it is launched")
+        for key, value in zip(meta.keys, meta.values, strict=True):
+            name = getattr(key, "value", None)
+            if name in ("signature", "constants", "enable_fp_fusion", "assert_indirect_indexing"):
+                found[str(name)] = plain_value(kernel, value)
+    found["debug"] = found.get("assert_indirect_indexing", False)
+    if not {"signature", "constants"} <= found.keys():
+        raise RefusedError(f"{kernel.name}: Inductor's triton_meta has no signature")
+    return found
+
+
+def plain_value(kernel: Kernel, value: ast.expr) -> Any:
+    """Return metadata that is a literal."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
+        raise RefusedError(f"{kernel.name}: line {value.lineno}: metadata that is no plain data ({error})") from error
+
+
+def libdevice_lines(helpers: NeededHelpers) -> str:
+    """Return how the functions of libdevice come into a file: Triton's on a GPU, torch's in the interpreter."""
+    if not helpers.libdevice:
+        return ""
+    lines = [
+        f"    libdevice.{name} = interpreted({LIBDEVICE[name]})"
+        if name in LIBDEVICE
+        else f"    libdevice.{name} = missing({literal(name)})"
+        for name in helpers.libdevice
+    ]
+    return "\n".join(
+        [
+            'if DEVICE == "cuda":',
+            "    from triton.language.extra import libdevice",
+            "else:  # the interpreter has no libdevice: these are functions of torch",
+            '    libdevice = types.ModuleType("libdevice")',
+            *lines,
+        ]
+    )
+
+
+def helper_lines(helpers: NeededHelpers) -> str:
+    """Return the functions of PyTorch that a kernel calls."""
+    if not helpers.functions:
+        return ""
+    names = [f"{HELPERS}.{name} = {name}" for name in helpers.functions]
+    module = f'{HELPERS} = types.ModuleType("{HELPERS}")  # the name by which the kernel calls them'
+    return "\n".join([f"# ---- {LICENSE}", "", helpers.source, "", "", module, *names])
+
+
+# ----------------------------------------------------------------------------
+# A kernel with its calls as one file, whatever its language.
+# ----------------------------------------------------------------------------
+
+
+def alone_text(kernel: Kernel) -> str:
+    """Return a kernel with its calls as one file, `python kernel.py`; a kernel without calls raises RefusedError."""
+    if kernel.language not in ("triton", "cpp"):
+        raise RefusedError(f"{kernel.name}: {kernel.language!r:.40} is no language of kernels: triton and cpp are")
+    if not kernel.calls:
+        raise RefusedError(
+            f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
+            f"it from a Capture with `backprint kernels`"
+        )
+    text = triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
+    ast.parse(text)  # what Python cannot read is never handed out
+    return text

@@ -1,0 +1,394 @@
+"""Take random draws out of a graph: what they drew becomes further inputs, so that its kernels can be compared.
+
+Kernels draw other numbers than eager does, whatever the seed. Every step that depends on a draw stays in the graph.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from backprint.common.text import check_choice
+from backprint.errors import BackprintError, RefusedError, UsageError
+from backprint.fx.to_fx import to_fx
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import SAVING, mapped, used, with_names
+from backprint.graph.verdicts import Verdict
+from backprint.kernels.checking.plan import (
+    ERRORS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    graph_at_work,
+    note_verdict,
+    noted_verdicts,
+    write_plan,
+)
+from backprint.kernels.compilers import kernel_compiler
+from backprint.kernels.extraction import extracted_alone
+from backprint.kernels.nouns import ISAS, CaptureKernels, ExtractedGraph, KernelTarget
+from backprint.kernels.prepare import NEW, PortLayout
+from backprint.lowering.subjects import BenchGraph, draws, graph_classes
+from backprint.sample.inputs import Inputs, fit_inputs
+from backprint.sample.judged import one_to_the_bit
+from backprint.sample.rerun import EagerRun, rebuilt
+from backprint.sample.save import write_staged
+
+
+def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
+    """Return the steps of a graph that draw random numbers."""
+    names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
+    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
+
+
+def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them."""
+    base = unguarded_graph(graph)
+    base = with_draws_of_their_own(base, steps_that_draw(base))
+    drawing = steps_that_draw(base)
+    base = replace(base, steps=tuple(each for step in base.steps for each in masked_steps(step, drawing)))
+    saving = {step.name for step in drawing if step.target == SAVING}
+    drawing = tuple(mask_of(step) if is_dropout(step) else step for step in drawing if step.name not in saving)
+    drawing += tuple(step for step in base.steps if is_item_of(step, saving))
+    for step in drawing:
+        if not isinstance(step.spec, TensorSpec):
+            raise RefusedError(
+                f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
+            )
+        if step.target.endswith(".out") or (is_in_place(step) and is_read(base, step)):
+            raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
+    names = tuple(step.name for step in drawing)
+    ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
+    rest = tuple(step for step in base.steps if step.name not in {*names, *saving})
+    return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
+
+
+def with_draws_of_their_own(graph: Graph, drawing: Sequence[Step]) -> Graph:
+    """Let what comes after a draw into a new tensor, which nothing else reads before, read the draw's result."""
+    steps = list(graph.steps)
+    makers = {step.name: step for step in steps}
+    renamed: dict[str, str] = {}
+    for place, step in enumerate(steps):
+        taken = mapped(step, lambda name: Ref(renamed.get(name, name)))
+        base = taken.args[0] if step in drawing and is_in_place(step) else None
+        if isinstance(base, Ref) and is_new(makers.get(base.name)) and not is_used(base.name, steps[:place]):
+            renamed[base.name] = step.name
+            taken = step
+        steps[place] = taken
+    results = tuple(with_names(value, lambda name: Ref(renamed.get(name, name))) for value in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def is_in_place(step: Step) -> bool:
+    """Whether a step draws into its first argument."""
+    return "_." in step.target
+
+
+def is_new(step: Step | None) -> bool:
+    """Whether a step makes a tensor that shares no memory with another."""
+    return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
+
+
+def is_used(name: str, steps: Iterable[Step]) -> bool:
+    """Whether steps use a value."""
+    return any(name in used(step) for step in steps)
+
+
+def is_read(graph: Graph, step: Step) -> bool:
+    """Whether the tensor that a step draws into is read by another, so that its memory counts."""
+    base = step.args[0]
+    named = {name for value in graph.results for name in refs(value)}
+    return (
+        not isinstance(base, Ref)
+        or base.name in named
+        or is_used(base.name, (each for each in graph.steps if each is not step))
+    )
+
+
+def is_item_of(step: Step, saving: Collection[str]) -> bool:
+    """Whether a step takes the random state, or what was drawn, of a draw that saves its state."""
+    return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
+
+
+def is_dropout(step: Step) -> bool:
+    """Whether a step is a dropout of training: its results are what is left, and the mask that it drew."""
+    return step.target == DROPOUT and isinstance(step.spec, tuple) and len(step.spec) == 2
+
+
+def mask_of(step: Step) -> Step:
+    """Return the draw of a dropout, under the dropout's name: the mask."""
+    return replace(step, spec=cast(tuple[Spec, ...], step.spec)[1])
+
+
+def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
+    """Yield a step; in the place of a dropout's results those that its mask gives, as eager computes them."""
+    dropped = {each.name: each for each in drawing if is_dropout(each)}
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), 0) if name in dropped:
+            value, p = dropped[name].args[:2]
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
+            left = f"{step.name}_left"
+            yield replace(step, name=left, target="aten.mul.Tensor", args=(value, Ref(name)))
+            yield replace(step, target="aten.mul.Tensor", args=(Ref(left), scale))
+        case "operator.getitem", (Ref(name), 1) if name in dropped:
+            yield replace(step, target="aten.alias.default", args=(Ref(name),))
+        case _:
+            yield step
+
+
+DROPOUT = "aten.native_dropout.default"
+
+
+class DrawRecorder(fx.Interpreter):
+    """Runs a graph, and keeps what some nodes drew."""
+
+    def __init__(self, module: fx.GraphModule, names: Sequence[str]) -> None:
+        super().__init__(module)
+        self.names = frozenset(names)
+        self.drawn: dict[str, Any] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        found = super().run_node(n)
+        if n.name in self.names:
+            self.drawn[n.name] = (found[1] if n.target is torch.ops.aten.native_dropout.default else found).clone()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedRun:
+    """An eager run of a graph whose draws are inputs."""
+
+    graph: Graph
+    run: EagerRun
+    names: Sequence[str] = field(default=())
+
+
+def lifted_run(bench: BenchGraph) -> LiftedRun:
+    """Run a graph with its draws as inputs, those that its own run drew; raise if the results are not the same."""
+    graph, names = lifted_graph(bench.graph)
+    if not names:
+        return LiftedRun(bench.graph, bench.run)
+    recorder = DrawRecorder(bench.module, names)
+    bench.run.again(recorder.run)
+    (made,) = graph_classes({"lifted": graph}).values()
+    drawn = [recorder.drawn[name] for name in names]
+    free, inputs = rebuilt(made, inspect.getsource(made)), [*bench.run.inputs, *drawn]
+    run = EagerRun(free, inputs, bench.run.random, bench.run.outputs, ())
+    run = replace(run, results=tuple(run.again(run.module())))
+    for (role, name), found, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
+        same = one_to_the_bit(found, wanted) or not isinstance(found, torch.Tensor)
+        if not same:
+            raise RefusedError(f"with its draws as inputs, the graph gives another {role} {name} in eager")
+    return LiftedRun(graph, run, names)
+
+
+# ----------------------------------------------------------------------------
+# Check extracted kernels: run them on the Capture's own inputs, and compare with its graphs in eager.
+#
+# They run in a process of their own: Triton's kernels in its interpreter, C++ compiled. A process that crashes or
+#  takes too long fails the graph at work, and another goes on with the next.
+# ----------------------------------------------------------------------------
+
+WORK = "backprint.kernels.checking.work"
+"""The module that checks, in a process of its own."""
+
+DRAWING = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\s*\(")
+"""A call in a kernel's source that draws random numbers."""
+
+
+def checked(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+    """Return a Verdict for each graph; `timeout` is how many seconds a process may take.
+
+    `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
+    """
+    check_choice("configurations", configurations)
+    if timeout <= 0:
+        raise UsageError(f"timeout={timeout!r} must be more than 0 seconds")
+    found = {title: Verdict("unproven", title, f"no kernels: {reason}") for title, reason in kernels.refused}
+    subjects = []
+    for graph in kernels.graphs:
+        try:
+            refuse_what_cannot_run(kernels.target)
+            subjects.append(subject_of(kernels, graph))
+        except BackprintError as error:
+            found[graph.title] = Verdict("unproven", graph.title, str(error))
+    plan = CheckPlan(
+        kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
+    )
+    if subjects:
+        found |= verdicts_of_plan(kernels.capture, plan, timeout)
+    order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
+    return sorted(found.values(), key=lambda verdict: order.get(verdict.name, -1))
+
+
+def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
+    """Do a plan in processes of their own; return the Verdicts by title."""
+    titles = [subject.title for subject in plan.subjects]
+    with tempfile.TemporaryDirectory(prefix="backprint_check_") as name:
+        folder = Path(name)
+        try:
+            write_inputs(capture, folder / SAMPLE)
+        except BackprintError as error:
+            return {title: Verdict("unproven", title, str(error)) for title in titles}
+        write_plan(folder, plan)
+        while left := [title for title in titles if title not in noted_verdicts(folder)]:
+            cause = process_of_check(WORK, folder, plan, timeout)
+            now = [title for title in left if title not in noted_verdicts(folder)]
+            at_work = graph_at_work(folder)
+            for title in [at_work] if at_work else now:
+                note_verdict(folder, Verdict("failed", title, cause))
+        return {title: noted_verdicts(folder)[title] for title in titles}
+
+
+def write_inputs(capture: Capture, place: Path) -> None:
+    """Write a Capture as a sample with redrawn inputs: on the program's own, such as a new bias of 0, errors hide."""
+    if capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, so no kernel can be checked: capture it anew")
+    known = capture.recipes
+    inputs = Inputs(known.recipes, known.exact, known.seed)
+    if capture.origin.alive:
+        inputs = fit_inputs(capture, capture.origin.values())
+    write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
+
+
+def process_of_check(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
+    """Run a module in a process of its own, which can run kernels; return how it ended."""
+    command = [sys.executable, "-P", "-m", module, os.fspath(folder), *arguments]
+    settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
+    with (folder / ERRORS).open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return f"still at work after {timeout:g} s (timeout)"
+        finally:
+            end_group(process)
+    if code < 0:
+        return f"crashed: killed by {signal.Signals(-code).name}"
+    lines = (folder / ERRORS).read_text("utf-8", "replace").strip().splitlines()
+    return f"{lines[-1][-300:] if lines else 'no error was said'} (exit code {code})"
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started, such as compilers."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+# ------------------------------------------------------------------ what is checked
+
+
+def refuse_what_cannot_run(target: KernelTarget) -> None:
+    """Raise if kernels of a target cannot run here."""
+    if target.language == "triton":
+        for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
+            if importlib.util.find_spec(package) is None:
+                raise RefusedError(
+                    f"running Triton kernels needs {package}, which is not installed: pip install {package}"
+                )
+        return
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+    from backprint._torch.inductor import cpu_vec_isa as instructions
+
+    try:
+        cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise RefusedError(f"running C++ kernels needs a C++ compiler, and there is none: {error}") from error
+    here = [type(each).__name__ for each in instructions.valid_vec_isa_list()]
+    if target.isa and ISAS[target.isa] not in here:
+        raise RefusedError(f"this machine lacks the instructions {target.isa}; it has {', '.join(here) or 'none'}")
+
+
+def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
+    """Return what is run of a graph: its kernels, or, if it draws, kernels whose draws are inputs."""
+    captured = graph_of(kernels.capture, graph.title)
+    drawing = steps_that_draw(captured)
+    alone = graph.direction == "backward" and not any(
+        each.title == graph.title.replace("backward", "forward") for each in kernels.graphs
+    )
+    notes = (*graph.notes, *(["what its forward saves was eager's"] if alone else []))
+    if not drawing:
+        unseen = (*notes, *externs_told(graph))
+        return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
+    lifted, names = lifted_kernels(captured, graph, kernels)
+    unseen = (*notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
+    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
+
+
+def externs_told(graph: ExtractedGraph) -> Iterator[str]:
+    """Say which operators no kernel computes."""
+    names = list(graph.externs)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{', '.join(names[:3])}{more} ran as torch's own"
+
+
+def graph_of(capture: Capture, title: str) -> Graph:
+    """Return the captured graph of a title."""
+    pair, _, direction = title.partition(" ")
+    found = capture.pairs[int(pair.removeprefix("pair_"))]
+    graph = found.forward if direction == "forward" else found.backward
+    if graph is None:
+        raise UsageError(f"{title}: the Capture has no such graph")
+    return graph
+
+
+def lifted_kernels(
+    captured: Graph, graph: ExtractedGraph, kernels: CaptureKernels
+) -> tuple[ExtractedGraph, tuple[str, ...]]:
+    """Return kernels of a graph whose draws are inputs, and the steps that drew them.
+
+    Raises if the kernels that were given are not those that the compiler writes: as they draw, they cannot be run.
+    """
+    saved = {
+        port.name: PortLayout(getattr(torch, port.dtype), port.shape, port.stride)
+        for port in graph.inputs
+        if port.role == "saved" and port.value is None
+    }
+    given = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
+    anew = extracted_alone(captured, *given)
+    known = {kernel.hash for kernel in anew.kernels}
+    if other := [kernel.name for kernel in graph.kernels if kernel.hash not in known]:
+        raise RefusedError(
+            f"{', '.join(other)}: not what the compiler writes of this graph, and in a graph that draws random numbers "
+            "kernels are checked in another form"
+        )
+    base, names = lifted_graph(captured)
+    lifted = extracted_alone(base, *given)
+    still = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
+    if still:
+        raise RefusedError(f"{', '.join(still)} draw random numbers, and their draws cannot be inputs")
+    return lifted, names
+
+
+def lifting_told(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
+    """Say what was lifted."""
+    same = {kernel.hash for kernel in lifted.kernels}
+    others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]
+    draws: Mapping[str, int] = {step.target: sum(each.target == step.target for each in drawing) for step in drawing}
+    said = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
+    yield f"{said} were inputs, with what eager drew"
+    if others:
+        yield f"seen with their draws as inputs, not drawing: {', '.join(others)}"

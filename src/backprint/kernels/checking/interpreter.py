@@ -1,0 +1,521 @@
+"""The memory that kernels may touch: addresses of a launch, and bands around buffers that no kernel may write."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra import libdevice
+from triton.runtime import interpreter as home
+
+from backprint.errors import RefusedError, ReplayError
+
+BAND = 4096
+"""The bytes before and after a buffer that no kernel may write."""
+
+UNWRITTEN = 0xFF
+"""A byte that no kernel has written; floating-point numbers of such bytes are NaN."""
+
+_known: list[tuple[int, int]] = []
+"""Where the arguments of the launch at work begin and end."""
+
+
+class OutsideMemoryError(ReplayError):
+    """A kernel touched memory that it was not given."""
+
+
+def extent(tensor: Tensor) -> tuple[int, int]:
+    """Return the addresses where a tensor begins and ends."""
+    start = tensor.data_ptr()
+    if not tensor.numel():
+        return start, start
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
+
+
+@contextlib.contextmanager
+def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
+    """While this lasts, `check_addresses` knows these arguments."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(extent(each) for each in arguments if isinstance(each, Tensor)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((start, stop))
+    _known[:] = merged
+    try:
+        yield
+    finally:
+        _known.clear()
+
+
+def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
+    """Raise if an access that the mask leaves lies outside of the launch's arguments; arrays of numpy."""
+    touched = addresses[mask]
+    if not touched.size:
+        return
+    low, high = int(touched.min()), int(touched.max()) + size
+    if any(start <= low and high <= stop for start, stop in _known):
+        return
+    inside = sum(((touched >= start) & (touched + size <= stop) for start, stop in _known), touched != touched)
+    count = int((~inside).sum())
+    if count:
+        raise OutsideMemoryError(f"it {verb} {count} of {touched.size} elements outside of its arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class BandedMemory:
+    """Makes the buffers of one run of a wrapper, and keeps them, so that no other tensor gets their addresses."""
+
+    kept: dict[int, Tensor] = field(default_factory=dict)
+
+    def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Return a tensor that nothing has written, with a band before it and one after it."""
+        last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
+        size = (last + 1) * dtype.itemsize
+        whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
+        self.kept[whole.data_ptr()] = whole
+        made = torch.empty(0, dtype=dtype)
+        return made.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
+
+    def copy(self, value: Tensor, stride: Sequence[int]) -> Tensor:
+        """Return a copy of a tensor with these strides."""
+        made = self.empty(value.shape, stride, value.dtype)
+        if 0 in stride:  # elements share memory: write each once
+            narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
+            made[narrow].copy_(value[narrow])
+            return made
+        return made.copy_(value)
+
+    def check(self, arguments: Sequence[Any]) -> None:
+        """Raise if the bands of a buffer were written."""
+        for place, value in enumerate(arguments):
+            whole = self.kept.get(value.untyped_storage().data_ptr()) if isinstance(value, Tensor) else None
+            if whole is not None and not bool((torch.cat([whole[:BAND], whole[-BAND:]]) == UNWRITTEN).all()):
+                raise OutsideMemoryError(f"it writes outside of its argument {place}, or of one in the same buffer")
+
+
+# ----------------------------------------------------------------------------
+# The functions of libdevice and the lines of PTX in Inductor's Triton kernels, computed by torch: Triton's
+# interpreter has none.
+#
+#
+# Names that Inductor 2.13 writes have a row. Any other name raises RefusedError when a kernel calls it.
+# ----------------------------------------------------------------------------
+
+
+def fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """Return x * y + z, rounded once."""
+    return (x.double() * y.double() + z.double()).to(z.dtype)
+
+
+def exponent(x: Tensor) -> Tensor:
+    """Return the exponent of a number as an integer."""
+    return torch.frexp(x).exponent - 1
+
+
+def rounded_to_int64(x: Tensor) -> Tensor:
+    return torch.round(x).to(torch.int64)
+
+
+def scaled(x: Tensor, by: Tensor) -> Tensor:
+    """Return x * 2 ** by."""
+    return torch.ldexp(x.double(), by.double()).to(x.dtype)
+
+
+NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+    {
+        **{
+            name: getattr(torch, name)
+            for name in (
+                "abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 "
+                "floor fmax fmin fmod hypot lgamma log log10 log1p log2 nextafter pow rsqrt sin sinh sqrt tan tanh "
+                "trunc"
+            ).split()
+        },
+        "fabs": torch.abs,
+        "rint": torch.round,
+        "nearbyint": torch.round,
+        "llrint": rounded_to_int64,
+        "fma": fused_multiply_add,
+        "mul_rn": torch.mul,
+        "add_rn": torch.add,
+        "sub_rn": torch.sub,
+        "div_rn": torch.div,
+        "sqrt_rn": torch.sqrt,
+        "fast_dividef": torch.div,
+        "fast_tanhf": torch.tanh,
+        "ldexp": scaled,
+        "erfcx": torch.special.erfcx,
+        "cyl_bessel_i0": torch.special.i0,
+        "cyl_bessel_i1": torch.special.i1,
+        "j0": torch.special.bessel_j0,
+        "j1": torch.special.bessel_j1,
+        "y0": torch.special.bessel_y0,
+        "y1": torch.special.bessel_y1,
+        "normcdf": torch.special.ndtr,
+        "normcdfinv": torch.special.ndtri,
+    }
+)
+"""The names that return numbers of the dtype of their arguments, or 64-bit integers."""
+
+ANSWERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "isinf": torch.isinf,
+        "isnan": torch.isnan,
+        "finitef": torch.isfinite,
+        "signbit": torch.signbit,
+        "ilogb": exponent,
+    }
+)
+"""The names that return 32-bit integers."""
+
+ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+    {"fma.rn.f32 $0, $1, $2, $3;": fused_multiply_add, "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal}
+)
+"""Lines of PTX that Inductor writes into kernels, for the arctangent."""
+
+
+# ----------------------------------------------------------------------------
+# Mend Triton's interpreter, so that it computes what a GPU computes: for a process that only checks kernels.
+#
+# The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds to nearest, computes with the bits of
+#  bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
+#  operation is broadcast, takes `not` of a block for no, and combines one pair of elements at a time in reductions
+#  that are not sums. Reads and writes outside of a kernel's arguments raise here.
+# ----------------------------------------------------------------------------
+
+Array = Any
+"""A numpy array, whose types the interpreter chooses."""
+
+SHORT = {
+    tl.bfloat16: torch.bfloat16,
+    tl.float8e5: torch.float8_e5m2,
+    tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e4b8: torch.float8_e4m3fnuz,
+    tl.float8e5b16: torch.float8_e5m2fnuz,
+}
+"""Dtypes that numpy lacks: the interpreter holds their bits as integers."""
+
+AS_BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
+
+Builder = home.InterpreterBuilder
+Handle = home.TensorHandle
+
+
+def mend() -> None:
+    """Mend the interpreter of this process, for good."""
+    for name, function in METHODS.items():
+        setattr(Builder, name, function)
+    for name in ("binary_op", "ternary_op", "unary_op"):
+        setattr(Builder, name, in_float32(getattr(Builder, name)))
+    for name in ("create_fma", "create_idiv"):
+        setattr(Builder, name, in_float32_alone(getattr(Builder, name)))
+    home.ReduceOps.generic_reduce = reduce_by_halves
+    home.ReduceOps.apply_impl = only_numbers(home.ReduceOps.apply_impl, reduce_by_halves)
+    home.ScanOps.generic_scan = scan_by_doubling
+    home.ASTTransformer.visit_UnaryOp = with_opposites
+    home.ASTTransformer.visit_Assign = after_its_value(home.ASTTransformer.visit_Assign)
+    home.opposite = opposite
+    for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
+        setattr(libdevice, name, called_by_torch(name))
+
+
+# ------------------------------------------------------------------ dtypes that numpy lacks
+
+
+def numbers(handle: Any) -> Array:
+    """Return a handle's numbers, those of short dtypes as float32."""
+    short = SHORT.get(handle.dtype.scalar)
+    if short is None or handle.data.dtype == bool:
+        return handle.data
+    bits, whole = AS_BITS[short.itemsize]
+    held = np.ascontiguousarray(handle.data.astype(bits, copy=False))
+    return torch.from_numpy(held.view(signed(held.dtype))).view(whole).view(short).float().numpy()
+
+
+def signed(dtype: Any) -> Any:
+    return np.int16 if dtype == np.uint16 else dtype
+
+
+def handle_of(values: Array, dtype: Any) -> Any:
+    """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
+    short = SHORT.get(dtype.scalar)
+    if short is None:
+        return Handle(values.astype(home._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
+    bits, whole = AS_BITS[short.itemsize]
+    rounded = torch.from_numpy(np.ascontiguousarray(values)).to(short).view(whole).numpy()
+    return Handle(rounded.view(bits), dtype.scalar)
+
+
+def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
+    """Convert numbers to a dtype."""
+    if any("RTZ" in str(each) for each in rounding):
+        raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
+    values = numbers(source)
+    if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
+        return handle_of(values, dtype)
+    with np.errstate(all="ignore"):
+        return handle_of(values, dtype)
+
+
+def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute an operation on short dtypes in float32, and round its result; comparisons give booleans."""
+
+    def computed(self: Any, *args: Any) -> Any:
+        *handles, operation = args
+        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        with np.errstate(all="ignore"):
+            if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
+                return method(self, *args)
+            found = operation(*map(numbers, handles))
+        return Handle(found, tl.int1) if found.dtype == bool else handle_of(found, short)
+
+    return computed
+
+
+def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a method that has its operation in itself."""
+
+    def computed(self: Any, *handles: Any) -> Any:
+        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        with np.errstate(all="ignore"):
+            if short is None:
+                return method(self, *handles)
+            wide = method(self, *(Handle(numbers(each), tl.float32) for each in handles))
+        return handle_of(wide.data, short)
+
+    return computed
+
+
+def absolute(self: Any, source: Any) -> Any:
+    """Return absolute values."""
+    return handle_of(np.abs(numbers(source)), source.dtype)
+
+
+def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
+    """Return the matrix product of two blocks, plus a third."""
+    found = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
+    return handle_of(found + numbers(added), added.dtype)
+
+
+def bfloat16_constant(self: Any, value: float) -> Any:
+    return handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
+
+
+# ------------------------------------------------------------------ memory
+
+
+def size_of_element(pointers: Any) -> int:
+    return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+
+
+def loaded(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
+    """Read the elements that a mask leaves; `other` elsewhere."""
+    element = pointers.get_element_ty()
+    kind = home._get_np_dtype(element)
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "reads")
+    rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
+    return Handle(home._interpreter.load(where, kept, in_one_piece(rest, where.shape), kind), element)
+
+
+def stored(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
+    """Write the elements that a mask leaves."""
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "writes")
+    kind = home._get_np_dtype(pointers.get_element_ty())
+    return home._interpreter.store(where, in_one_piece(value.data.astype(kind, copy=False), where.shape), kept)
+
+
+def added_atomically(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+    """Do an atomic operation on the elements that a mask leaves; return what they were."""
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "changes")
+    values = in_one_piece(value.data, where.shape)
+    if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
+        return added_one_by_one(self, operation, where, kept, Handle(values, value.dtype.scalar))
+    named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
+    return Handle(home._interpreter.atomic_rmw(named, where, values, kept, ordered), value.dtype.scalar)
+
+
+def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
+    """Add half-precision numbers in memory, each rounded, as a GPU does."""
+    if "FADD" not in str(operation):
+        raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
+    before, kind = np.zeros_like(value.data), home._get_np_dtype(value.dtype.scalar)
+    wide, yes = numbers(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)
+    for place in np.flatnonzero(kept):
+        address = where.reshape(-1)[place : place + 1]
+        old = Handle(home._interpreter.load(address, yes, np.zeros(1, kind), kind), value.dtype.scalar)
+        before.reshape(-1)[place] = old.data[0]
+        new = handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
+        home._interpreter.store(address, new.data, yes)
+    return Handle(before, value.dtype.scalar)
+
+
+def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
+    """Return pointers and their mask as arrays of one shape."""
+    shape = np.broadcast_shapes(pointers.shape, mask.shape)
+    return in_one_piece(pointers, shape), in_one_piece(mask, shape)
+
+
+def in_one_piece(values: Array, shape: Sequence[int]) -> Array:
+    """Return values as an array of a shape that lies in memory without gaps and may be written."""
+    if values.shape == shape and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(np.broadcast_to(values, shape), order="C")
+
+
+def assembled(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
+    """Run a line of PTX, by what computes the same."""
+    if (function := ASSEMBLY.get(text)) is None:
+        raise RefusedError(f"Triton's interpreter runs no PTX, and libdevice_names.py has no row of {text!r}")
+    arrays = np.broadcast_arrays(*map(numbers, values))
+    found = function(*(torch.from_numpy(np.ascontiguousarray(each)) for each in arrays))
+    result = handle_of(found.numpy(), values[0].dtype)
+    return SimpleNamespace(get_result=lambda place: result)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "cast_impl": cast,
+    "create_fp_to_fp": cast,
+    "create_fabs": absolute,
+    "create_dot": product,
+    "get_bf16": bfloat16_constant,
+    "create_masked_load": loaded,
+    "create_masked_store": stored,
+    "create_atomic_rmw": added_atomically,
+    "create_inline_asm": assembled,
+}
+
+# ------------------------------------------------------------------ the language
+
+
+def with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
+    """Let `not` negate each element: Python's own asks a whole block for one answer, and gets yes."""
+    self.generic_visit(node)
+    if not isinstance(node.op, ast.Not):
+        return node
+    return ast.Call(ast.Name(opposite.__name__, ast.Load()), [node.operand], [])
+
+
+def opposite(value: Any) -> Any:
+    """Return what `not` gives in Triton."""
+    return value == 0 if isinstance(value, tl.core.tensor) else not value
+
+
+def after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Rewrite the value of an assignment too, which Triton's method passes over."""
+
+    def visited(self: Any, node: ast.Assign) -> Any:
+        node.value = self.visit(node.value)
+        return method(self, node)
+
+    return visited
+
+
+# ------------------------------------------------------------------ reductions
+
+
+def block(values: Array, dtype: Any) -> Any:
+    """Return an array as a tensor of Triton."""
+    return tl.core.tensor(Handle(values, dtype.scalar), tl.block_type(dtype.scalar, list(values.shape)))
+
+
+def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
+    """Combine arrays element by element."""
+    both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
+    found = function.rewrite()(*both)
+    results = found if isinstance(found, (tuple, list)) else (found,)
+    return [
+        np.broadcast_to(each.handle.data, left[0].shape).astype(values.dtype, copy=False)
+        for each, values in zip(results, left, strict=True)
+    ]
+
+
+def reduce_by_halves(self: Any, given: Any) -> list[Any]:
+    """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
+    shape = given[0].handle.data.shape
+    tensors, axis = self.unravel(given, self.axis)
+    values, dtypes = [each.handle.data for each in tensors], [each.dtype for each in tensors]
+    while (count := values[0].shape[axis]) > 1:
+        if count % 2:
+            raise NotImplementedError(f"the interpreter reduces powers of two, not {count} elements")
+        even, odd = ([np.take(each, range(first, count, 2), axis) for each in values] for first in (0, 1))
+        values = combined(self.combine_fn, even, odd, dtypes)
+    found = []
+    for each, dtype in zip(values, dtypes, strict=True):
+        ended = each if self.keep_dims and self.axis is not None else np.squeeze(each, axis)
+        if self.axis is None:
+            ended = ended.reshape((1,) * len(shape)) if self.keep_dims else ended.item()
+        found.append(self.to_tensor(ended, dtype))
+    return found
+
+
+def scan_by_doubling(self: Any, given: Any) -> list[Any]:
+    """Combine each element with all before it, by steps of 1, 2, 4, …"""
+    values, dtypes = [each.handle.data for each in given], [each.dtype for each in given]
+    count, by = values[0].shape[self.axis], 1
+    side = [1] * values[0].ndim
+    side[self.axis] = count
+    while by < count:
+        before = [np.roll(each, by, self.axis) for each in values]
+        reached = np.arange(count).reshape(side) >= by
+        met = combined(self.combine_fn, before, values, dtypes)
+        values = [np.where(reached, new, old) for new, old in zip(met, values, strict=True)]
+        by *= 2
+    return [self.to_tensor(each, dtype) for each, dtype in zip(values, dtypes, strict=True)]
+
+
+def only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Reduce short dtypes, which numpy lacks, by the function that combines them."""
+
+    def reduced(self: Any, given: Any) -> Any:
+        short = any(each.dtype.scalar in SHORT for each in given)
+        return otherwise(self, given) if short else method(self, given)
+
+    return reduced
+
+
+# ------------------------------------------------------------------ libdevice
+
+
+def called_by_torch(name: str) -> Callable[..., Any]:
+    """Return a function of libdevice that torch computes; one that has no row raises."""
+    function = NUMBERS.get(name) or ANSWERS.get(name)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if function is None:
+            raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and libdevice_names.py has no row of it")
+        tensors = [each for each in args if isinstance(each, tl.core.tensor)]
+        dtype = tensors[0].dtype.scalar
+        arrays = [
+            numbers(each.handle) if isinstance(each, tl.core.tensor) else number_as_array(each, dtype) for each in args
+        ]
+        values = [torch.from_numpy(np.ascontiguousarray(each)) for each in arrays]
+        found = function(*values)
+        if name in ANSWERS:
+            kind = tl.int32
+        else:
+            kind = tl.int64 if found.dtype == torch.int64 else dtype
+        result = handle_of(found.numpy(), kind)
+        is_block = any(each.type.is_block() for each in tensors)
+        return tl.core.tensor(result, tl.block_type(kind, list(result.data.shape)) if is_block else kind)
+
+    return called
+
+
+def number_as_array(value: Any, dtype: Any) -> Array:
+    """Return a number of a kernel's text as an array."""
+    number = getattr(value, "value", value)
+    kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32
+    return np.array([number], dtype=kind)

@@ -1,0 +1,550 @@
+"""How far the results of right kernels may be from eager's: what rounding explains, seen from float64.
+
+The tolerance of a dtype is wide enough for a compiler that reorders a whole graph, and for an error in a kernel: of
+bfloat16, a row of a gradient may be wrong within it. So results that are close must also be about as near to float64 as
+eager's are, in the mean and at most. float32 may also be as far as eager is whose operators round otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint import errors
+from backprint._torch.inductor import AsyncCompile
+from backprint.errors import BackprintError, RefusedError, ReplayError
+from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, worst
+from backprint.kernels.build_triton import grid_of, kernel_loaded_from
+from backprint.kernels.checking.check import LiftedRun, lifted_run
+from backprint.kernels.checking.interpreter import BandedMemory, launch_of
+from backprint.kernels.checking.plan import (
+    KERNELS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    note_begun,
+    note_verdict,
+    noted_verdicts,
+    read_plan,
+)
+from backprint.kernels.extraction import is_workspace, loaded_wrapper, without_gpu
+from backprint.kernels.inductor import lowering_for
+from backprint.kernels.nouns import Kernel, LoweredPort, target_named
+from backprint.lowering.subjects import BenchGraph, bench_graphs
+from backprint.sample.judged import Eager, apart, judged, widen, widened_class
+from backprint.sample.load import load
+from backprint.sample.rerun import EagerRun
+
+MEAN_TIMES, MOST_TIMES = 2.0, 2.0
+"""How many times as far from float64 as eager's, results may be: the root mean square, and the largest difference."""
+
+WIDER = 1.25, 1.5
+"""The same of a saved tensor that has a wider dtype on the target: eager has rounded it, and the kernels have not."""
+
+FEW = 256
+"""Of fewer elements, chance decides how far eager is from float64: results may be as far as moved inputs make them."""
+
+LOW = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class RoundingBound:
+    """The eager runs by which rounding is known. `given` are the inputs of the kernels, as they are on the target."""
+
+    eager: Eager
+    given: Sequence[Any]
+
+    @cached_property
+    def exact(self) -> Any:
+        """The results in float64 on the inputs of the kernels; a text if that run raises."""
+        run = self.eager.run
+        if isinstance(self.eager.wide, str) or len(self.given) != len(run.inputs):
+            return self.eager.wide
+        pairs = zip(self.given, run.inputs, strict=True)  # of a saved tensor with another shape on the target: eager's
+        given = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
+        return run.again(widened_class(run.module)(), [widen(value) for value in given])
+
+    def complaint(self, place: int, found: Any) -> str:
+        """Say why a result is too far from eager's for rounding alone; '' if it is not, or nothing tells."""
+        wanted = self.eager.run.results[place]
+        if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(self.exact, str):
+            return ""
+        its, own = apart_by(found, self.exact[place]), apart_by(wanted, self.eager.wide[place])
+        wider = found.dtype.itemsize > wanted.dtype.itemsize and wanted.numel() >= FEW
+        allowed = (WIDER[0] * own[0], WIDER[1] * own[1]) if wider else self.allowed(place, wanted, own)
+        if its[0] <= allowed[0] and its[1] <= allowed[1]:
+            return ""
+        return (
+            f"further from float64 than rounding explains: {its[0]:.2g} in the mean and {its[1]:.2g} at most, where "
+            f"{allowed[0]:.2g} and {allowed[1]:.2g} are explained"
+        )
+
+    def allowed(self, place: int, wanted: Tensor, own: tuple[float, float]) -> tuple[float, float]:
+        """Return the mean and the largest difference from float64 that rounding explains."""
+        unit = torch.finfo(wanted.dtype).eps
+        sizes = apart_by(wanted, torch.zeros_like(wanted))
+        low = wanted.dtype in LOW
+        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], 2 * unit * sizes[1])]
+        runs: list[Any] = [] if low else list(self.eager.rounded)
+        if wanted.numel() < FEW:
+            runs += self.eager.nudged
+        floors += [apart_by(run[place], wanted) for run in runs]
+        mean, most = (max(each) for each in zip(*floors, strict=True))
+        return max(MEAN_TIMES * own[0], mean), max(MOST_TIMES * own[1], most)
+
+
+def apart_by(left: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the root mean square and the largest of the differences of two tensors, where both are finite."""
+    difference = (left.double() - right.double()).abs()
+    finite = difference[torch.isfinite(difference)]
+    return (float(finite.square().mean().sqrt()), float(finite.max())) if finite.numel() else (0.0, 0.0)
+
+
+# ----------------------------------------------------------------------------
+# Run the wrapper of extracted kernels on tensors of a CPU: Triton's in its interpreter, C++ compiled.
+#
+# A wrapper runs from its text, and its kernels from theirs: what is called is the source that a Kernel has. Extern
+#  calls (matmuls, convolutions) run as torch's own operators. The wrapper is code that Inductor wrote, in the process
+#  before.
+# ----------------------------------------------------------------------------
+
+CPU = torch.device("cpu")
+
+
+class KernelRunError(ReplayError):
+    """A kernel did not run, or was not called as it was lowered."""
+
+
+@dataclass(slots=True)
+class KernelRuns:
+    """How often each kernel ran, how many configurations they have at most, and the memory of the run at work."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    configurations: int = 1
+    memory: BandedMemory = field(default_factory=BandedMemory)
+
+    def call(self, name: str, run: Callable[[], Any], arguments: Sequence[Any]) -> None:
+        """Run a kernel, and see that it wrote no memory but its own."""
+        self.counts[name] += 1
+        try:
+            run()
+            self.memory.check(arguments)
+        except Exception as error:
+            raise KernelRunError(f"{name}: {told(error)}") from root_of(error)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableGraph:
+    """The kernels of a graph, ready to run."""
+
+    inputs: Sequence[LoweredPort]
+    call: Callable[[list[Any]], Sequence[Any]]
+    runs: KernelRuns
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Run the wrapper on copies of these values, which must be those that it was written for."""
+        self.runs.memory = BandedMemory()
+        taken = [self.taken(port, value) for port, value in zip(self.inputs, values, strict=True)]
+        with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
+            return list(self.call(taken))
+
+    def taken(self, port: LoweredPort, value: Any) -> Any:
+        """Return a copy of an input as the kernels expect it."""
+        if port.value is not None and type(value) is type(port.value):
+            if value != port.value:
+                raise KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
+            return value
+        if is_workspace(value) and port.dtype == "uint8":
+            return self.runs.memory.copy(value, value.stride())
+        kind = f"{port.dtype}{list(port.shape)}"
+        found = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        if found != kind:
+            raise KernelRunError(f"{port.role} {port.name} is {found}, and the kernels were made for {kind}")
+        return self.runs.memory.copy(value, port.stride)
+
+
+def runnable_graph(
+    wrapper: str,
+    kernels: Sequence[Kernel],
+    inputs: Sequence[LoweredPort],
+    folder: Path,
+    place: int,
+) -> RunnableGraph:
+    """Load a wrapper and its kernels; `place` chooses a configuration, the last of those that have fewer."""
+    known, runs = {kernel.name: kernel for kernel in kernels}, KernelRuns()
+
+    def loaded(name: str, types: Any) -> Any:
+        if name not in known:
+            raise KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
+        kernel = known[name]
+        return interpreted(kernel, folder, place, runs) if types is None else compiled(kernel, types, runs)
+
+    space = loaded_wrapper(wrapper, loaded, lambda *args: runs.memory.empty(*args), CPU)
+    return RunnableGraph(inputs, space["call"], runs)
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedKernel:
+    """Stands for a Triton kernel in a wrapper."""
+
+    name: str
+    tuner: Any
+    configuration: Any
+    runs: KernelRuns
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Run the kernel in Triton's interpreter, on its whole grid."""
+        names = [name for name in self.tuner.fn.arg_names if name not in self.configuration.kwargs]
+        given = dict(zip(names, args, strict=False))  # an argument equal to 1 is a constant, and is passed all the same
+        constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
+        rest = {name: value for name, value in constants.items() if name not in given}
+        numbers = [None if isinstance(value, Tensor) else value for value in args]
+
+        def launched() -> None:
+            grid = grid_of(self.tuner, self.configuration, numbers)
+            with launch_of(args):
+                self.tuner.fn[grid](**given, **rest)
+
+        self.runs.call(self.name, launched, args)
+
+
+def interpreted(kernel: Kernel, folder: Path, place: int, runs: KernelRuns) -> InterpretedKernel:
+    """Load a Triton kernel for the interpreter."""
+    try:
+        tuner = kernel_loaded_from(folder, kernel)
+    except Exception as error:
+        raise KernelRunError(f"{kernel.name} cannot be loaded: {told(error)}") from error
+    configurations = tuner.configs
+    runs.configurations = max(runs.configurations, len(configurations))
+    return InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
+
+
+def compiled(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..., None]:
+    """Compile a C++ kernel."""
+    try:
+        function = AsyncCompile().cpp_pybinding(types, kernel.source)
+    except Exception as error:
+        raise KernelRunError(f"{kernel.name} cannot be compiled: {told(error)}") from error
+
+    def run(*args: Any) -> None:
+        runs.call(kernel.name, lambda: function(*args), args)
+
+    return run
+
+
+def root_of(error: BaseException) -> BaseException:
+    """Return what caused an error in the first place."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def told(error: BaseException) -> str:
+    """Return the cause of an error in one line."""
+    cause = root_of(error)
+    lines = [line for line in str(cause).strip().splitlines() if line.strip()]
+    wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
+    return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
+
+
+# ----------------------------------------------------------------------------
+# The process of a check: it runs kernels, and notes a Verdict of each graph.
+#
+#
+#
+#     python -P -m backprint.kernels.checking.check_work FOLDER
+#
+#
+# The forward is judged by eager's. Its kernels' own saved tensors go to the kernels of the backward, and to eager's
+# backward in the captured dtypes, by which the backward is judged. What `sample/judged` calls equal is equal here.
+# ----------------------------------------------------------------------------
+
+NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
+"""Words of `judged` that compare nothing -> the word of a Verdict."""
+
+MOST_CONFIGURATIONS = 64
+
+
+def check_graphs() -> None:
+    """Check the graphs of the folder that the command line names, those without a Verdict."""
+    folder = Path(sys.argv[1])
+    plan = read_plan(folder)
+    try:
+        graphs = graphs_of_check(plan, folder)
+    except RefusedError as error:  # of its inputs: no kernel ran
+        for subject in plan.subjects:
+            note_verdict(folder, Verdict("unproven", subject.title, str(error)))
+        return
+    for verdict in verdicts(plan, graphs, folder):
+        note_verdict(folder, verdict)
+
+
+def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
+    """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
+    torch.set_num_threads(plan.threads)
+    take_states_from_anywhere()
+    if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
+        from backprint.kernels.checking.interpreter import mend
+
+        mend()
+    capture = load(folder / SAMPLE, allow=plan.allow, trust=True)  # this process is its own
+    return {graph.title: graph for graph in bench_graphs(capture)}
+
+
+def take_states_from_anywhere() -> None:
+    """Let a random state lie anywhere in its storage: torch 2.13 reads it from the storage's start, and crashes."""
+    setting = torch.set_rng_state
+    torch.set_rng_state = lambda new_state: setting(new_state.clone())
+
+
+def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
+    """Yield a Verdict for each graph that has none."""
+    known = noted_verdicts(folder)
+    for pair in dict.fromkeys(subject.pair for subject in plan.subjects):
+        forward = ForwardKernels()
+        for subject in plan.subjects:
+            if subject.pair != pair:
+                continue
+            if subject.direction == "forward" and subject.title in known:
+                forward = ForwardKernels(known[subject.title])
+            if subject.title in known:
+                continue
+            note_begun(folder, subject.title)
+            made = verdict_of(subject, plan, graphs[subject.title], forward, folder)
+            if subject.direction == "forward":
+                forward = replace(made[1], verdict=made[0])
+            yield made[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardKernels:
+    """What the kernels of a forward gave: its Verdict, and what it saved on the target."""
+
+    verdict: Verdict | None = None
+    saved: Mapping[str, Any] = field(default_factory=dict)
+    lifted: bool = False
+
+
+def verdict_of(
+    subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
+) -> tuple[Verdict, ForwardKernels]:
+    """Return the Verdict of one graph, and of a forward what its kernels saved."""
+    failed = forward.verdict is not None and forward.verdict.verdict == "failed"
+    if subject.direction == "backward" and failed:
+        return Verdict("unproven", subject.title, "the kernels of its forward did not run, and saved nothing"), forward
+    try:
+        return GraphCheck(subject, plan, bench, forward, folder).checked()
+    except RefusedError as error:
+        return Verdict("unproven", subject.title, str(error)), ForwardKernels()
+    except Exception as error:
+        if errors.is_defect(error):
+            traceback.print_exc()
+            return Verdict("failed", subject.title, f"a defect of Backprint: {errors.told(error)}"), ForwardKernels()
+        cause = root_of(error)
+        word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
+        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else told(error)), (
+            ForwardKernels()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCheck:
+    """One graph at work."""
+
+    subject: CheckSubject
+    plan: CheckPlan
+    bench: BenchGraph
+    forward: ForwardKernels
+    folder: Path
+
+    def checked(self) -> tuple[Verdict, ForwardKernels]:
+        """Run the kernels in each configuration that is asked for, and compare."""
+        judge = self.judge()
+        found: list[Verdict] = []
+        saved: Mapping[str, Any] = {}
+        for place in range(MOST_CONFIGURATIONS):
+            runs, results = judge.results(self.subject, place)
+            found.append(judge.verdict(self.subject, runs, results))
+            if not place:
+                saved = saved_of(judge.run, results)
+            if not self.plan.every_configuration or place + 1 >= runs.configurations:
+                break
+        word = worst([each.verdict for each in found])
+        chosen = next(each for each in found if each.verdict == word)
+        return chosen, ForwardKernels(saved=saved, lifted=bool(self.subject.draws))
+
+    def judge(self) -> GraphJudge:
+        """Return what runs kernels of this graph and compares their results."""
+        lifted = lifted_run(self.bench)
+        if tuple(lifted.names) != self.subject.draws:
+            raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
+        given = self.given(lifted)
+        bound = RoundingBound(Eager(self.judging_run(lifted, given), drawn_anew), given)
+        return GraphJudge(self.plan, self.folder, bound)
+
+    def given(self, lifted: LiftedRun) -> list[Any]:
+        """Return the inputs of the kernels: eager's, and of a backward what the kernels of its forward saved."""
+        values = list(lifted.run.inputs)
+        if self.subject.direction == "backward":
+            for place, port in enumerate(self.subject.inputs):
+                if port.role == "saved" and port.name in self.forward.saved:
+                    values[place] = self.forward.saved[port.name]
+        for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
+            own = self.forward.saved and not self.forward.lifted
+            if port.role == "saved" and isinstance(value, Tensor) and not own:
+                if tuple(value.shape) != port.shape and not is_workspace(value):
+                    raise RefusedError(
+                        f"what eager saves has another shape than on the target: {port.name} is "
+                        f"{list(value.shape)}, and there {list(port.shape)}: check the backward with "
+                        "its forward"
+                    )
+                values[place] = value.to(getattr(torch, port.dtype))
+        return values
+
+    def judging_run(self, lifted: LiftedRun, given: Sequence[Any]) -> EagerRun:
+        """Return the eager run by which results are judged: of a backward, on what the kernels saved."""
+        if self.subject.direction == "forward" or not self.forward.saved:
+            return lifted.run
+        pairs = zip(given, lifted.run.inputs, strict=True)
+        inputs = [in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
+        run = replace(lifted.run, inputs=inputs)
+        return replace(run, results=tuple(run.again(run.module())))
+
+
+def drawn_anew(*values: Any) -> Any:
+    """Stand for kernels where eager would have to draw as they do: their draws are inputs."""
+    raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphJudge:
+    """The inputs of a graph's kernels, and the eager runs that their results are compared with."""
+
+    plan: CheckPlan
+    folder: Path
+    bound: RoundingBound
+
+    @property
+    def run(self) -> EagerRun:
+        """The eager run that results are compared with."""
+        return self.bound.eager.run
+
+    def results(self, subject: CheckSubject, place: int = 0) -> tuple[KernelRuns, list[Any]]:
+        """Run the kernels in one of their configurations; return which ran, and the results."""
+        sources = self.folder / KERNELS
+        sources.mkdir(exist_ok=True)
+        with lowering_for(target_named(self.plan.target), self.plan.threads):
+            made = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            return made.runs, made.run(self.bound.given)
+
+    def verdict(self, subject: CheckSubject, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
+        """Compare results with eager's."""
+        wanted = self.run.outputs
+        if len(results) != len(wanted):
+            given = f"{len(results)} results, and eager gives {len(wanted)}"
+            return Verdict("wrong", subject.title, f"the kernels give {given}")
+        ports = tuple(port_verdicts(self.bound, subject, results))
+        word = worst([port.verdict for port in ports if not (port.role == "saved" and others_tell(port, ports))])
+        names = [kernel.name for kernel in subject.kernels]
+        idle = [name for name in names if not runs.counts[name]]
+        if idle and word in GOOD:
+            word = "unproven"
+        said = [named_first(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
+        said += [f"{', '.join(idle)} did not"] if idle else []
+        said += [self.configurations_seen(runs.configurations), *subject.unseen]
+        return Verdict(word, subject.title, "; ".join(each for each in said if each), ports)
+
+    def configurations_seen(self, count: int) -> str:
+        """Say which configurations ran."""
+        if count <= 1:
+            return ""
+        return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
+
+    def warm(self) -> None:
+        """Make the eager runs that comparisons may need."""
+        eager = self.bound.eager
+        _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
+
+
+def port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
+    """Yield what is to be said of each output."""
+    eager = bound.eager
+    lowered = {(port.role, port.name): port.shape for port in subject.outputs}
+    for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
+        found = as_captured(results[place], wanted) if role == "saved" else results[place]
+        if role == "saved" and is_other_workspace(found, wanted):
+            detail = f"a workspace of {found.numel()} bytes on the target, where eager's has {wanted.numel()}"
+            yield PortVerdict(name, role, "unproven", detail)
+            continue
+        if has_other_shape(found, wanted) and lowered.get((role, name)) == tuple(found.shape):
+            detail = f"its shape on the target is {list(found.shape)}, and eager's here {list(wanted.shape)}"
+            yield PortVerdict(name, role, "unproven", detail)
+            continue
+        word, detail = judged(eager, place, found)
+        if word == "close" and (complaint := bound.complaint(place, results[place])):
+            word, detail = "wrong", f"{detail}; {complaint}"
+        error = apart(found, wanted) if word in ("close", "wrong") and same_shape(found, wanted) else 0.0
+        yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
+
+
+def is_other_workspace(found: Any, wanted: Any) -> bool:
+    """Whether a tensor is a library's workspace, and another one on the target."""
+    return is_workspace(found) and is_workspace(wanted) and found.shape != wanted.shape
+
+
+def has_other_shape(found: Any, wanted: Any) -> bool:
+    """Whether two results are tensors of different shapes. An operator of a GPU may give what a CPU's does not: a
+    BatchNorm in evaluation its statistics, a library its workspace."""
+    return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape != wanted.shape
+
+
+def same_shape(found: Any, wanted: Any) -> bool:
+    """Whether two results are tensors of the same shape."""
+    return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape == wanted.shape
+
+
+def as_captured(value: Any, wanted: Any) -> Any:
+    """Return a saved tensor in the dtype in which it was captured."""
+    return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
+
+
+def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
+    """Return a value as it would lie in that tensor's storage, which `as_strided` reads from its start."""
+    if value is kept:
+        return kept
+    storage = kept.untyped_storage().clone()
+    made = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
+    narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in kept.stride())  # written once
+    made[narrow].copy_(value[narrow])
+    return made
+
+
+def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
+    """Return what a forward saves, by name."""
+    return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
+
+
+def others_tell(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
+    """Whether a saved port that eager does not repeat, such as a workspace, leaves other ports to judge by."""
+    return port.verdict == "unproven" and any(each.role != "saved" and each.verdict in GOOD for each in ports)
+
+
+def named_first(ports: Sequence[PortVerdict], word: str) -> str:
+    """Name the port that is the worst, or those that were not compared."""
+    bad = [port for port in ports if port.verdict == word and word not in GOOD]
+    bad = bad or [port for port in ports if port.verdict == "unproven"]
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return f"{bad[0]}{more}" if bad else ""
+
+
+if __name__ == "__main__":
+    check_graphs()

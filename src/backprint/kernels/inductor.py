@@ -1,0 +1,351 @@
+"""Let Inductor believe in a GPU that is not there, as long as it writes code and runs none.
+
+A build of PyTorch without CUDA has no device guard for it, so an operator on a fake CUDA tensor raises: the guard of
+the meta device, which does nothing, is registered in its place. Nothing may run backward on such tensors: autograd
+would ask for the device's streams, and end the process.
+
+The table is `c10::impl::device_guard_impl_registry` of torch's C++ library, tried on torch 2.13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import re
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch.inductor import as_for_gxx, cuda_is_compiled, load_inductor
+from backprint.errors import BackprintError, RefusedError, is_defect
+from backprint.kernels.nouns import GPUS, ISAS, KernelTarget
+from backprint.kernels.prepare import PreparedGraph
+
+CUDA, META = 1, 14
+"""The places of devices in the registry of guards: values of c10::DeviceType."""
+
+RANDOM_STATE = 16
+"""The bytes of a GPU's random state."""
+
+WRITING = {
+    "compile_threads": 1,
+    "fx_graph_cache": False,
+    "shape_padding": False,
+    "joint_graph_constant_folding": False,
+    "triton.cudagraphs": False,
+}
+"""Settings of Inductor for code that is only written: padding and folding would run operators on the GPU."""
+
+
+def allow_fake_cuda() -> None:
+    """Register a guard for CUDA that does nothing, in a build without CUDA."""
+    if cuda_is_compiled():
+        return
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        guards = (ctypes.c_void_p * 22).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+        allow = library._ZN3c104impl24ensureCUDADeviceGuardSetEv
+    except (OSError, ValueError, AttributeError) as error:
+        raise RefusedError(
+            f"this build of PyTorch {torch.__version__} has no CUDA, and its tables of devices are not where they are "
+            f"in torch 2.13 ({error}): install a build with CUDA; no GPU is needed"
+        ) from error
+    if guards[CUDA] is None:
+        guards[CUDA] = guards[META]
+    allow.restype = None
+    allow()
+
+
+def properties(target: KernelTarget) -> Any:
+    """Return what `torch.cuda.get_device_properties` would."""
+    facts = GPUS[target.capability]
+    return types.SimpleNamespace(
+        name=target.name,
+        major=target.capability // 10,
+        minor=target.capability % 10,
+        multi_processor_count=facts.multiprocessors,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=facts.threads_of_multiprocessor,
+        max_threads_per_block=1024,
+        warp_size=32,
+        total_memory=facts.memory,
+        L2_cache_size=facts.cache,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=facts.shared_of_block,
+        shared_memory_per_multiprocessor=facts.shared_of_multiprocessor,
+        gcnArchName="",
+        clock_rate=1_980_000,
+        memory_clock_rate=2_619_000,
+        memory_bus_width=5120,
+        is_integrated=False,
+    )
+
+
+@contextlib.contextmanager
+def pretended(target: KernelTarget) -> Iterator[None]:
+    """While this lasts, torch says that there is one such GPU."""
+    from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
+    from backprint._torch.inductor import config as settings
+
+    allow_fake_cuda()
+    found, capability = properties(target), divmod(target.capability, 10)
+    answers: dict[Any, dict[str, Any]] = {
+        torch.cuda: {
+            "get_device_properties": lambda *args, **kwargs: found,
+            "get_device_capability": lambda *args, **kwargs: capability,
+            "current_device": lambda: 0,
+            "device_count": lambda: 1,
+            "get_rng_state": lambda *args, **kwargs: torch.empty(RANDOM_STATE, dtype=torch.uint8),
+        },
+        CudaInterface: {
+            "get_device_properties": staticmethod(lambda *args, **kwargs: found),
+            "current_device": staticmethod(lambda: 0),
+            "device_count": staticmethod(lambda: 1),
+            "is_available": staticmethod(lambda: True),
+            "get_compute_capability": staticmethod(lambda *args, **kwargs: target.capability),
+        },
+        CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: found)},
+        triton_support: {"triton_hash_with_backend": lambda: "none"},
+    }
+    caches = (DeviceProperties.create, triton_support.has_triton)
+    with contextlib.ExitStack() as held:
+        for place, names in answers.items():
+            for name, value in names.items():
+                held.enter_context(mock.patch.object(place, name, value))
+        held.enter_context(settings.patch(WRITING))
+        for cache in caches:
+            held.callback(cache.cache_clear)
+            cache.cache_clear()
+        yield
+
+
+# ----------------------------------------------------------------------------
+# Rules for the results of operators that PyTorch has none of: without one, a whole graph would have no kernels.
+# ----------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+LIKE: Mapping[Any, int] = MappingProxyType(
+    {
+        aten.multi_margin_loss_backward.default: 1,
+        aten.multilabel_margin_loss_backward.default: 1,
+        aten.fractional_max_pool3d_backward.default: 1,
+        aten._ctc_loss_backward.default: 1,
+        aten._ctc_loss_backward.Tensor: 1,
+    }
+)
+"""Operator -> the argument, counted from 0, whose sizes and dtype its result has."""
+
+
+def result_like(function: Any, *args: Any) -> Tensor:
+    """Return a tensor of the form of an operator's result."""
+    return torch.empty_like(args[LIKE[function]], memory_format=torch.contiguous_format)
+
+
+@contextlib.contextmanager
+def rules_added() -> Iterator[None]:
+    """While this lasts, these operators run on fake tensors."""
+    from backprint._torch.fake import fake_rules
+
+    def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+        with mode:
+            return result_like(function, *args)
+
+    with mock.patch.dict(fake_rules, dict.fromkeys(LIKE, rule)):
+        yield
+
+
+# ----------------------------------------------------------------------------
+# Ask Inductor for the code of a prepared graph. Nothing is compiled, and no kernel is run.
+# ----------------------------------------------------------------------------
+
+OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+"""The line of Inductor's errors that names an operator."""
+
+
+@contextlib.contextmanager
+def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
+    """While this lasts, Inductor writes code for a target."""
+    import_inductor()
+    written_for = pretended(target) if target.device == "cuda" else written_for_cpu(target, threads)
+    with warnings.catch_warnings(), rules_added(), written_for:
+        warnings.simplefilter("ignore")  # where warnings are errors, Inductor's would be refusals
+        yield
+
+
+def import_inductor() -> None:
+    """Import Inductor without the warnings of torch about torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        load_inductor()
+
+
+@contextlib.contextmanager
+def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
+    """While this lasts, Inductor writes C++ for a number of threads and vector instructions.
+
+    With instructions that are named, no C++ compiler is asked which ones it has.
+    """
+    from backprint._torch.inductor import codecache, cpu_vec_isa
+    from backprint._torch.inductor import config as settings
+
+    options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
+    with contextlib.ExitStack() as held:
+        if target.isa:
+            isa = getattr(cpu_vec_isa, ISAS[target.isa])()
+            options["cpp.vec_isa_ok"] = True
+            for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
+                held.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
+            if not has_compiler():
+                # Of AVX-512, extensions are asked for that do not change the code. Some lines depend on the compiler:
+                # they are written for g++.
+                held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+                held.enter_context(as_for_gxx())
+        elif not has_compiler():
+            known = ", ".join(f"cpu:{name}" for name in ISAS)
+            raise RefusedError(
+                "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+                f"the targets {known}, or install g++"
+            )
+        held.enter_context(settings.patch(options))
+        yield
+
+
+def has_compiler() -> bool:
+    """Whether Inductor finds a C++ compiler here."""
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+
+    try:
+        cpp_compiler()
+    except InvalidCxxCompiler:
+        return False
+    return True
+
+
+def isa_in_use() -> str:
+    """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
+    from backprint._torch.inductor import cpu_vec_isa
+
+    chosen = cpu_vec_isa.pick_vec_isa()
+    if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
+        return "scalar"
+    families = {name: getattr(cpu_vec_isa, kind) for name, kind in ISAS.items()}  # of some there are finer kinds
+    return next((name for name, family in families.items() if isinstance(chosen, family)), str(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class InductorCode:
+    """What Inductor wrote for a graph: the wrapper, and the steps of the captured graph that each kernel computes."""
+
+    wrapper: str
+    steps: Mapping[str, tuple[str, ...]]
+
+
+def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
+    """Return the code that Inductor writes: its kernels as texts, and the calls of them."""
+    from backprint._torch.inductor import (
+        DebugContext,
+        GraphLowering,
+        V,
+        joint_graph_passes,
+        post_grad_passes,
+        record_strides,
+        view_to_reshape,
+    )
+
+    on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in prepared.inputs)
+    if on_gpu and importlib.util.find_spec("triton") is None:
+        raise RefusedError(
+            "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
+        )
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
+        module = joint_graph_passes(prepared.module)
+        view_to_reshape(module)
+        record_strides(module)
+        with fx.traceback.preserve_node_meta():
+            post_grad_passes(module, True)
+        graph = GraphLowering(module, example_inputs=prepared.inputs, is_backward=backward, is_inference=True)
+        with V.set_graph_handler(graph), steps_recorded() as steps:
+            graph.run(*prepared.inputs)
+            code, _ = graph.codegen()
+    return InductorCode(str(getattr(code, "value", code)), steps)
+
+
+@contextlib.contextmanager
+def named_refusals() -> Iterator[None]:
+    """Raise what Inductor raises as a RefusedError that names the operator."""
+    try:
+        yield
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        if is_defect(error):
+            raise
+        said = str(error).strip()
+        named = OPERATOR.search(said)
+        operators = [named[1]] if named else operators_at_work(error)
+        what = ", ".join(operators) or "the graph, and names no operator"
+        raise RefusedError(
+            f"Inductor does not lower {what}: {type(error).__name__}: {said.partition(chr(10))[0][:300]}; rewrite the "
+            "program without it, or extract for another target"
+        ) from error
+
+
+def operators_at_work(error: Exception) -> list[str]:
+    """Return the operators that Inductor was at when it failed: the nodes in the innermost frame that has any."""
+    found: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        nodes = [node for value in frame.f_locals.values() for node in nodes_of(value)]
+        found = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or found
+    return found
+
+
+def nodes_of(value: Any) -> list[fx.Node]:
+    """Return the graph's nodes that a value of Inductor stands for."""
+    from backprint._torch.inductor import BaseSchedulerNode, aggregate_origins
+
+    if isinstance(value, BaseSchedulerNode):
+        return list(aggregate_origins([value]))
+    return [value] if isinstance(value, fx.Node) else []
+
+
+@contextlib.contextmanager
+def steps_recorded() -> Iterator[dict[str, tuple[str, ...]]]:
+    """While this lasts, note of each kernel that is written the steps that it computes."""
+    from backprint._torch.inductor import CppScheduling, TritonScheduling
+
+    found: dict[str, tuple[str, ...]] = {}
+
+    def noting(define: Callable[..., str]) -> Callable[..., str]:
+        def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
+            name = define(self, source, nodes, *args)
+            found[name] = tuple(dict.fromkeys([*found.get(name, ()), *steps_of(nodes)]))
+            return name
+
+        return defined
+
+    with contextlib.ExitStack() as held:
+        for writer in (CppScheduling, TritonScheduling):
+            held.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
+        yield found
+
+
+def steps_of(nodes: Any) -> list[str]:
+    """Return the steps of the captured graph that nodes of Inductor's schedule come from, in their order."""
+    from backprint._torch.inductor import aggregate_origins
+
+    origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
+    places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
+    origins.sort(key=lambda origin: places.get(origin, len(places)))
+    return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

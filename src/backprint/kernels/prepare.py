@@ -1,0 +1,357 @@
+"""Put the steps of a graph into an order that its results alone decide, so that equal graphs give equal kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch import pytree
+from backprint._torch.fake import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from backprint._torch.graphs import make_fx
+from backprint._torch.operators import OpOverload, schema_if_any
+from backprint.errors import BackprintError, RefusedError, is_defect
+from backprint.fx.to_fx import to_fx
+from backprint.graph.canonical import is_effect, mutated
+from backprint.graph.nouns import Graph, Port, ScalarSpec, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import at_hints, evaluate, hints, known
+from backprint.kernels.nouns import KernelTarget
+from backprint.lowering.operators import replace_views
+
+
+def in_canonical_order(graph: Graph) -> Graph:
+    """Return the graph with its effects in their order, and then the other steps, depth first from its results.
+
+    Guards and steps that nothing needs are left out. A graph that writes into tensors keeps its order, because a read
+    must not move past a write.
+    """
+    steps = {step.name: step for step in graph.steps if not step.is_guard}
+    if any(mutated(step) for step in steps.values()):
+        return replace(graph, steps=tuple(steps.values()))
+    found: dict[str, Step] = {}
+    roots = [step.name for step in steps.values() if is_effect(step)]
+    for name in (*roots, *(name for result in graph.results for name in refs(result))):
+        add_with_feeders(name, steps, found)
+    return replace(graph, steps=tuple(found.values()))
+
+
+def add_with_feeders(name: str, steps: Mapping[str, Step], found: dict[str, Step]) -> None:
+    """Add a step after those that it takes values from."""
+    waiting = [(name, False)]
+    while waiting:
+        name, fed = waiting.pop()
+        if name in found or name not in steps:
+            continue
+        step = steps[name]
+        if fed:
+            found[name] = step
+            continue
+        waiting.append((name, True))
+        values: list[Value] = [*step.args, *(value for _, value in step.kwargs)]
+        waiting.extend((each, False) for value in reversed(values) for each in reversed(list(refs(value))))
+
+
+# ----------------------------------------------------------------------------
+# Give operators whose results have sizes that depend on values the sizes of the capture.
+#
+#
+# A capture holds such a size by a guard, so the kernels are right wherever the guards hold. `nonzero` becomes
+# `nonzero_static`, whose result has a size that is given; selections by a mask become selections by its places.
+# ----------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+MASKS = ("bool", "uint8")
+
+
+def with_known_sizes(module: fx.GraphModule) -> str:
+    """Rewrite a graph whose nodes have their annotations; say which operators now have a size of the capture."""
+    found: dict[str, None] = {}
+    for node in module.graph.nodes:
+        spec = node.meta.get("spec")
+        if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
+            if node.target is aten.index.Tensor and not has_one_mask(node):
+                continue
+            found[str(node.target)] = None
+            node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
+    module.recompile()
+    return f"{', '.join(found)}: the size is that of the capture, which its guards hold" if found else ""
+
+
+def has_one_mask(node: fx.Node) -> bool:
+    """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
+    specs = [each.meta.get("spec") for each in node.args[1] if isinstance(each, fx.Node)]
+    kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
+    return kinds == [True]
+
+
+def nonzero(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the places that are not zero: as many as the shape says."""
+    return aten.nonzero_static(value, size=shape[0])
+
+
+def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the values at the places of a mask."""
+    value, mask = torch.broadcast_tensors(value, mask)
+    return value.reshape(-1)[nonzero(mask.reshape(-1), shape).squeeze(1)]
+
+
+def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
+    """Return the values at indices; the mask among them stands for its places."""
+    given: list[Tensor | None] = []
+    for each in indices:
+        if each is not None and each.dtype in (torch.bool, torch.uint8):
+            given += nonzero(each, [shape[first_indexed(indices)]]).unbind(1)
+        else:
+            given.append(each)
+    return aten.index.Tensor(value, given)
+
+
+def first_indexed(indices: Sequence[Tensor | None]) -> int:
+    """Return the dimension of a result that the indices take: the first, if they do not lie together."""
+    places = [place for place, each in enumerate(indices) if each is not None]
+    return places[0] if places[-1] - places[0] == len(places) - 1 else 0
+
+
+def repeat_interleave(repeats: Tensor, shape: Sequence[int], output_size: int | None = None) -> Tensor:
+    """Return each place as often as `repeats` says."""
+    return aten.repeat_interleave.Tensor(repeats, output_size=shape[0])
+
+
+SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
+    {
+        aten.nonzero.default: nonzero,
+        aten.masked_select.default: masked_select,
+        aten.index.Tensor: index,
+        aten.repeat_interleave.Tensor: repeat_interleave,
+    }
+)
+"""Operator -> the same with the shape of its result as a further argument."""
+
+
+# ----------------------------------------------------------------------------
+# Write a captured graph as what Inductor lowers, for a target: ATen operators on fake tensors of the target's device.
+#
+# Guards are left out: they are a precondition of the kernels. What only a CPU has (its attention, its LSTM) is
+#  written with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target
+#  than on the device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
+# ----------------------------------------------------------------------------
+
+
+def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and what is computed of
+    them has another dtype than in eager."""
+    return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
+
+
+DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
+"""Operators that draw, with results of eager's dtype."""
+
+
+NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+"""Kinds of numbers that sizes make -> Python's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortLayout:
+    """A tensor as it is on a target."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGraph:
+    """A graph of ATen operators for a target, its fake inputs, and what was rewritten to get there."""
+
+    module: fx.GraphModule
+    inputs: Sequence[Any]
+    mode: FakeTensorMode
+    saved: Mapping[str, PortLayout]
+    """Of a forward: each saved tensor as it is on the target."""
+    notes: tuple[str, ...] = ()
+
+
+def prepared_graph(
+    graph: Graph, target: KernelTarget, forms: Mapping[Any, Any], saved: Mapping[str, PortLayout] | None = None
+) -> PreparedGraph:
+    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has."""
+    from backprint._torch.inductor import load_inductor, select_decompositions
+
+    load_inductor("lowering")  # not loaded by what follows, which needs it
+
+    sizes, sized = hints(graph), at_hints(graph)
+    module = to_fx(in_canonical_order(sized))
+    device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
+    told = sizes_told(sizes), guards_left_out(graph), moved_to(module, device), with_known_sizes(module)
+    notes = [note for note in told if note]
+    rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
+    notes += [f"{name} is written with other operators" for name in rewritten]
+    draw_into_new_tensors(module)
+    replace_views(module)  # results on the target, and those of a form, may have other strides
+    name_sources(module)
+    # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
+    table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
+    with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
+        inputs = [fake_input(port, device, saved or {}, sizes) for port in sized.inputs]
+        made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+    return PreparedGraph(made, inputs, mode, saved_layouts(graph, made), tuple(notes))
+
+
+class Tracing(fx.Interpreter):
+    """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # the message has the node
+
+    def run_node(self, n: fx.Node) -> Any:
+        called = f"{operator_of(n)} ({n.name})"
+        try:
+            return super().run_node(n)
+        except BackprintError:
+            raise
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise RefusedError(
+                f"{called}: its result has a size or a value that depends on values, and no form with the "
+                "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except UnsupportedOperatorException as error:
+            raise RefusedError(
+                f"{called} has no rule for the sizes and strides of its results on the target: "
+                "capture the program without it"
+            ) from error
+        except Exception as error:  # what an operator asks of a device is in its own code
+            if is_defect(error):
+                raise
+            said = str(error).strip().partition("\n")[0][:300]
+            raise RefusedError(
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                "the program on such a device, or extract for another target"
+            ) from error
+
+
+def operator_of(node: fx.Node) -> str:
+    """Return the name of the operator that a node calls, or of its form."""
+    return str(node.target) if isinstance(node.target, OpOverload) else getattr(node.target, "__name__", "")
+
+
+def name_sources(module: fx.GraphModule) -> None:
+    """Name each node as the source of the nodes that are made of it: Inductor writes the names beside its kernels."""
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
+            node.meta["source_fn_stack"] = [(node.name, node.target)]
+
+
+FUNCTIONAL: Mapping[Any, Any] = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.uniform_.default: aten.uniform.default,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.exponential_.default: aten.exponential.default,
+}
+"""Draws into a tensor -> draws that return a new one."""
+
+DEFAULTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
+"""The probability, where a call leaves it out and the other operator asks for it."""
+
+
+NEW = frozenset(
+    "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
+)
+"""Operators whose result is a tensor of its own."""
+
+
+def draw_into_new_tensors(module: fx.GraphModule) -> None:
+    """Let draws with a kept random state return what they drew.
+
+    Inductor takes what such a call returns for a new tensor, and gives the memory of its argument to another.
+    """
+    keeping = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
+    order = {node: place for place, node in enumerate(module.graph.nodes)}
+    for node in list(module.graph.nodes):
+        first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
+        operator = node.args[1 - first] if first is not None else None
+        if not getattr(schema_if_any(operator), "is_mutable", False):
+            continue
+        base, rest = node.args[2], node.args[3:]
+        others = [user for user in base.users if user is not node]
+        is_own = base.op == "call_function" and operator_of(base).removeprefix("aten.").partition(".")[0] in NEW
+        if first == 1 or operator not in FUNCTIONAL or not is_own or any(order[user] < order[node] for user in others):
+            raise RefusedError(
+                f"{operator} ({node.name}) draws into a tensor that was there before, with a random state that is "
+                "kept: capture the program without it"
+            )
+        node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULTS.get(operator, ())))
+        for user in others:
+            user.replace_input_with(base, node)
+    module.recompile()
+
+
+def sizes_told(sizes: Mapping[str, int]) -> str:
+    """Say which sizes a graph with symbols is lowered for."""
+    return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
+        sizes
+    )
+
+
+def guards_left_out(graph: Graph) -> str:
+    """Say how many guards a graph has, which its kernels do not check."""
+    count = sum(step.is_guard for step in graph.steps)
+    return f"{count} guards are left out: check them before these kernels are called" if count else ""
+
+
+def moved_to(module: fx.GraphModule, device: torch.device) -> str:
+    """Let a graph make its tensors on a device; say how many calls named another."""
+    count = 0
+    for node in module.graph.nodes:
+        args, kwargs = pytree.tree_map(lambda value: on_device(value, device), (node.args, dict(node.kwargs)))
+        count += (args, kwargs) != (node.args, dict(node.kwargs))
+        node.args, node.kwargs = args, kwargs
+    module.recompile()
+    return f"{count} calls make their tensors on {device.type}" if count else ""
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    return device if isinstance(value, torch.device) and value.type != "meta" else value
+
+
+def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
+    """Return an input of a graph as a fake tensor on the device; a number that is made of sizes as it was captured."""
+    spec = port.spec
+    if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
+        return NUMBERS[spec.kind](evaluate(spec.expression, sizes))
+    if isinstance(spec, ScalarSpec) or spec is None:
+        raise RefusedError(f"input {port.name} is {'a number' if spec else 'None'}: kernels take tensors only")
+    if not isinstance(spec, TensorSpec):
+        raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
+    if port.role == "saved" and port.name in saved:
+        layout = saved[port.name]
+        return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=device)
+    shape, dtype = tuple(map(int, spec.shape)), getattr(torch, spec.dtype)
+    if spec.stride is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
+
+
+def saved_layouts(graph: Graph, made: fx.GraphModule) -> dict[str, PortLayout]:
+    """Return the tensors that a forward saves, as they are on the target."""
+    (results,) = made.graph.output_node().args
+    found = {}
+    for port, result in zip(graph.outputs, results, strict=True):
+        value = result.meta.get("val") if isinstance(result, fx.Node) else None
+        if port.role == "saved" and isinstance(value, Tensor):
+            found[port.name] = PortLayout(value.dtype, tuple(value.shape), tuple(value.stride()))
+    return found

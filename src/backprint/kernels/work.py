@@ -1,0 +1,80 @@
+"""The verb `kernels` of a corpus run: the kernels of one sample for each target, for the workers of `corpus/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.graph.nouns import Capture
+from backprint.graph.verdicts import worst
+from backprint.jobs.task import Task, one_line, stage
+from backprint.kernels.compilers import kernel_compiler
+from backprint.kernels.extraction import capture_kernels
+from backprint.kernels.nouns import CaptureKernels, target_named
+from backprint.kernels.save import NOT_TIMED, save_kernels
+
+
+def check_kernels(source: Path, options: Mapping[str, Any]) -> None:
+    """Raise for options that cannot be right, before a run begins."""
+    for target in options["targets"]:
+        target_named(target)
+    kernel_compiler(options["compiler"])
+
+
+def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load PyTorch, Backprint and Inductor, so that no sample pays for the imports; return their versions."""
+    from backprint._torch import inductor
+    from backprint.jobs.verbs import warm
+
+    inductor.load_inductor("compile_fx", "lowering", "codegen.cpp", "codegen.triton")
+    return warm(options)
+
+
+def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Write the kernels of a sample for each target; check them if it is asked for. Return the sample's row."""
+    from backprint.jobs.verbs import described
+
+    with stage("read"):
+        capture = read_sample(task, options)
+    staging.mkdir()
+    said: list[str] = []
+    words: list[str] = []
+    refused: list[str] = []
+    hashes: list[str] = []
+    timed: list[str] = []
+    for target in options["targets"]:
+        with stage("extract"):
+            found = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
+        with stage("build" if options["build"] else "save"):
+            timed += save_kernels(found, staging, options["build"])
+        refused += [f"{target}: {title}: {why}" for title, why in found.refused]
+        hashes += [kernel.hash for kernel in found]
+        if options["check"]:
+            with stage("check"):
+                words += checked_words(found, said)
+    counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
+    counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
+    row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
+    if refused:
+        return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
+    verdict = worst(words) if options["check"] else "unproven"
+    detail = counts if options["check"] else f"{counts}; not run"
+    return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *said[:1]]))}
+
+
+def checked_words(found: CaptureKernels, said: list[str]) -> list[str]:
+    """Check kernels; return the verdict of each graph, and add a line for each that is not good."""
+    verdicts = found.check()
+    said += [f"{found.target.name}: {each.name}: {each.verdict}: {each.detail}" for each in verdicts if not each.good]
+    return [each.verdict for each in verdicts]
+
+
+def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
+    """Return the Capture of a sample; a sample of others is captured first."""
+    from backprint import api
+    from backprint.target import capture_target, read_target
+
+    if task.kind == "backprint":
+        return api.load(task.path, allow=tuple(options["allow"]))
+    return capture_target(read_target(task.path, trust=options["trust"], mode="train"))

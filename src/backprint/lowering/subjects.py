@@ -1,0 +1,469 @@
+"""The generators that a graph draws from: their state, and seeds for them.
+
+`torch.manual_seed` also tells the devices that were not used yet, each with the text of the whole stack: 2 ms a call,
+where a bench makes thousands, and memory that is never given back.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import linecache
+import sys
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch.operators import schema_if_any
+from backprint.common.text import BENCH_DIRECTIONS
+from backprint.errors import RefusedError
+from backprint.fx.to_fx import to_fx
+from backprint.fx.values import resolve
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, TensorSpec
+from backprint.graph.operators import operators
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import SAVING, needed, used
+from backprint.graph.text import HEADER, emit_class
+from backprint.lowering.operators import OWN
+from backprint.sample.alone import make_inputs
+from backprint.sample.export import content_of, graphs_needed, recipes_needed
+from backprint.sample.rerun import EagerRun, Program
+from backprint.values.tree import strided_parts
+
+RandomState = tuple[Any, Any]
+"""The state of the CPU's generator, and those of the GPUs'."""
+
+CPU = torch.default_generator
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of the CPU and of the GPUs that are in use."""
+    CPU.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+def state_of(seed: int) -> RandomState:
+    """Return the random state of a seed, and leave the generators in it."""
+    seed_generators(seed)
+    return random_now()
+
+
+def random_now() -> RandomState:
+    """Return the random state."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
+
+
+# ----------------------------------------------------------------------------
+# Take random draws out of a graph: torch draws before each call, and the graph gets what was drawn as further inputs.
+#
+# No exchange format draws as torch does. A draw that needs only the form of a tensor, such as the mask of a dropout,
+#  can happen before the graph runs, from the same random state and in the same order, so the numbers are eager's.
+# ----------------------------------------------------------------------------
+
+FORM_ONLY = {
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "empty_like",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "new_empty",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty_strided",
+    "bernoulli.p",
+}
+"""Operators that read of their first argument only its form; by name, or by name and overload."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideDraws:
+    """A graph whose last inputs are drawn, and the function that draws them."""
+
+    module: fx.GraphModule
+    draw: Callable[[], Sequence[Tensor]]
+
+
+def with_draws_outside(module: fx.GraphModule) -> OutsideDraws | None:
+    """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
+    made = fx.GraphModule(module, copy.deepcopy(module.graph))
+    nodes = list(made.graph.nodes)
+    free = nodes_without_values(nodes)
+    drawn = nodes_of_draws(nodes)
+    if not any(map(draws, nodes)) or any(draws(node) and node not in free for node in nodes):
+        return None
+    outside = [node for node in nodes if node in free and node in drawn]
+    kept = [node for node in outside if any(user not in outside for user in node.users)]
+    prelude = prelude_of(made, [node for node in nodes if node in free], kept)
+    last = [node for node in nodes if node.op == "placeholder"][-1:]
+    for place, node in enumerate(kept):
+        with made.graph.inserting_after(*last) if last else made.graph.inserting_before(nodes[0]):
+            port = made.graph.placeholder(f"drawn_{place}")
+        port.meta = dict(node.meta)
+        node.replace_all_uses_with(port)
+        last = [port]
+    for node in reversed(outside):
+        made.graph.erase_node(node)
+    made.graph.lint()
+    made.recompile()
+    return OutsideDraws(made, prelude)
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node's operator draws random numbers. Attention is lowered by a form of ours, which refuses dropout."""
+    return is_draw(node.target)
+
+
+def is_draw(target: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and target not in OWN
+
+
+def nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return the nodes that depend on no value of an input, only on forms."""
+    free: set[fx.Node] = set()
+    for node in nodes:
+        if node.op == "call_function" and all(each in free for each in values_read(node)):
+            free.add(node)
+    return free
+
+
+def values_read(node: fx.Node) -> list[fx.Node]:
+    """Return the nodes whose values a node reads."""
+    form = node.args[0] if node.args and reads_a_form(node) else None
+    return [each for each in node.all_input_nodes if each is not form]
+
+
+def reads_a_form(node: fx.Node) -> bool:
+    """Whether a node reads only the form of its first argument."""
+    schema = schema_if_any(node.target)
+    if schema is None:
+        return False
+    name = str(schema.name).partition("::")[2]
+    return name in FORM_ONLY or f"{name}.{schema.overload_name}" in FORM_ONLY
+
+
+def nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return the nodes that draw or depend on a draw, and tensors that a draw is written into."""
+    found: set[fx.Node] = set()
+    for node in nodes:
+        if draws(node) or any(each in found for each in values_read(node)):
+            found.add(node)
+            if getattr(schema_if_any(node.target), "is_mutable", False):
+                found |= {each for each in node.args[:1] if isinstance(each, fx.Node)}
+    return found
+
+
+def prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
+    """Return a function that computes the kept nodes, in the order of the graph."""
+    graph = fx.Graph()
+    env: dict[fx.Node, fx.Node] = {}
+
+    def given(node: fx.Node) -> fx.Node:
+        return env[node] if node in env else graph.call_function(torch.empty_strided, *form_of(node))
+
+    for node in free:
+        env[node] = graph.node_copy(node, given)
+    graph.output(tuple(env[node] for node in kept))
+    graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or draws(node))
+    return fx.GraphModule(module, graph).forward
+
+
+def form_of(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of empty_strided for a tensor of a node's form."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        raise RefusedError(f"a draw needs the form of {node.name}, which is not known")
+    return (tuple(value.shape), tuple(value.stride())), {"dtype": value.dtype, "device": value.device}
+
+
+# ----------------------------------------------------------------------------
+# What compilers are given: each graph of a Capture as a torch.fx module, with its inputs and eager's results.
+#
+# The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`sample/rerun`),
+#  and a step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs
+#  hold them.
+# ----------------------------------------------------------------------------
+
+Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+"""A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
+
+
+@dataclass(frozen=True)
+class BenchGraph:
+    """One graph that ran in eager: the module that compilers are given, and the run that results are judged by."""
+
+    title: str
+    graph: Graph
+    run: EagerRun
+
+    @cached_property
+    def module(self) -> fx.GraphModule:
+        """The module that compilers are given; their process makes its own, so the judging one seldom needs it."""
+        return to_fx(unguarded_graph(self.graph))
+
+    @property
+    def direction(self) -> str:
+        """`forward` or `backward`."""
+        return self.title.partition(" ")[2]
+
+    @property
+    def steps(self) -> int:
+        """How many operators it calls."""
+        return len(self.graph.steps)
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """A forward and its backward as one: the backward takes what the forward saved, whatever compiled it."""
+
+    title: str
+    forward: BenchGraph
+    backward: BenchGraph
+
+    @property
+    def direction(self) -> str:
+        """`step`."""
+        return BENCH_DIRECTIONS[2]
+
+    @property
+    def steps(self) -> int:
+        """How many operators both call."""
+        return self.forward.steps + self.backward.steps
+
+    @cached_property
+    def strides(self) -> dict[int, tuple[int, ...]]:
+        """The strides for which a backward is compiled, by the places of the saved tensors that it takes. A compiled
+        forward may save a tensor with others."""
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        return {
+            place: value.stride()
+            for place, ((from_forward, _), value) in enumerate(pairs)
+            if from_forward and isinstance(value, torch.Tensor) and value.layout is torch.strided
+        }
+
+    @cached_property
+    def sources(self) -> list[tuple[bool, int]]:
+        """Of each input of the backward, whether it is one of the forward's results, and its place there or among the
+        step's arguments: tangents, and constants that the forward does not have, come after the forward's inputs."""
+        saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
+        given = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
+        own, found = itertools.count(len(given)), []
+        for port in self.backward.graph.inputs:
+            if port.role == "saved" and port.name in saved:
+                found.append((True, saved[port.name]))
+            elif port.role != "tangent" and port.name in given:
+                found.append((False, given[port.name]))
+            else:
+                found.append((False, next(own)))
+        return found
+
+    @cached_property
+    def inputs(self) -> list[Any]:
+        """The forward's inputs, and then those that only the backward has."""
+        count = len(self.forward.graph.inputs)
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        own = [value for (from_forward, place), value in pairs if not from_forward and place >= count]
+        return [*self.forward.run.inputs, *own]
+
+
+def bench_graphs(capture: Capture) -> list[BenchGraph]:
+    """Run every graph of a Capture in eager, once; return them in order, each forward before its backward."""
+    graphs = graphs_needed(capture, "both")
+    if capture.recipes is None or capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
+    recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
+    content = content_of(capture, graphs, recipes)
+    classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
+    made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
+    torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
+    runs = Program(content, classes, made, copies=True).play()
+    return [BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()]
+
+
+def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
+    """Return the steps of those Pairs that have a backward."""
+    by_title = {graph.title: graph for graph in graphs}
+    pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
+    return [
+        BenchStep(f"{pair} {BENCH_DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        for pair, forward in pairs
+        if f"{pair} backward" in by_title
+    ]
+
+
+def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:
+    """Return place of a result -> place of the input whose memory it has."""
+    inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
+    return {place: inputs[memory_of(value)] for place, value in enumerate(results) if memory_of(value) in inputs}
+
+
+def memory_of(value: Any) -> int:
+    """Return the address of a tensor's memory, of a sparse one's values; 0 without memory."""
+    return strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
+
+
+def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
+    """Return title -> class of each graph's text, which was checked when it was parsed."""
+    names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
+    text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
+    module = ModuleType(f"backprint_bench_{next(SERIAL)}")
+    sys.modules[module.__name__] = module  # where `rebuilt` looks for a class's names
+    place = module.__file__ = f"<{module.__name__}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    exec(compile(text, place, "exec", dont_inherit=True), vars(module))
+    return {title: getattr(module, name) for title, name in names.items()}
+
+
+SERIAL = itertools.count()
+
+
+# ----------------------------------------------------------------------------
+# Graphs that draw random numbers: their draws become inputs, so that results are judged exactly.
+#
+# A compiler may draw in its own way. What it drew is then a result of its graph, as the mask of a dropout that the
+#  backward needs: eager runs again with these numbers as inputs, and every other result must be eager's. The numbers
+#  themselves are judged by their distribution (`distributions`). A graph that does not return what it draws is
+#  compared under eager's own random state; a compiler that draws otherwise is given the graph once more, *opened*:
+#  with its draws as further results.
+# ----------------------------------------------------------------------------
+
+DROPOUT = "aten.native_dropout.default"
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedDraws:
+    """A graph whose last inputs are what was drawn, and the places of these among the graph's results."""
+
+    graph: Graph
+    places: tuple[int, ...]
+    free: bool
+    """Whether what is drawn depends on no input, so that draws on other inputs have the same distribution."""
+
+
+def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
+    """Return the steps of a graph that draw random numbers."""
+    if not any(step.target == SAVING or may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
+        return ()  # most graphs: the module that tells exactly takes a tenth of a second to make
+    names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
+    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
+
+
+def may_draw(target: Any) -> bool:
+    """Whether a step's function draws, or calls others that are not looked into here."""
+    return is_draw(target) or not (schema_if_any(target) is not None or isinstance(target, types.BuiltinFunctionType))
+
+
+def lifted_draws(graph: Graph) -> LiftedDraws | None:
+    """Return a graph with the draws that it returns as inputs; None if it draws what it does not return."""
+    shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
+    names = [name for name in drawn_names(graph) if name in shown]
+    specs = {step.name: step.spec for step in graph.steps}
+    names = [name for name in names if isinstance(specs[name], TensorSpec)]
+    lifted = with_inputs(graph, names)
+    taken = {name for step in lifted.steps for name in used(step)} | {
+        v.name for v in lifted.results if isinstance(v, Ref)
+    }
+    written = {base.name for step in graph.steps if step.name in names for base in written_by(step)}
+    return (
+        None
+        if steps_that_draw(lifted) or written & taken
+        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= free_names(graph))
+    )
+
+
+def free_names(graph: Graph) -> set[str]:
+    """Return the names of values that depend on no input's values; a dropout's mask is one."""
+    nodes = list(to_fx(graph).graph.nodes)
+    masks = {node.name for node in nodes if is_item(node, 1) and str(node.args[0].target) == DROPOUT}
+    return masks | {node.name for node in nodes_without_values(nodes)}
+
+
+def written_by(step: Step) -> list[Ref]:
+    """Return the value that a step writes into."""
+    base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None
+    return [base] if isinstance(base, Ref) else []
+
+
+def opened_graph(graph: Graph) -> Graph | None:
+    """Return a graph that returns what it draws too; None where that is not one tensor a draw."""
+    nodes = list(to_fx(graph).graph.nodes)
+    pure = [node for node in nodes if node.name in set(drawn_names(graph))]
+    kept = [node.name for node in pure if not pure_users(node, pure)]
+    steps = {step.name: step for step in graph.steps}
+    shown = {value.name for value in graph.results if isinstance(value, Ref)}
+    more = [name for name in kept if name not in shown and isinstance(steps[name].spec, TensorSpec)]
+    ports = tuple(Port(f"draw of {name}", "saved", steps[name].spec, name) for name in more)
+    opened = replace(graph, outputs=(*graph.outputs, *ports), results=(*graph.results, *map(Ref, more)))
+    return opened if more and lifted_draws(opened) is not None else None
+
+
+def pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
+    """Whether all that uses a drawn value is drawn too, so that it need not be returned."""
+    return bool(node.users) and all(user in pure for user in node.users)
+
+
+def drawn_names(graph: Graph) -> list[str]:
+    """Return the names of values that are drawn: of draws, of what is computed of draws alone, and a dropout's mask."""
+    nodes = list(to_fx(graph).graph.nodes)
+    free, drawn = nodes_without_values(nodes), nodes_of_draws(nodes)
+    found = []
+    for node in nodes:
+        if node.op != "call_function":
+            continue
+        is_mask = is_item(node, 1) and str(node.args[0].target) == DROPOUT
+        if is_mask or (node in drawn and node in free) or (draws(node) and str(node.target) != DROPOUT):
+            found.append(node.name)
+    return found
+
+
+def is_item(node: fx.Node, place: int) -> bool:
+    """Whether a node takes one of another node's results."""
+    return getattr(node.target, "__name__", "") == "getitem" and node.args[1] == place
+
+
+def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
+    """Return a graph in which these values are inputs, and what is not needed then is gone."""
+    steps = {step.name: step for step in graph.steps}
+    ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
+    masks = {base.name: step.name for step in graph.steps if step.name in names for base in dropout_of(step, steps)}
+    body = [part for step in graph.steps if step.name not in names for part in without_dropout(step, steps, masks)]
+    wanted = [value.name for value in graph.results if isinstance(value, Ref)]
+    kept = needed(body, wanted, stays)
+    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(kept))
+
+
+def stays(step: Step, names: Collection[str]) -> bool:
+    """Whether a step is needed though nothing uses its result: it writes into a value; that of a draw is used."""
+    flags = operators().get(step.target, "")
+    base = step.args[0] if step.args else None
+    return "m" in flags and ("r" not in flags or (isinstance(base, Ref) and base.name in names))
+
+
+def dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
+    """Return the dropout whose mask a step takes."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name) as dropout, 1) if name in steps and steps[name].target == DROPOUT:
+            return [dropout]
+    return []
+
+
+def without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
+    """Return a step; in the place of what a dropout leaves, that of its mask, as eager computes it."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), 0) if name in masks:
+            value, p = steps[name].args[:2]
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
+            left = f"{step.name}_left"
+            multiplied = replace(step, name=left, target="aten.mul.Tensor", args=(value, Ref(masks[name])))
+            return [multiplied, replace(step, target="aten.mul.Tensor", args=(Ref(left), scale))]
+    return [step]

@@ -1,0 +1,348 @@
+"""Two dumps of one region, compared edge by edge: where they first differ, by how much, and what only one has."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import UsageError
+from backprint.regions.dumps import (
+    LATEST,
+    check_dump,
+    folders_of,
+    number_as_json,
+    parse_pass,
+    parse_unreached,
+    read_graph_json,
+    read_passes,
+)
+from backprint.regions.nouns import Flowed, NonfiniteOrigin, Pass, StackLine
+from backprint.replaying.results import compare
+from backprint.values.closeness import TOLERANCE
+from backprint.values.statistics import Stats
+from backprint.values.tree import strided_parts
+
+GOOD = ("bitwise", "close", "same")
+
+MOST_NOTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """The comparison of an edge, input or root of two passes.
+
+    `verdict` is `bitwise`, `close` or `differs`; from statistics alone `same`, `close` or `differs`; `missing` where
+    one pass does not have it; `unproven` where no gradients were kept. `most` is the largest difference, and `error` is
+    that relative to the largest absolute value.
+    """
+
+    index: int
+    what: str
+    name: str
+    tensor: str
+    verdict: str
+    error: float | None = None
+    most: float | None = None
+    detail: str = ""
+    line: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the two agree."""
+        return self.verdict in GOOD
+
+
+@dataclass(frozen=True, slots=True)
+class DumpComparison:
+    """All rows in the order of the first dump's backward, the passes of each side, and the pairs compared.
+
+    `notes` name the passes that have no counterpart, or are compared with a pass of another number.
+    """
+
+    rows: tuple[ComparisonRow, ...]
+    passes: tuple[int, int]
+    pairs: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether everything agrees, and there was something to compare."""
+        whole = self.passes == (self.pairs, self.pairs)
+        return bool(self.rows) and whole and all(row.good for row in self.rows)
+
+    @property
+    def first(self) -> ComparisonRow | None:
+        """The first row in which the two differ."""
+        return next((row for row in self.rows if row.verdict not in (*GOOD, "unproven")), None)
+
+    @property
+    def worst(self) -> ComparisonRow | None:
+        """The row with the largest relative error."""
+        return max((row for row in self.rows if row.error is not None), key=lambda row: row.error or 0.0, default=None)
+
+
+def compare_dumps(
+    left: str | os.PathLike[str], right: str | os.PathLike[str], run_left: str = LATEST, run_right: str = LATEST
+) -> DumpComparison:
+    """Two dumps, of one run each."""
+    check_dump(left)
+    check_dump(right)
+    return compare_passes(read_passes(left, run_left), read_passes(right, run_right))
+
+
+def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpComparison:
+    """Compare passes of the same number, so that bounded dumps are compared step by step; else in order."""
+    ours, theirs = ({(each.region, each.index): each for each in side} for side in (left, right))
+    numbered = len(ours) == len(left) and len(theirs) == len(right)
+    common = [key for key in ours if key in theirs] if numbered else []
+    if common:
+        pairs = [(ours[key], theirs[key]) for key in common]
+        alone = [f"only the first has pass {key[1]} of {key[0]}" for key in ours if key not in theirs]
+        notes = [*alone, *(f"only the second has pass {key[1]} of {key[0]}" for key in theirs if key not in ours)]
+    else:
+        pairs = list(zip(left, right, strict=False))
+        notes = [
+            f"pass {one.index} of the first is held against pass {two.index} of the second"
+            for one, two in pairs
+            if one.index != two.index
+        ]
+    places = [key[1] for key in common] or list(range(len(pairs)))
+    rows = [row for place, pair in zip(places, pairs, strict=True) for row in compare_pass(place, *pair)]
+    return DumpComparison(tuple(rows), (len(left), len(right)), len(pairs), first_notes(notes))
+
+
+def first_notes(notes: list[str]) -> tuple[str, ...]:
+    """The first few notes, and the number of the rest."""
+    more = len(notes) - MOST_NOTES
+    return (*notes[:MOST_NOTES], *((f"and {more} more like that",) if more > 0 else ()))
+
+
+def compare_pass(index: int, left: Pass, right: Pass) -> list[ComparisonRow]:
+    """Compare two passes: roots, edges, then inputs, in the order of the first; those of the second alone come last."""
+    lines = {edge.name: str(line) for each in (right, left) for edge in each.edges if (line := each.where(edge))}
+    found = []
+    kinds: tuple[tuple[str, Callable[[Pass], Sequence[Any]]], ...] = (
+        ("root", lambda of: of.roots),
+        ("edge", lambda of: of.edges),
+        ("input", lambda of: of.inputs),
+    )
+    for what, parts_of in kinds:
+        ours, theirs = ({each.name: each for each in parts_of(of)} for of in (left, right))
+        for name in dict.fromkeys((*ours, *theirs)):
+            row = compare_flowed(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
+            found.append(row)
+    return found
+
+
+def compare_flowed(
+    index: int, what: str, name: str, left: Flowed | None, right: Flowed | None, line: str
+) -> ComparisonRow:
+    """Compare two gradients of the same name, of which one may be missing."""
+    tensor = getattr(left or right, "tensor", "")
+    if left is None or right is None:
+        side = "second" if left is None else "first"
+        return ComparisonRow(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
+    if left.shape != right.shape:
+        detail = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
+        return ComparisonRow(index, what, name, tensor, "differs", detail=detail, line=line)
+    detail = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
+    if left.gradient is not None and right.gradient is not None:
+        return ComparisonRow(
+            index, what, name, tensor, *compare_gradients(left.gradient, right.gradient, detail), line=line
+        )
+    if left.stats is not None and right.stats is not None:
+        return ComparisonRow(
+            index,
+            what,
+            name,
+            tensor,
+            *compare_stats(left.stats, right.stats, left.dtype, right.dtype, detail),
+            line=line,
+        )
+    if getattr(left, "flows", True) != getattr(right, "flows", True):
+        side = "first" if getattr(left, "flows", True) else "second"
+        return ComparisonRow(
+            index, what, name, tensor, "differs", detail=f"a gradient flows in the {side} alone", line=line
+        )
+    if not getattr(left, "flows", True):
+        return ComparisonRow(index, what, name, tensor, "same", detail="nothing flows", line=line)
+    return ComparisonRow(
+        index, what, name, tensor, "unproven", detail='no gradients kept: gradients="stats" or "values"', line=line
+    )
+
+
+def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, float | None, float | None, str]:
+    """Compare values: verdict, relative error, largest difference, and detail."""
+    if left.dtype == right.dtype:
+        port = compare("", "", right, left)
+        if port.verdict == "bitwise":
+            return "bitwise", 0.0, 0.0, ""
+    if left.layout != right.layout:
+        return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
+    a, b = (strided_parts(each.detach())[-1].resolve_conj().to(comparison_dtype(each)) for each in (left, right))
+    if a.shape != b.shape:
+        return "differs", None, None, "its values are in other places"
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
+    finite = torch.isfinite(a)
+    if not torch.equal(finite, torch.isfinite(b)):
+        counts = [int((~torch.isfinite(each)).sum()) for each in (a, b)]
+        return "differs", math.inf, math.inf, f"{counts[0]} NaN or Inf in the first, {counts[1]} in the second"
+    apart = (a - b)[finite].abs()
+    most = float(apart.max()) if apart.numel() else 0.0
+    largest = float(a[finite].abs().max()) if apart.numel() else 0.0
+    error = most / max(largest, 1e-30) if most else 0.0
+    tolerance = max(TOLERANCE.get(str(each.dtype)[6:], 0.0) for each in (left, right))
+    return ("close" if error <= tolerance else "differs"), error, most, detail
+
+
+def comparison_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype in which a tensor's values are compared."""
+    return torch.complex128 if tensor.is_complex() else torch.float64
+
+
+def compare_stats(
+    left: Stats, right: Stats, one: str, two: str, detail: str
+) -> tuple[str, float | None, float | None, str]:
+    """Compare statistics: norms, means, deviations and bounds; returns as `compare_gradients` does."""
+    if (left.nan, left.inf) != (right.nan, right.inf):
+        counts = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
+        return "differs", math.inf, None, counts
+    if left == right:
+        return "same", 0.0, None, "by statistics"
+    scale = max(abs(each) for each in (left.min or 0.0, left.max or 0.0, 1e-30))
+    pairs = ((left.min, right.min), (left.max, right.max), (left.mean, right.mean), (left.std, right.std))
+    error = max(abs((a or 0.0) - (b or 0.0)) / scale for a, b in pairs)
+    if math.isfinite(left.norm) and math.isfinite(right.norm):
+        error = max(error, abs(left.norm - right.norm) / max(abs(left.norm), 1e-30))
+    tolerance = max(TOLERANCE.get(each, 0.0) for each in (one, two))
+    verdict = "close" if error <= tolerance else "differs"
+    return verdict, error, None, "; ".join(filter(None, (detail, "by statistics")))
+
+
+# ----------------------------------------------------------------------------
+# What of a dump is shown: its passes one by one, the bad part of one, and a pass as plain values for JSON.
+# ----------------------------------------------------------------------------
+
+LISTED = 20
+"""How many numbers of passes an error lists."""
+
+
+def shown_passes(dump: Path, run: str, index: int | None = None) -> Iterator[Pass]:
+    """Yield the passes of a dump without their gradients, one in memory at a time; or those with one number."""
+    folders = folders_of(dump, run)
+    known = []
+    for folder in folders:
+        content = read_graph_json(folder)
+        if not content.get("reached", True):
+            continue
+        known.append(content.get("index"))
+        if index is None or known[-1] == index:
+            yield parse_pass(content, folder)
+    if index is not None and index not in known:
+        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+        raise UsageError(f"{dump}: has no pass {index}; it has {', '.join(map(str, known[:LISTED]))}{more}")
+
+
+def shown_unreached(dump: Path, run: str) -> Iterator[str]:
+    """Yield a text for each region of a dump that no pass has reached: its operators, and the lines that ran them."""
+    for folder in folders_of(dump, run, unreached=True):
+        content = read_graph_json(folder)
+        if not content.get("reached", True):
+            yield "\n".join(unreached_lines(content, folder))
+
+
+def unreached_lines(content: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Yield the lines on a region that no pass has reached."""
+    operators, origin = parse_unreached(content, folder)
+    yield f"{content['region']}: no backward pass has reached it"
+    if isinstance(origin, NonfiniteOrigin):
+        yield str(origin)
+    yield from (f"  {operator}" for operator in operators) if operators else ("  no operator ran",)
+    yield "a gradient reaches an operator whose result the loss depends on, and that ran with gradients enabled"
+
+
+def bad_part(found: Pass) -> Pass:
+    """Return a pass with the gradients that have NaN or Inf alone, the nodes at their ends, and the one that they come
+    from."""
+    edges = tuple(edge for edge in found.edges if is_bad(edge))
+    inputs = tuple(each for each in found.inputs if is_bad(each))
+    roots = tuple(each for each in found.roots if is_bad(each))
+    ends = {name for edge in edges for name in (edge.source, edge.target)}
+    ends |= {each.node for each in inputs} | {root.node for root in roots}
+    ends |= {found.origin.node} if isinstance(found.origin, NonfiniteOrigin) else set()
+    nodes = tuple(node for node in found.nodes if node.name in ends)
+    return replace(found, nodes=nodes, edges=edges, inputs=inputs, roots=roots)
+
+
+def is_bad(each: Flowed) -> bool:
+    """Whether a gradient has NaN or Inf."""
+    return each.stats is not None and each.stats.bad
+
+
+def pass_as_dict(found: Pass) -> dict[str, Any]:
+    """Return a pass as plain values, for JSON: NaN and Inf are texts, gradients are left out."""
+    origin = found.origin
+    return {
+        "region": found.region,
+        "run": found.run,
+        "pass": found.index,
+        "time": found.time,
+        "seconds": found.seconds,
+        "gradients": found.level,
+        "bad": found.bad,
+        "error": found.error,
+        "notes": list(found.notes),
+        "environment": dict(found.environment),
+        "origin": with_line(asdict(origin), origin.line) if isinstance(origin, NonfiniteOrigin) else None,
+        "roots": [{"name": each.name, "node": each.node, **flowed_dict(each)} for each in found.roots],
+        "nodes": [
+            with_line(
+                {
+                    "name": node.name,
+                    "kind": node.kind,
+                    "module": node.module,
+                    "operators": list(node.ops),
+                    "inside": node.inside,
+                    "leaf": node.leaf,
+                    "tensors": list(node.tensors),
+                    "opaque": node.opaque,
+                    "stack": [line._asdict() for line in node.stack],
+                },
+                node.line,
+            )
+            for node in found.nodes
+        ],
+        "edges": [
+            {
+                "name": edge.name,
+                "source": edge.source,
+                "target": edge.target,
+                "tensor": edge.tensor,
+                "flows": edge.flows,
+                **flowed_dict(edge),
+            }
+            for edge in found.edges
+        ],
+        "inputs": [
+            {"name": each.name, "node": each.node, "tensor": each.tensor, **flowed_dict(each)} for each in found.inputs
+        ],
+    }
+
+
+def with_line(content: dict[str, Any], line: StackLine | None) -> dict[str, Any]:
+    """Return an object with the line of the user's program."""
+    return content | {"line": line._asdict() if line is not None else None}
+
+
+def flowed_dict(each: Flowed) -> dict[str, Any]:
+    """Return the shape, the dtype, the device and the statistics of a gradient."""
+    stats = {name: number_as_json(value) for name, value in asdict(each.stats).items()} if each.stats else None
+    return {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats}

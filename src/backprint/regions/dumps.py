@@ -1,0 +1,545 @@
+"""Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
+
+graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
+gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
+
+`backprint region show` prints it and `backprint region draw` draws it: never the program's own step.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.tensors import sparse_indices, sparse_values
+from backprint.common.files import open_regular, read_bytes
+from backprint.common.text import parse_json
+from backprint.errors import RegionError, UsageError
+from backprint.regions.nouns import (
+    LEVELS,
+    RUN,
+    BackwardRoot,
+    Edge,
+    Flowed,
+    Input,
+    Node,
+    NonfiniteOrigin,
+    Pass,
+    RegionForward,
+    StackLine,
+    UnreachedOperator,
+    Unwatched,
+)
+from backprint.values.statistics import Stats
+from backprint.values.tensor_files import write_safetensors
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedPass:
+    """The folder of a Pass that was written."""
+
+    place: Path
+
+    def read_pass(self) -> Pass:
+        """Read the Pass again."""
+
+        return read_pass(self.place)
+
+
+# ------------------------------------------------------------------ folders
+
+
+def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
+    """Write a pass into the next free folder below `folder`."""
+    tensors: dict[str, Tensor] = {}
+    content = pass_json(found, tensors)
+    return DumpedPass(write_dump_folder(folder, head, content, tensors))
+
+
+def write_unreached(
+    title: str,
+    head: str,
+    forward: RegionForward,
+    ops: Sequence[UnreachedOperator],
+    origin: NonfiniteOrigin | Unwatched | None,
+    folder: Path,
+) -> Path:
+    """Write the forward of a region that no pass has reached."""
+    content = {
+        "format": FORMAT,
+        "region": title,
+        "run": RUN,
+        "time": time.time(),
+        "reached": False,
+        "unreached": [op_json(op) for op in ops],
+        "origin": origin_json(origin),
+        "nodes": [node_json(node) for node in forward.nodes],
+        "edges": [list(edge) for edge in forward.edges],
+    }
+    return write_dump_folder(folder, f"{head}_unreached", content, {})
+
+
+def write_dump_folder(folder: Path, head: str, content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Write graph.json and gradients to a new folder below `folder`, all or none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{head}.", suffix=".part", dir=folder))
+    try:
+        (staging / "graph.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        if tensors:
+            write_safetensors(staging / "gradients.safetensors", tensors)
+        staging.chmod(0o755)
+        return rename_to_free_name(staging, folder, head)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+_next: dict[tuple[str, str], int] = {}
+
+
+def forget_numbers(folder: str) -> None:
+    """Restart the numbers of a folder that was deleted."""
+    for key in [key for key in list(_next) if key[0] == folder]:
+        _next.pop(key, None)
+
+
+def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
+    """Rename the staging folder to the next free name; another process or region may take a name at the same time."""
+    key = (os.fspath(folder), head)
+    index = _next.get(key, 0)
+    while True:
+        place = folder / f"{head}_{index:04d}"
+        index += 1
+        if place.exists():
+            continue
+        try:
+            os.rename(staging, place)
+        except OSError:
+            if not place.exists():
+                raise
+            continue
+        _next[key] = index
+        return place
+
+
+# ------------------------------------------------------------------ as JSON
+
+
+def number_as_json(value: float | None) -> Any:
+    """A float as JSON; NaN and Inf as texts."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def stats_json(stats: Stats | None) -> Any:
+    """Stats as a list, in the order of their fields."""
+    if stats is None:
+        return None
+    parts = (stats.min, stats.max, stats.mean, stats.std, stats.norm)
+    return [stats.count, *map(number_as_json, parts), stats.nan, stats.inf, stats.zeros]
+
+
+def line_json(line: StackLine | None) -> Any:
+    """A line as a JSON list."""
+    return list(line) if line is not None else None
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """A node as a JSON object."""
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "inside": node.inside,
+        "leaf": node.leaf,
+        "ops": list(node.ops),
+        "tensors": list(node.tensors),
+        "line": line_json(node.line),
+        "stack": [list(line) for line in node.stack],
+        "opaque": node.opaque,
+        "module": node.module,
+    }
+
+
+def op_json(op: UnreachedOperator) -> dict[str, Any]:
+    """An unreached operator as a JSON object."""
+    return {"name": op.name, "line": line_json(op.line), "count": op.count}
+
+
+def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
+    """A NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
+    if not isinstance(origin, NonfiniteOrigin):
+        return None
+    return {
+        "what": origin.what,
+        "where": origin.where,
+        "op": origin.op,
+        "line": line_json(origin.line),
+        "tensor": origin.tensor,
+        "node": origin.node,
+        "detail": origin.detail,
+    }
+
+
+def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A pass as a JSON object; its gradients go into `tensors`."""
+    seen: dict[int, dict[str, Any]] = {}
+
+    def kept(name: str, each: Flowed) -> dict[str, Any]:
+        row = {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats_json(each.stats)}
+        if each.gradient is not None:
+            row |= keep_gradient(name, each.gradient, tensors, seen)
+        return row
+
+    return {
+        "format": FORMAT,
+        "region": found.region,
+        "run": found.run,
+        "reached": True,
+        "index": found.index,
+        "time": found.time,
+        "origin": origin_json(found.origin),
+        "seconds": found.seconds,
+        "gradients": found.level,
+        "error": found.error,
+        "notes": list(found.notes),
+        "environment": dict(found.environment),
+        "nodes": [node_json(node) for node in found.nodes],
+        "edges": [
+            {
+                "name": e.name,
+                "source": e.source,
+                "target": e.target,
+                "slot": e.slot,
+                "place": e.place,
+                "tensor": e.tensor,
+                "flows": e.flows,
+                **kept(f"edge {e.name}", e),
+            }
+            for e in found.edges
+        ],
+        "inputs": [
+            {"name": i.name, "node": i.node, "place": i.place, "tensor": i.tensor, **kept(f"input {i.name}", i)}
+            for i in found.inputs
+        ],
+        "roots": [{"name": r.name, "node": r.node, **kept(f"root {n}", r)} for n, r in enumerate(found.roots)],
+    }
+
+
+def keep_gradient(
+    name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """Put a gradient into `tensors`, once where an edge and an input share it; returns the fields that find it."""
+    import torch
+
+    if id(value) in seen:
+        return seen[id(value)]
+    row: dict[str, Any] = {"kept": name}
+    seen[id(value)] = row
+    if type(value) is not Tensor:
+        return {"unkept": f"a {type(value).__name__}"}
+    if value.layout is not torch.strided:
+        if value.layout is not torch.sparse_coo:
+            return {"unkept": f"layout {value.layout}"}
+        tensors[f"{name} indices"] = sparse_indices(value)
+        row |= {"sparse": list(value.shape), "coalesced": value.is_coalesced()}
+        value = sparse_values(value)
+    value = value.resolve_conj().resolve_neg()
+    if value.is_complex():
+        row["complex"] = True
+        value = torch.view_as_real(value)
+    tensors[name] = value.cpu().contiguous()
+    return row
+
+
+# ----------------------------------------------------------------------------
+# Reading dumps. The content of a file is checked, and nothing of it is executed.
+# ----------------------------------------------------------------------------
+
+MOST = 128 << 20
+"""The most bytes of a graph.json that is read."""
+
+
+FORMATS = (1, FORMAT)
+"""The formats that are read. In 1 a pass does not say in which run it was seen."""
+
+LATEST, ALL = "latest", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRun:
+    """The passes that one run of a script, which is one process, wrote to a dump."""
+
+    name: str
+    folders: tuple[Path, ...]
+    last: float
+    reached: int
+
+    def __str__(self) -> str:
+        return self.name or "without a name, of format 1"
+
+
+def check_dump(path: str | os.PathLike[str]) -> None:
+    """Refuse a path at which there is no dump; one that is damaged is for its reader."""
+    place = Path(path)
+    if not place.is_dir():
+        raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
+    if not (place / "graph.json").exists() and not any(place.glob("*/graph.json")):
+        raise UsageError(f"{place}: no pass here: a region's dump has folders with graph.json")
+
+
+def read_passes(path: str | os.PathLike[str], run: str = LATEST) -> list[Pass]:
+    """The passes of a dump: of a pass's own folder, or of a region's folder, where `run` selects the run: `latest`,
+    `all`, or a run's name or the beginning of it."""
+    return [read_pass(each) for each in folders_of(path, run)]
+
+
+def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool = False) -> list[Path]:
+    """The folders of a run's passes, in order; with `unreached`, also those that have a forward alone."""
+    place = Path(path)
+    if (place / "graph.json").exists():
+        return [place]
+    runs = runs_of(place)
+    chosen = runs if run == ALL else [select_run(runs, run, place)]
+    found = [folder for each in chosen for folder in each.folders]
+    if unreached:
+        return found
+    passes = [folder for folder in found if read_graph_json(folder).get("reached", True)]
+    if not passes:
+        where = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
+        raise RegionError(f"{path}: no backward pass has reached this region{where}")
+    return passes
+
+
+def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
+    """The runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
+    place = Path(path)
+    if not place.is_dir():
+        raise RegionError(f"{path}: no such folder")
+    own = (place / "graph.json").exists()
+    every = [place] if own else [each.parent for each in place.glob("*/graph.json") if each.parent.name[0] != "."]
+    if not every:
+        raise RegionError(f"{path}: no pass here: a region's dump has folders with graph.json")
+    found: dict[str, list[tuple[Path, float, bool]]] = {}
+    for folder in sorted(every, key=folder_order):
+        content = read_graph_json(folder)
+        row = (folder, begin_of_pass(content, folder), bool(content.get("reached", True)))
+        found.setdefault(str(content.get("run", "")), []).append(row)
+    runs = [
+        DumpRun(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
+        for name, rows in found.items()
+    ]
+    return sorted(runs, key=lambda each: (bool(each.name), each.last))
+
+
+def folder_order(folder: Path) -> tuple[str, int]:
+    """Sort key of folders: the name, then the number as a number."""
+    head, _, number = folder.name.rpartition("_")
+    return (head, int(number)) if number.isdecimal() else (folder.name, 0)
+
+
+def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
+    """The time at which a pass began."""
+    found = content.get("time", 0.0)
+    if type(found) not in (int, float) or not abs(found) < 1e11:
+        raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r:.80}")
+    return float(found)
+
+
+def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
+    """Select a run by `latest`, its name, or the beginning of its name."""
+    if run == LATEST:
+        return runs[-1]
+    named = [each for each in runs if each.name == run] or [each for each in runs if run and each.name.startswith(run)]
+    if len(named) != 1:
+        count = "no run" if not named else f"{len(named)} runs"
+        names = ", ".join(each.name or "(format 1)" for each in runs)
+        raise RegionError(f"{place}: {count} of the name {run!r}; it has {names}")
+    return named[0]
+
+
+def read_graph_json(folder: Path) -> dict[str, Any]:
+    """The content of a folder's graph.json, its format checked."""
+    place = folder / "graph.json"
+    try:
+        content = parse_json(read_bytes(place, MOST, links=True, error=RegionError).decode())
+    except (ValueError, RecursionError) as error:
+        raise RegionError(f"{place}: cannot be read: {error}") from error
+    if not isinstance(content, dict) or "region" not in content:
+        raise RegionError(f"{place}: is not a region's graph.json")
+    if content.get("format") not in FORMATS:
+        known = " and ".join(map(str, FORMATS))
+        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {known}")
+    return content
+
+
+def read_pass(folder: Path) -> Pass:
+    """Read a pass with its gradients."""
+    content = read_graph_json(folder)
+    if not content.get("reached"):
+        raise RegionError(f"{folder}: no backward pass has reached this region: it has a forward alone")
+    return parse_pass(content, folder, read_gradients(folder))
+
+
+MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError)
+
+
+def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor] | None = None) -> Pass:
+    """Make a Pass of a graph.json's content; without `tensors` it has no gradients."""
+    try:
+        return pass_from_json(content, tensors)
+    except MALFORMED as error:
+        raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
+
+
+def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
+    """Make the Forward of a region that no pass has reached."""
+    try:
+        edges = tuple((str(maker), str(taker), str(tensor)) for maker, taker, tensor in content["edges"])
+        return RegionForward(tuple(map(node_from_json, content["nodes"])), edges)
+    except MALFORMED as error:
+        raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
+
+
+def parse_unreached(
+    content: Mapping[str, Any], folder: Path
+) -> tuple[tuple[UnreachedOperator, ...], NonfiniteOrigin | Unwatched | None]:
+    """The operators of a region that no pass has reached, and where NaN and Inf come from."""
+    try:
+        operators = tuple(
+            UnreachedOperator(str(row["name"]), line_from_json(row["line"]), int(row["count"]))
+            for row in content["unreached"]
+        )
+        return operators, origin_from_json(content, "")
+    except MALFORMED as error:
+        raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
+
+
+def read_gradients(folder: Path) -> dict[str, Tensor]:
+    """The gradients that a pass kept, by their names in the file."""
+    place = folder / "gradients.safetensors"
+    if not place.exists():
+        return {}
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    with open_regular(place, links=True, error=RegionError) as file:
+        content = file.read(os.fstat(file.fileno()).st_size)
+    try:
+        return load(content)
+    except (SafetensorError, ValueError) as error:
+        raise RegionError(f"{place}: cannot be read: {error}") from error
+
+
+def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
+    level = content["gradients"]
+    if level not in LEVELS:
+        raise ValueError(f"gradients is {level!r}")
+
+    def flowed(row: Mapping[str, Any]) -> dict[str, Any]:
+        kind = dict(shape=tuple(map(int, row["shape"])), dtype=str(row["dtype"]), device=str(row["device"]))
+        return {
+            **kind,
+            "stats": stats_from_json(row["stats"]),
+            "gradient": None if tensors is None else gradient_from_json(row, tensors),
+        }
+
+    nodes = tuple(map(node_from_json, content["nodes"]))
+    known = {node.name for node in nodes}
+    edges = []
+    for row in content["edges"]:
+        ends = (str(row["name"]), str(row["source"]), str(row["target"]), int(row["slot"]), int(row["place"]))
+        if not {*ends[1:3]} <= known:
+            raise ValueError(f"edge {ends[0]!r:.80} is from {ends[1]!r:.80} to {ends[2]!r:.80}, and not both are nodes")
+        edges.append(Edge(*ends, str(row["tensor"]), bool(row["flows"]), **flowed(row)))
+    inputs = tuple(
+        Input(str(row["name"]), str(row["node"]), int(row["place"]), str(row["tensor"]), **flowed(row))
+        for row in content["inputs"]
+    )
+    roots = tuple(BackwardRoot(str(row["name"]), str(row["node"]), **flowed(row)) for row in content["roots"])
+    return Pass(
+        str(content["region"]),
+        int(content["index"]),
+        float(content["time"]),
+        float(content["seconds"]),
+        level,
+        roots,
+        nodes,
+        tuple(edges),
+        inputs,
+        str(content["error"]),
+        tuple(map(str, content["notes"])),
+        {str(k): str(v) for k, v in content["environment"].items()},
+        origin_from_json(content, level),
+        str(content.get("run", "")),
+    )
+
+
+def node_from_json(row: Mapping[str, Any]) -> Node:
+    return Node(
+        str(row["name"]),
+        str(row["kind"]),
+        bool(row["inside"]),
+        tuple(map(str, row["ops"])),
+        tuple(filter(None, map(line_from_json, row["stack"]))),
+        line_from_json(row["line"]),
+        tuple(map(str, row["tensors"])),
+        bool(row["leaf"]),
+        str(row["opaque"]),
+        str(row.get("module", "")),
+    )
+
+
+def line_from_json(row: Any) -> StackLine | None:
+    return StackLine(str(row[0]), int(row[1]), str(row[2])) if row is not None else None
+
+
+def origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin | Unwatched | None:
+    """Where NaN and Inf come from; Unwatched where the dump does not say."""
+    if level == "none":
+        return Unwatched()
+    if "origin" not in content:
+        return Unwatched("a dump of format 1 does not say where NaN and Inf come from")
+    row = content["origin"]
+    if row is None:
+        return None
+    names = ("what", "where", "op", "tensor", "node", "detail")
+    found = NonfiniteOrigin(line=line_from_json(row["line"]), **{name: str(row[name]) for name in names})
+    if found.where not in ("forward", "inputs", "backward", "gradients"):
+        raise ValueError(f"an origin is {found.where!r}")
+    return found
+
+
+def stats_from_json(row: Any) -> Stats | None:
+    if row is None:
+        return None
+    count, *parts, norm, nan, inf, zeros = row
+    low, high, mean, std = (None if part is None else float(part) for part in parts)
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in (count, nan, inf, zeros)):
+        raise ValueError("a count of elements is no whole number, is negative, or is larger than a tensor can have")
+    return Stats(count, low, high, mean, std, float(norm), nan, inf, zeros)
+
+
+def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """The kept gradient that a row names, of its own layout and dtype."""
+    name = row.get("kept")
+    if name is None:
+        return None
+    found = tensors[name]
+    if row.get("complex"):
+        found = torch.view_as_complex(found)
+    if "sparse" in row:
+        places = tensors[f"{name} indices"]
+        ordered = bool(row["coalesced"]) or None
+        found = torch.sparse_coo_tensor(places, found, row["sparse"], is_coalesced=ordered, check_invariants=True)
+    return found

@@ -1,0 +1,387 @@
+"""What a program does without an operator: hooks, reads of tensor flags and of values, higher-order operators."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from backprint._torch.autograd import current_node
+from backprint._torch.modes import DisableTorchFunction, hidden_from_higher_order_operators, without_modes
+from backprint._torch.operators import DispatchKey, HigherOrderOperator, name_of
+from backprint._torch.script import is_method, scripts_seen
+from backprint._torch.tensors import (
+    is_view,
+    overlaps_noted,
+    pack_padded,
+    pad_packed,
+    read_base,
+    read_version,
+    storage_id,
+)
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Guard, OpaqueEdge, Source
+from backprint.tracing import frames
+from backprint.tracing.custom import numbers_one_by_one, through
+from backprint.tracing.program import CalledProgram
+from backprint.tracing.state.restore import given_away
+from backprint.tracing.watch import Sighting
+from backprint.values.memory import has_memory
+from backprint.values.tree import FLAGS, plain_leaves, strided_parts
+
+DETACHING = (Tensor.detach_, torch.detach_)
+"""Functions that detach a tensor in place without an operator."""
+
+GRAD_FN = Tensor.grad_fn.__get__
+"""The function that modes see where a program reads a tensor's node in the autograd graph."""
+
+SET_DATA = Tensor.data.__set__
+"""The function that modes see where a program assigns to a tensor's `.data`."""
+
+ASKED: dict[Any, str] = {
+    Tensor.requires_grad.__get__: "requires_grad",
+    Tensor.is_leaf.__get__: "is_leaf",
+    Tensor.grad.__get__: "has a gradient",
+    Tensor.grad_fn.__get__: "has a grad_fn",
+    read_version: "version",
+    read_base: "is a view",
+    is_view: "is a view",
+    Tensor.is_conj: "is conjugated",
+    Tensor.is_neg: "is negated",
+    Tensor.storage_offset: "storage offset",
+    Tensor.untyped_storage: "bytes of storage",
+    Tensor.storage: "bytes of storage",
+    Tensor.is_shared: "is in shared memory",
+}
+"""The flag of FLAGS that each of these functions reads."""
+
+TO_NUMPY = (Tensor.numpy, Tensor.__array__)
+"""Functions that pass a tensor's values to numpy."""
+
+UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__format__, Tensor.__reduce_ex__, Tensor.__dlpack__)
+"""Functions that read a tensor's values without running an operator."""
+
+ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
+"""Functions with which the user's code can read a tensor's memory; torch's own code calls them all the time."""
+
+LOCATING = (
+    *ADDRESSED,
+    Tensor.is_set_to,
+    Tensor.is_shared,
+    is_view,
+    read_base,
+    Tensor.storage_offset,
+    *TO_NUMPY,
+    Tensor.__dlpack__,
+)
+"""Functions whose results show where a tensor is in memory, and so whether others share it."""
+
+MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""Functions that read the tensors in a list below all modes."""
+
+INSIDE = (
+    torch.tensor_split,
+    Tensor.tensor_split,
+    torch.lstm,
+    torch.gru,
+    torch.rnn_tanh,
+    torch.rnn_relu,
+    pack_padded,
+    pad_packed,
+    torch.hsplit,
+    torch.vsplit,
+    torch.dsplit,
+)
+"""Functions whose kernels read integers from tensors (lengths, indices, batch sizes)."""
+
+CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+class HookWatch(TorchFunctionMode):
+    """Notes where a program hooks its tensors, which the plain forward loses, and where it reads values unseen."""
+
+    def __init__(self, seen: Sighting, paths: Mapping[int, str], rewrite: bool = True) -> None:
+        super().__init__()
+        self.seen, self.paths, self.rewrite = seen, paths, rewrite
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == SET_DATA:
+            self.seen.assigned.append(frames.here(self.paths))
+        if func is Tensor.register_hook:
+            self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in DETACHING and args[0].requires_grad:
+            self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
+        self.seen.nodes |= func == GRAD_FN
+        if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
+            asked = self.seen.given[id(args[0])], ASKED[func]
+            with DisableTorchFunction():
+                value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
+            self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
+        if func in LOCATING and frames.called_by_user() and not frames.printing():
+            note_memory(self.seen, [each for each in args if isinstance(each, Tensor)], func, frames.here(self.paths))
+        if unseen := unseen_reads(func, args, kwargs):
+            self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+            for tensor in unseen:
+                given_away(tensor)
+        if func is Tensor.__deepcopy__:
+            return copied_deeply(*args)
+        if self.rewrite:
+            func, args, kwargs = rewritten(func, args, kwargs)
+        if func in CTC_LOSSES:
+            with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
+                return through(self, func, *on_one_device(args, kwargs or {}))
+        return through(self, func, args, kwargs or {})
+
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Note a scripted function that reads values, and return the tensors that it takes."""
+        if is_method(function):
+            where = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"{function.name} of a scripted module reads values with tolist{where}, "
+                "where no operator shows it: capture the module as it was before torch.jit.script",
+                every_engine=True,
+            )
+        self.seen.unseen.append((f"tolist in {function.name}, by torch.jit", frames.here(self.paths)))
+        tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        for tensor in tensors:
+            given_away(tensor)
+        return tensors
+
+
+class Opener(HookWatch):
+    """Replaces higher-order operators by the operators that they run, above autograd."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        body = None
+        if isinstance(func, HigherOrderOperator):
+            body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+        if func is Tensor.tolist:
+            func = numbers_one_by_one
+        else:
+            for tensor in unseen_reads(func, args, kwargs):
+                self.hold(func, tensor)
+        if body is None:
+            return super().__torch_function__(func, types, args, kwargs)
+        self.seen.opened.append((name_of(func), frames.here(self.paths)))
+        with hidden_from_higher_order_operators(), self:
+            return body(*args, **(kwargs or {}))
+
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        tensors = super().read_by_script(function, args, kwargs)
+        for tensor in tensors:
+            self.hold(function, tensor)
+        return tensors
+
+    def hold(self, func: Any, tensor: Tensor) -> None:
+        """Assume all values that are read: a step of the graph compares them."""
+        if current_node() is not None and func in TO_NUMPY:
+            raise CaptureError(
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
+                "graph cannot hold: write it with torch, or as a custom operator (torch.library)"
+            )
+        if not has_memory(tensor):
+            return  # its storage was resized to 0: there are no values that anyone could read
+        with torch.no_grad():
+            with without_modes():
+                read = tensor.detach().clone()
+            torch.equal(tensor.detach(), read)
+
+
+def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy` of a tensor by operators, which a graph can hold."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if (
+        not tensor.is_leaf
+        or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
+        or tensor.layout is not torch.strided
+        or not has_memory(tensor)
+    ):
+        return Tensor.__deepcopy__(tensor, memo)
+    made = tensor.detach().clone()
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
+    made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+    if tensor.grad is not None:
+        made.grad = copied_deeply(tensor.grad, memo)
+    memo[id(tensor)] = made
+    return made
+
+
+def note_memory(seen: Sighting, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
+    """Note that the program reads where tensors are in memory: named ones, and all that share memory with them."""
+    with DisableTorchFunction():
+        keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
+    for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
+        seen.flags.setdefault((name, MEMORY), (getattr(func, "__name__", "_base"), where))
+
+
+MEMORY = "memory"
+"""The flag that says by which function the program has read where a tensor is in memory."""
+
+
+def flag_guards(
+    program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
+) -> tuple[Guard, ...]:
+    """Return guards on the flags of arguments that the user's code has read, and on the memory that they share."""
+    return tuple(
+        Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
+        if key == MEMORY
+        else Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        for (name, key), (value, source) in flags.items()
+        if name in program.values or key == MEMORY
+    )
+
+
+def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the tensors whose values a function reads without an operator."""
+    if func in UNSEEN or (func in ADDRESSED and (frames.called_by_user() or frames.pickling())):
+        return [] if frames.printing() else [args[0]]
+    if func in MAKERS:
+        nested = args[1:2] if func is Tensor.new_tensor else args[:1]
+        return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
+    if func in INSIDE:
+        leaves = plain_leaves(args, kwargs or {})
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_floating_point()]
+    return []
+
+
+def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """Return a torch function and its arguments in a form that can be traced.
+
+    The lengths of `ctc_loss` become tensors instead of lists, and `tolist` reads one number at a time, as tracing does.
+    """
+    kwargs = dict(kwargs or {})
+    if func is Tensor.tolist:
+        return numbers_one_by_one, args, kwargs
+    if func not in CTC_LOSSES:
+        return func, args, kwargs
+    made = [
+        torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
+        for index, value in enumerate(args)
+    ]
+    for name in LENGTHS:
+        if isinstance(kwargs.get(name), (list, tuple)):
+            kwargs[name] = torch.tensor(kwargs[name])
+    return func, tuple(made), kwargs
+
+
+LENGTHS = ("input_lengths", "target_lengths")
+
+
+def on_one_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `ctc_loss` with its lengths beside its input.
+
+    Its kernels take lengths on the CPU, but below a dispatch mode it calls one that wants all tensors on one device.
+    """
+    if not args:
+        return args, kwargs
+    home = args[0].device
+    args = [each.to(home) if index in (2, 3) and isinstance(each, Tensor) else each for index, each in enumerate(args)]
+    moved = {name: kwargs[name].to(home) for name in LENGTHS if isinstance(kwargs.get(name), Tensor)}
+    return tuple(args), {**kwargs, **moved}
+
+
+# ----------------------------------------------------------------------------
+# Patches that are active while a program is watched: they note or refuse calls that are not operators, such as hooks,
+# threads and seeds.
+# ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def watching(program: CalledProgram, seen: Sighting, paths: Mapping[int, str], compiled: bool) -> Iterator[None]:
+    """Watch everything about a run except its operators, which `Watch` sees."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(frames.seeing_prints())
+        hooks = stack.enter_context(HookWatch(seen, paths))
+        stack.enter_context(scripts_seen(hooks.read_by_script))
+        stack.enter_context(seeing_packs(seen, paths))
+        stack.enter_context(seeing_threads(seen, paths))
+        stack.enter_context(seeing_overlaps(seen, paths))
+        if compiled:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if program.world is not None:
+            stack.enter_context(program.world.entered())
+        stack.enter_context(no_seeding(program))
+        yield
+
+
+@contextlib.contextmanager
+def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program starts threads."""
+    before, ours = threading.Thread.start, threading.get_ident()
+
+    def start(self: threading.Thread) -> None:
+        if threading.get_ident() == ours:
+            seen.threads.append(frames.here(paths))
+        before(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]  # put back below
+    try:
+        yield
+    finally:
+        threading.Thread.start = before  # type: ignore[method-assign]  # as it was
+
+
+@contextlib.contextmanager
+def seeing_overlaps(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program asks whether tensors overlap in memory."""
+    with overlaps_noted(lambda tensors, function: note_memory(seen, tensors, function, frames.here(paths))):
+        yield
+
+
+@contextlib.contextmanager
+def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program enters `saved_tensors_hooks`. Those of a checkpoint are left out: they are recognised
+    elsewhere."""
+    kind = torch.autograd.graph.saved_tensors_hooks
+    before, ours = kind.__enter__, threading.get_ident()
+
+    def note_packing(self: Any) -> Any:
+        if threading.get_ident() == ours and not type(self).__module__.startswith("torch.utils.checkpoint"):
+            seen.packs.append(frames.here(paths))
+        seen.checkpoints = True
+        return before(self)
+
+    kind.__enter__ = note_packing
+    try:
+        yield
+    finally:
+        kind.__enter__ = before
+
+
+@contextlib.contextmanager
+def no_seeding(program: CalledProgram) -> Iterator[None]:
+    """Refuse a program that sets or reads the seed: a graph draws from its caller's seed."""
+
+    before = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
+    ours = threading.get_ident()
+
+    def refuse(seed: int) -> Any:
+        if threading.get_ident() != ours:
+            return before[0](seed)
+        raise CaptureError(
+            f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
+            "Seed outside of the captured call"
+        )
+
+    def refuse_read() -> int:
+        if threading.get_ident() != ours:
+            return before[2]()
+        raise CaptureError(
+            f"{program.title} reads torch.initial_seed() while it runs: a graph draws from its caller's seed, and "
+            "does not know it. Pass the number as an argument"
+        )
+
+    torch.manual_seed = torch.random.manual_seed = refuse
+    torch.initial_seed = torch.random.initial_seed = refuse_read
+    try:
+        yield
+    finally:
+        torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed = before

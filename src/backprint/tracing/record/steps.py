@@ -1,0 +1,741 @@
+"""Name the tensors of a running script after the variables of its frames."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.tensors import storage_id
+from backprint.errors import CaptureError, ReplayError, told_whole
+from backprint.graph.keys import PortKey, tangent_name
+from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Ref, Signature, Spec, Step, refs
+from backprint.graph.steps import used
+from backprint.tracing import frames
+from backprint.tracing.assembly import Joint, Result, assemble
+from backprint.tracing.captured import requirements
+from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.eager.tape import PLAIN, Placement, Recorder, Tape, TapedCall, dense, flat, spanned
+from backprint.tracing.eager.writer import Writer
+from backprint.tracing.program import Outcome
+from backprint.tracing.reach import children, state_of_optimizer
+from backprint.tracing.watch import Sighting, is_number_read, storages
+from backprint.values import settings
+from backprint.values.memory import has_memory
+
+Named = dict[int, tuple[str, Tensor]]
+"""Tensors with their names, by identity."""
+
+
+def names_in_frames(frame: Any) -> Named:
+    """Name tensors after the variables of the user's frames; names in a model come first."""
+    roots: list[tuple[str, Any]] = []
+    while frame is not None:
+        if frames.is_users(frame.f_code.co_filename):
+            roots += variables(frame).items()
+        frame = frame.f_back
+    named: Named = {}
+    every = list(reachable_names(roots))
+    for prefix, value in every:
+        if isinstance(value, nn.Module):
+            for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+                named.setdefault(id(tensor), (f"{prefix}.{name}", tensor))
+    for prefix, value in every:
+        if isinstance(value, torch.optim.Optimizer):
+            for name, tensor in state_of_optimizer(value).items():
+                named.setdefault(id(tensor), (f"{prefix}.state.{name}", tensor))
+    for prefix, value in every:
+        if isinstance(value, Tensor):
+            named.setdefault(id(value), (prefix, value))
+    return named
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
+    alive."""
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    before = {id(held) for held in gc.get_referents(frame) if type(held) is dict}
+    snapshot = frame.f_locals
+    found = dict(snapshot)
+    if type(snapshot) is dict and id(snapshot) not in before:
+        snapshot.clear()
+    return found
+
+
+def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield what variables hold, breadth first, and what that holds, by dotted names."""
+    queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
+    visited: set[int] = set()
+    for name, value, depth in queue:
+        if id(value) in visited or len(visited) > 20_000:
+            continue
+        visited.add(id(value))
+        yield name, value
+        if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
+            with contextlib.suppress(Exception):  # an object of the script's may raise
+                queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
+
+
+def own_names(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
+    """Return a name for every tensor that a step took from `outside`, by its key."""
+    found: dict[str, str] = {}
+    names = {key: name for key, (name, _) in known.items()}
+    grads = {id(t.grad): names.get(id(t)) for t in outside if t.is_leaf and t.grad is not None}
+    taken: set[str] = set()
+    count = 0
+    for index, tensor in enumerate(outside):
+        name = names.get(id(tensor))
+        if name is None and grads.get(id(tensor)):
+            name = f"{grads[id(tensor)]}.grad"
+        name = name and re.sub(r"[^\w.]+", "_", name)[:200]  # keys of dicts may be any text
+        if name is None or name in taken:
+            name, count = f"input_{count}", count + 1
+        taken.add(name)
+        found[f"outside {index}"] = name
+    return found
+
+
+# ----------------------------------------------------------------------------
+# Record a step of a script that goes on: nothing is restored, but memory is copied before it is overwritten.
+#
+# A dispatch mode records every operator from the end of one optimizer step to the end of the next. `enter_backward`
+#  and `leave_backward` mark where a backward begins and ends. The script must not notice: an error of ours, or
+#  anything that cannot be followed, loses the step and nothing else.
+# ----------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+SETTERS = (aten.set_.source_Storage, aten.set_.source_Storage_storage_offset)
+"""Operators that put a tensor on memory that no operator made, as a DataLoader does for a worker's shared memory."""
+
+UNLIKE: dict[Any, str] = {
+    **dict.fromkeys((aten.prod.default, aten.prod.dim_int), "prod"),
+    aten.masked_fill.Tensor: "masked_fill",
+}
+"""Operators whose backward formula differs under a dispatch mode (`isTensorSubclassLike` in torch's
+FunctionsManual.cpp), with other rounding: these of all in `op_db`, on torch 2.13."""
+
+UNLIKE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.default: "det"}
+"""Operators for which this is so in a backward with `create_graph=True`."""
+
+
+@dataclass(slots=True)
+class Backward:
+    """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
+
+    `before` and `after` are the Placements of the leaves' gradients, `terms` what autograd added to existing gradients.
+    `given` is what this backward added for each leaf, `tangents` whether the script passed any.
+    """
+
+    begin: int
+    roots: list[Placement]
+    losses: list[Tensor]
+    tangents: bool
+    before: dict[int, Placement] = field(default_factory=dict)
+    terms: dict[Placement, Tensor] = field(default_factory=dict)
+    end: int = 0
+    after: dict[int, Placement] = field(default_factory=dict)
+    given: dict[int, Tensor] = field(default_factory=dict)
+
+
+class LiveRecorder(Recorder):
+    """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
+
+    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.lost, self.twice = "", ""
+        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.backwards: list[Backward] = []
+        self.begun: list[Tensor] = []
+        self.known: dict[int, list[Placement]] = {}
+
+    def lose(self, why: str) -> None:
+        """Drop the step, and everything that was kept for it."""
+        self.lost = self.lost or why
+        self.tape, self.seen = Tape(), Sighting()
+        self.undo, self.callers, self.known, self.backwards, self.begun = {}, {}, {}, [], []
+
+    # -------------------------------------------------------------- operators
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(kind not in PLAIN for kind in types):
+            return NotImplemented
+        if is_number_read(func, args):
+            return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        about = self.tried(self.before, func, args, kwargs)
+        result = func(*args, **kwargs)  # outside `tried`: errors here are the script's
+        if about is not None:
+            self.tried(self.after, about, args, kwargs, result)
+        return result
+
+    def tried(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a part of ours; an error in it loses the step. A forked child has no step."""
+        if self.lost or os.getpid() != self.pid:
+            return None
+        try:
+            with DisableTorchFunction():
+                return act(*args)
+        except Exception as error:  # the script goes on
+            self.lose(told_whole(error))
+            return None
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        asked = func in UNLIKE and torch.is_grad_enabled()
+        if asked and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
+            self.lose(f"the backward of {UNLIKE[func]} rounds differently while it is recorded{place_of_script()}")
+            return None
+        if func in UNLIKE_TWICE:
+            self.twice = UNLIKE_TWICE[func]
+        return super().before(func, args, kwargs)
+
+    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        if about.func in SETTERS and storage_id(storages(result)[-1]) not in self.taint:
+            self.encounter(None, args[0], False)
+            return
+        if is_sum(about) and about.args[0] in self.backwards[-1].before.values():
+            terms, term = self.backwards[-1].terms, args[1].detach()
+            terms[about.args[0]] = terms[about.args[0]] + term if about.args[0] in terms else term.clone()
+        super().after(about, args, kwargs, result)
+        for place in flat(self.tape.calls[-1].result):
+            if type(place) is Placement and place.memory in self.known:
+                self.known[place.memory].append(place)
+
+    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+        if not self.is_known(tensor):
+            self.encounter(func, tensor, writes)
+        return super().taken(func, tensor, writes, followed)
+
+    def is_known(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made in the step or is in the known part of memory from outside.
+
+        The step may first use a part of a batch: then the whole batch is another input.
+        """
+        if storage_id(storages(tensor)[-1]) not in self.taint:
+            return False
+        place = self.place(tensor)
+        known = self.known.get(place.memory)
+        return known is None or any(holds(each, place) for each in known)
+
+    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
+        refuse_freed("a tensor from outside", tensor)
+        storage = tensor.untyped_storage()
+        key = storage_id(storage)
+        self.callers[key] = storage
+        self.seen.outside.append(tensor)
+        self.begun.append(tensor.detach())  # a tensor may be put on other memory while the step runs
+        self.learn(tensor, frozenset())
+        place = self.place(tensor)
+        self.known.setdefault(place.memory, []).append(place)
+        if written and key not in self.undo:
+            self.undo[key] = storage.clone()
+
+    def meet_sparse(self, tensor: Tensor) -> None:
+        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
+
+    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+        """Do nothing: opaque edges are found from the nodes behind each loss."""
+
+    def know_parameters(self, frame: FrameType) -> None:
+        """Enter the script's parameters from the start, by the variables of its frames."""
+        for _, tensor in names_in_frames(frame).values():
+            if isinstance(tensor, nn.Parameter):
+                self.found(tensor)
+
+    def found(self, tensor: Tensor) -> Placement:
+        """Return the Placement of a tensor; one of unknown memory comes from outside."""
+        if not self.is_known(tensor):
+            self.encounter(None, tensor, False)
+        return self.place(tensor)
+
+    # -------------------------------------------------------------- backwards
+
+    def gradients(self) -> dict[int, Placement]:
+        """Return the Placements of the gradients of the tensors seen so far."""
+        every = list(enumerate(self.seen.outside))
+        leaves = [(index, tensor) for index, tensor in every if tensor.is_leaf and tensor.requires_grad]
+        return {index: self.found(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
+
+    def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
+        """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
+        places = [self.found(root) for root in roots]
+        mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
+        self.judge_outputs({str(index): root for index, root in enumerate(roots)})
+        mark.before = self.gradients()
+        self.backwards.append(mark)
+
+    def leave_backward(self) -> None:
+        """Note that it has ended."""
+        mark = self.backwards[-1]
+        mark.end, mark.after = len(self.tape.calls), self.gradients()
+        for index, place in mark.after.items():
+            refuse_freed("a gradient", self.seen.outside[index].grad)
+            if index not in mark.before:
+                mark.given[index] = self.seen.outside[index].grad.detach().clone()
+            elif place in mark.terms:
+                mark.given[index] = mark.terms[place]
+
+    def kept(self) -> list[Tensor]:
+        """Return the tensors from outside as they were when the step began."""
+        found = []
+        for tensor in self.begun:
+            storage = self.undo.get(storage_id(tensor.untyped_storage()))
+            with torch.no_grad():
+                if storage is None:
+                    found.append(tensor.detach().clone())
+                    continue
+                empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
+                found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
+        return found
+
+
+def refuse_freed(what: str, tensor: Tensor | None) -> None:
+    """Refuse a tensor whose storage was resized to less than it needs: its values cannot be kept."""
+    if tensor is not None and not has_memory(tensor):
+        raise CaptureError(f"the step frees the memory of {what}, or begins without it{place_of_script()}")
+
+
+def is_sum(call: TapedCall) -> bool:
+    """Whether a call accumulates into the gradient of a leaf."""
+    plain = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
+    return plain and call.sums and type(call.args[1]) is Placement
+
+
+def holds(whole: Placement, part: Placement) -> bool:
+    """Whether every element of a tensor is one of another."""
+    if whole == part or whole.stride is None or part.stride is None:
+        return whole == part
+    begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
+    return dense(whole) and begin <= first and spanned(part) <= spanned(whole)
+
+
+def place_of_script() -> str:
+    """Return the script's current line for a message."""
+    return frames.place(frames.here({}))
+
+
+# ----------------------------------------------------------------------------
+# Divide the tape of a script's step into segments: forwards, and backwards with their gradients.
+# ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment of the step in one direction; a backward has its roots and its gradients."""
+
+    steps: list[Step]
+    mark: Backward | None = None
+    tangents: dict[str, str] = field(default_factory=dict)
+    losses: dict[str, str] = field(default_factory=dict)
+    gradients: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Which calls of a backward accumulate into an existing gradient, and the last other call that uses each memory."""
+
+    sums: frozenset[int]
+    last: dict[int, int]
+
+
+def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Uses:
+    """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
+    sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
+    last: dict[int, int] = {}
+    for index, call in enumerate(calls):
+        given = call.args[1:] if index in sums else (call.args, call.kwargs)
+        last |= {leaf.memory: index for leaf in flat(*given) if type(leaf) is Placement}
+    return Uses(sums, last)
+
+
+class StepWriter:
+    """Writes a step's tape segment by segment."""
+
+    def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
+        self.recorder, self.names = recorder, dict(names)
+        tape = recorder.tape
+        self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
+        # draws continue from the script's state, which no seed sets: a replay cannot start from it
+        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
+        self.segments: list[Segment] = []
+        self.late: list[TapedCall] = []
+        self.leaving: set[Placement] = set()
+
+    # -------------------------------------------------------------- segments
+
+    def write(self) -> None:
+        begin = 0
+        for mark in self.recorder.backwards:
+            self.forward(self.recorder.tape.calls[begin : mark.begin])
+            self.backward(mark)
+            begin = mark.end
+        self.forward(self.recorder.tape.calls[begin:])
+
+    def forward(self, calls: Sequence[TapedCall]) -> None:
+        """Write calls outside a backward; sums that a backward made into `.grad` come first."""
+        segment = Segment([])
+        self.writer.forget_views(self.leaving)
+        late, self.late = self.late, []
+        self.writer.write_into(segment.steps, (*late, *calls))
+        self.segments.append(segment)
+
+    def backward(self, mark: Backward) -> None:
+        """Write one backward: its roots have tangents, and it returns each leaf's own gradient."""
+        segment = Segment([], mark)
+        for index, place in enumerate(mark.roots):
+            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
+        self.writer.write_into(segment.steps)
+        added: dict[Placement, str] = {}
+        calls = self.recorder.tape.calls[mark.begin : mark.end]
+        uses = uses_in(calls, frozenset(mark.terms))
+        for index, call in enumerate(calls):
+            if self.is_tangent(call, mark, segment):
+                continue
+            if index in uses.sums:
+                self.leaving.add(call.args[1])
+                added[call.args[0]] = self.writer.add(call, added.get(call.args[0]), call.args[1])
+                if uses.last.get(call.args[0].memory, -1) < index:
+                    self.late.append(call)
+                    continue
+            self.writer.take(call)
+        self.writer.end_calls()
+        self.leaving |= set(mark.after.values())
+        for key in mark.given:
+            value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
+            segment.gradients[self.names[f"outside {key}"]] = value
+        self.segments.append(segment)
+
+    def is_tangent(self, call: TapedCall, mark: Backward, segment: Segment) -> bool:
+        """Enter the ones that autograd starts from as the tangent of a loss; return whether the call makes these."""
+        if mark.tangents or call.func is not aten.ones_like.default or call.node is not None:
+            return False
+        if call.args[0] not in mark.roots:
+            return False
+        name = list(segment.losses)[mark.roots.index(call.args[0])]
+        segment.tangents[name] = self.writer.begin_value(f"tangent_{name}", call.result)
+        return True
+
+    # -------------------------------------------------------------- what the step came to
+
+    def final_values(self) -> dict[str, tuple[str, Tensor]]:
+        """Return the tensors from outside that the step changed, by name: their last value's name, and the value."""
+        found = {}
+        for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
+            value = self.writer.value_at(self.recorder.place(tensor)).name
+            if value != self.writer.locals[key]:
+                refuse_freed(self.names[key], tensor)
+                found[self.names[key]] = (value, tensor.detach().clone())
+        return found
+
+    def outcome(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
+        """Return the results of the real step: losses, gradients, and changed tensors."""
+        marks = self.recorder.backwards
+        values = [loss for mark in marks for loss in mark.losses]
+        gradients: dict[str, Tensor] = {}
+        for mark in reversed(marks):  # in the order of a replay, the latest first
+            for index, term in mark.given.items():
+                name = self.names[f"outside {index}"]
+                gradients[name] = gradients[name] + term if name in gradients else term
+        changed = {name: tensor for name, (_, tensor) in finals.items()}
+        return Outcome(dict(zip(losses, values, strict=True)), dict(gradients), changed)
+
+
+# ----------------------------------------------------------------------------
+# Make linked Pairs of the segments of a script's step, from the last to the first: later ones determine what is
+# needed.
+# ----------------------------------------------------------------------------
+
+
+class Tied:
+    """Segments as linked Pairs, made from the last to the first: a later one determines what it needs of those
+    before."""
+
+    def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
+        self.step, self.writer = step, step.writer
+        self.constants: dict[str, Tensor] = {}
+        self.guards: list[Guard] = []
+        self.tangents: set[str] = set()
+        self.links: list[Link] = []
+        self.groups: list[list[Segment]] = []
+        for segment in step.segments:
+            if segment.mark is None:
+                self.groups.append([segment])
+            else:
+                self.groups[-1].append(segment)
+        self.home = {
+            each.name: (index, side)
+            for index, group in enumerate(self.groups)
+            for side, segment in enumerate(group)
+            for each in segment.steps
+        }
+        self.makers = {each.name: each for segment in step.segments for each in segment.steps}
+        self.changed: list[dict[str, str]] = [{} for _ in self.groups]
+        for name, (value, _) in finals.items():
+            index, side = self.home.get(value, (len(self.groups) - 1, 0))
+            self.changed[index + side][name] = value  # a value that a backward changes is an output of the next forward
+        self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
+        self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
+        self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
+        self.roles = {
+            name: role_of(name, tensor)
+            for name, tensor in zip(step.names.values(), step.recorder.seen.outside, strict=True)
+        }
+
+    def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
+        """Return the Pairs that have outputs, and the links between them and to the losses."""
+        made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
+        kept = [index for index in sorted(made) if made[index].forward.outputs]
+        order = {old: new for new, old in enumerate(kept)}
+        pairs = tuple(Pair(f"pair_{order[i]}", made[i].forward, made[i].backward) for i in kept)
+        moved = [
+            Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
+            for link in self.links
+        ]
+        return pairs, tuple(sorted(moved, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
+
+    def pair(self, index: int) -> Pair:
+        """Return one group as a Pair, with links from the groups before it."""
+        made = assemble(self.joint(index), f"pair_{index}")
+        self.constants |= made.constants
+        self.guards += made.guards
+        for port in made.pair.forward.inputs:
+            if port.local in self.home:
+                source = self.home[port.local][0]
+                self.wanted[source][port.local] = None
+                self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
+        self.links += [Link(index, PortKey("output", name), None, name) for name in self.losses(index)]
+        backward = made.pair.backward
+        self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
+        return made.pair
+
+    def joint(self, index: int) -> Joint:
+        """Return the Joint of one group, with the outputs that later groups need."""
+        forward, *rest = self.groups[index]
+        segment = rest[0] if rest else Segment([])
+        losses = self.losses(index)
+        changed = self.changed[index]
+        passed = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
+        passed = [name for name in passed if name not in losses.values() and name not in changed.values()]
+        results = [
+            *(self.result(name, "output", local) for name, local in losses.items()),
+            *(self.result(local, "output", local) for local in passed),
+            *(self.result(name, "mutation", local) for name, local in changed.items()),
+        ]
+        given = dict(segment.gradients)
+        given |= {
+            name: name for name in self.wanted[index] if self.home[name] == (index, 1) and name not in given.values()
+        }
+        titles = dict(zip(segment.losses, losses, strict=True))
+        return Joint(
+            inputs=self.inputs(index, results),
+            forward=tuple(forward.steps),
+            results=tuple(results),
+            tangents=tuple(
+                Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
+            ),
+            backward=tuple(segment.steps),
+            gradients=tuple(self.result(name, "gradient", local) for name, local in given.items()),
+            constants=self.fixed,
+            notes=self.writer.notes,
+            specs=self.writer.specs(),
+            before=self.makers,
+            known=self.roots,
+            whole=False,
+        )
+
+    def result(self, name: str, role: str, local: str) -> Result:
+        return Port(name, role, self.spec(local)), Ref(local)
+
+    # -------------------------------------------------------------- what comes in
+
+    def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
+        """Return a port for each value that the group may use: the program's own tensors, and values of earlier
+        groups."""
+        group = self.groups[index]
+        own = {step.name for segment in group for step in segment.steps}
+        own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
+        taken = [name for segment in group for step in segment.steps for name in used(step)]
+        taken += [name for _, value in results for name in refs(value)]
+        taken += [name for segment in group for name in segment.gradients.values()]
+        ports = [self.port(name) for name in dict.fromkeys(taken) if name not in own]
+        return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
+
+    def port(self, name: str) -> Port:
+        """Return an input port: the program's own tensor, or a value that a link brings from an earlier Pair."""
+        if name in self.roots:
+            own = self.roots[name]
+            return Port(own, self.roles[own], self.spec(name), name)
+        if name not in self.home:
+            raise CaptureError(f"a later part of the step uses {name!r}, the tangent that autograd made for a backward")
+        return Port(self.source_of(name)[1], "input", self.spec(name), name)
+
+    def source_of(self, name: str) -> tuple[PortKey, str]:
+        """Return the port that a value of an earlier group comes from, and its name afterwards."""
+        source, side = self.home[name]
+        segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
+        if side == 1:
+            if not self.writer.is_strided(name):
+                raise CaptureError("a backward returns a sparse gradient, which links between Pairs do not support")
+            gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
+            called = self.free(f"{gradient}.grad", source) if gradient else name
+            return PortKey("gradient", gradient or name), called
+        loss = next((loss for loss, local in self.losses(source).items() if local == name), name)
+        own = next((own for own, local in self.changed[source].items() if local == name), None)
+        return PortKey("output", loss) if own is None else PortKey("mutation", own), name
+
+    def free(self, name: str, source: int) -> str:
+        """Return a name for a gradient between Pairs that is not a tensor's own."""
+        several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
+        return f"{name}.{source}" if several or name in self.step.names.values() else name
+
+    def losses(self, index: int) -> dict[str, str]:
+        """Return the losses of a group's backward, by names that are unique in the step."""
+        back = [number for number, group in enumerate(self.groups) if len(group) > 1]
+        found = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
+        if len(back) == 1:
+            return dict(found)
+        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in found.items()}
+
+    def spec(self, name: str) -> Spec:
+        return self.writer.spec(name)
+
+
+ROLES = ("parameter", "buffer", "input", "constant")
+
+
+def role_of(name: str, tensor: Tensor) -> str:
+    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step."""
+    if isinstance(tensor, nn.Parameter):
+        return "parameter"
+    return "input" if name.startswith("input_") or "." not in name else "buffer"
+
+
+# ----------------------------------------------------------------------------
+# The Capture of one step of a script, and the recorded values that it is proved against.
+#
+#
+# The step cannot be run again: its outside tensors are copied before they change, and its results are kept too.
+# ----------------------------------------------------------------------------
+
+
+def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
+    """Return the Capture of a recorded step."""
+    step = StepWriter(recorder, own_names(recorder.seen.outside, names))
+    step.write()
+    finals = step.final_values()
+    kept = dict(zip(step.names.values(), recorder.kept(), strict=True))
+    tied = Tied(step, finals)
+    pairs, links = tied.pairs()
+    losses = tuple(link.name for link in links if link.target is None)
+    return Capture(
+        name=title,
+        engine="eager",
+        pairs=pairs,
+        signature=Signature(
+            output={"dict": {name: {"port": name} for name in losses}},
+            differentiable=tuple(name for name in losses if name in tied.tangents),
+            loss=losses[0] if len(losses) == 1 else "",
+        ),
+        links=links,
+        guards=(*tied.guards, *own_tangents(tied.tangents)),
+        opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
+        environment=settings.read_settings(),
+        requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
+        origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
+    )
+
+
+def own_tangents(names: Collection[str]) -> list[Guard]:
+    """Return guards for the tangents of a step: its own `backward()` gives them, so they are no inputs of it."""
+    return [
+        Guard("pinned", f"{name} is pinned: the step's own backward() starts with ones", (name,))
+        for name in sorted(map(tangent_name, names))
+    ]
+
+
+@dataclass(slots=True)
+class Known:
+    """The recorded values at one Pair's ports, as far as they were kept."""
+
+    keys: frozenset[PortKey]
+    outcome: Outcome
+    partial: bool = True
+
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """Return the recorded values."""
+        keep, gave = self.keys, self.outcome
+        return Outcome(
+            {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
+            {name: t for name, t in gave.gradients.items() if PortKey("gradient", name) in keep},
+            {name: t for name, t in gave.mutations.items() if PortKey("mutation", name) in keep},
+        )
+
+
+class Recorded(FixedOrigin):
+    """The live side of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
+
+    partial = True
+
+    def __init__(
+        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
+    ) -> None:
+        taken = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # others are overwritten
+        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        self.read = taken | self.constants.keys()
+        several = len(pairs) > 1
+        self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+
+    @staticmethod
+    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
+        """Return the ports of a Pair that no other Pair has: their values are those of the whole step."""
+        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
+        others = [
+            port.key
+            for each in pairs
+            if each is not pair
+            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
+        ]
+        return frozenset(port.key for port in ports) - frozenset(others)
+
+    def values(self) -> dict[str, Tensor]:
+        """Return the inputs of the step."""
+        return {**self.kept, **self.constants}
+
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
+        """Return the results of the step, if these are its inputs. Those that it only overwrites may be any."""
+        known = {name: tensor for name, tensor in self.values().items() if name in self.read and name in values}
+        other = [name for name, tensor in known.items() if not same(values[name], tensor)]
+        other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
+        if other:
+            raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
+        return self.outcome
+
+
+def same(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal, with NaN equal to NaN."""
+    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())

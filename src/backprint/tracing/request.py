@@ -1,0 +1,78 @@
+"""The input and the result of every engine: the options of a capture, and the Pairs with everything they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
+from backprint.tracing.program import Outcome, ScoutedProgram
+from backprint.tracing.witness import run_step
+from backprint.values.results import ResultTree
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a capture."""
+
+    partition: str | Callable[..., Any] | None = None
+    decompose: Mapping[Any, Callable[..., Any]] | None = None
+    specialize: bool | None = None
+    functional: bool = True
+    dynamic: bool | Mapping[str, Any] = False
+    fake: bool = False
+    allow: Sequence[str] = ()
+    stamp: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The result of an engine.
+
+    `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
+    the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
+    output with a tangent, because a spec does not say where its values are. `unheld` are reads of values that no guard
+    checks. `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`), which
+    are replaced by their bodies here, and the backward of an update of a view. `notes` say how the graphs were made.
+    """
+
+    program: ScoutedProgram
+    pairs: tuple[Pair, ...]
+    outputs: tuple[str, ...]
+    differentiable: tuple[str, ...]
+    tree: ResultTree
+    leaves: tuple[Any, ...]
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    tangents: Mapping[str, Tensor] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+    opaque: tuple[OpaqueEdge, ...] = ()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    outcome: Outcome | None = None
+    unheld: tuple[str, ...] = ()
+    plainer: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The program behind one of several Pairs, as the oracle of that Pair alone; `outputs` are the port names of its
+    results."""
+
+    program: ScoutedProgram
+    outputs: tuple[str, ...]
+    partial: ClassVar[bool] = False
+
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """Run one eager step on these values; without tangents, from ones."""
+        numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
+        given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        known = {named.name for named in self.program.tensors}
+        held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
+        outcome = run_step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
+        outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
+        return replace(outcome, outputs=outputs)

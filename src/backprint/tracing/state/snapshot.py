@@ -1,0 +1,939 @@
+"""Copies of iterators, because a run uses an iterator up and Python cannot set it back.
+
+An exhausted iterator has dropped what it iterated over. A program therefore never runs on the caller's iterators: each
+run has copies at the same position, over the same objects. Python's own iterators say by `__reduce__` how they are made
+again; generators, `tee` and the iterators of other libraries do not, and are refused before the program runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import logging
+import sys
+import threading
+import types
+import warnings
+import weakref
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from torch import Tensor
+
+from backprint._torch.tensors import base_of
+from backprint.errors import CaptureError
+from backprint.tracing.reach import (
+    PLAIN,
+    class_of,
+    is_installed,
+    is_library,
+    is_skipped,
+    is_users,
+    is_users_module,
+    left_alone,
+    names_said,
+    slots_of,
+)
+from backprint.tracing.state.contents import LARGE_BUFFER, ContentKind, content_kind, fingerprint, writable_buffer
+from backprint.tracing.state.process import generator_state, is_generator, put_generator
+from backprint.tracing.state.tensors import KeptTensor, hooks_on, untraced
+
+LIBRARY = frozenset(("builtins", "itertools", "collections", "_collections", "array"))
+"""Modules whose iterators say how they are made again."""
+
+UNCOPIED: tuple[Any, ...] = (type(itertools.tee(())[0]),)
+"""Iterators whose copies share what they have read."""
+
+CALLING: Any = type(iter(int, 1))
+"""The iterator of `iter(function, sentinel)`."""
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether a value is an iterator of a C type, whose position is no attribute. A file has a position that can be
+    set."""
+    step = getattr(type(value), "__next__", None)
+    return isinstance(step, types.WrapperDescriptorType) and not isinstance(value, io.IOBase)
+
+
+def copied_iterator(value: Any, memo: dict[int, tuple[Any, Any]]) -> Any:
+    """Return an iterator at the same position over the same objects; raise TypeError if there is no way to make one.
+
+    `memo` has the iterators copied so far, by identity: two that read from one iterator share its copy.
+    """
+    if id(value) not in memo:
+        call, arguments, *state = recipe_of_iterator(value)
+        made = call(*(copied_part(part, memo) for part in arguments))
+        if state and state[0] is not None:
+            made.__setstate__(copied_part([*state[0]] if type(state[0]) is list else state[0], memo, True))
+        memo[id(value)] = value, made
+    return memo[id(value)][1]
+
+
+def copied_part(part: Any, memo: dict[int, tuple[Any, Any]], state: bool = False) -> Any:
+    """Return a part of an iterator for its copy: inner iterators are copied, and so are lists of its own state."""
+    if is_iterator(part):
+        return copied_iterator(part, memo)
+    if type(part) is tuple:
+        return tuple(copied_part(each, memo, state) for each in part)
+    return list(part) if state and type(part) is list else part
+
+
+def recipe_of_iterator(value: Any) -> tuple[Any, ...]:
+    """Return how an iterator is made again: a callable, its arguments and a state; raise TypeError if it cannot be."""
+    kind = type(value)
+    if kind.__module__ not in LIBRARY or kind in UNCOPIED:
+        raise TypeError(f"{kind.__name__} cannot be copied")
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 and 3.13 announce the end of this in itertools
+        made = value.__reduce__()
+    if not isinstance(made, tuple):
+        raise TypeError(f"{kind.__name__} cannot be copied")
+    if kind is CALLING and isinstance(made[1][0], types.BuiltinFunctionType):
+        raise TypeError(f"{kind.__name__} of {made[1][0].__name__} cannot be copied")
+    return made
+
+
+def held_by(value: Any) -> Iterator[Any]:
+    """Yield what an iterator holds: other iterators, what they iterate over, and the functions that they call."""
+    for part in recipe_of_iterator(value)[1:]:
+        yield from flat_parts(part)
+
+
+def flat_parts(part: Any) -> Iterator[Any]:
+    if type(part) is tuple:
+        for each in part:
+            yield from flat_parts(each)
+    else:
+        yield part
+
+
+# ----------------------------------------------------------------------------
+# A snapshot of everything that a program can reach, with how each thing is restored.
+#
+# A Picture walks everything that a callable, its arguments, its closure and the globals that it names lead to, in its
+#  own module and in others of the user's. It remembers every container's content, every object's attributes, every
+#  tensor (its memory, its content, its gradient, its hooks), the state of every random generator, and that of the C
+#  types in `contents`. `put_back` restores all of it, and touches only what differs.
+#
+# While a Picture is open, copies of iterators stand in the places that hold them (`iterators`), because a run uses an
+#  iterator up for good. Where a place cannot hold a copy, or an iterator has none, the program is refused before it
+#  runs.
+#
+#
+# What can be compared but not restored is in `lost` after a run has changed it. Left out are threads, locks, sockets,
+# objects behind the modules of installed packages, and containers of more than `LONG` elements, of which only the
+# elements themselves are kept.
+# ----------------------------------------------------------------------------
+
+Put = Callable[[Any, Any], None]
+"""Writes another object in a place: at a key, the object."""
+
+MOST = 200_000
+"""The most objects that a Picture looks at."""
+
+LONG = 10_000
+"""The elements of a container longer than this are kept, but not looked into."""
+
+
+STATELESS = frozenset(("backprint", "enum", "typing", "inspect", "re", "logging", "_pytest", "pytest"))
+"""Packages whose objects are never named as possibly changed."""
+
+MOST_SUSPECTS = 8
+"""The most objects that are named as possibly changed."""
+
+
+class Picture:
+    """Everything that was reachable, with how each thing is restored."""
+
+    def __init__(self, roots: Iterable[tuple[str, Any]], first: bool = True) -> None:
+        """Look at everything that the roots lead to; the `first` of several open Pictures also compares what it cannot
+        restore."""
+        self.first = first
+        self.seen: dict[int, Any] = {}
+        self.undo: list[Callable[[], None]] = []
+        self.tensors: list[KeptTensor] = []
+        self.by_id: dict[int, KeptTensor] = {}
+        self.copied: set[int] = set()
+        self.generators: list[tuple[str, Any, Any]] = []
+        self.arrays: list[Any] = []
+        self.scopes: set[tuple[int, str]] = set()
+        self.named: set[str] = set()
+        self.modules: dict[int, types.ModuleType] = {}
+        self.libraries: dict[int, types.ModuleType] = {}
+        self.library_classes: dict[type, set[str]] = {}
+        self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
+        self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
+        self.classes: set[type] = set()
+        self.given: set[int] = set()
+        self.in_call = False
+        self.refused: list[tuple[str, Any, str]] = []
+        self.iterators: dict[int, Any] = {}
+        self.uncopied: set[int] = set()
+        self.places: list[tuple[Any, Put, Any]] = []
+        self.copies: dict[int, tuple[Any, Any]] = {}
+        self.checks: list[Callable[[], None]] = []
+        self.lost: dict[int, str] = {}
+        self.unknown: dict[int, str] = {}
+        self.go_on(roots)
+
+    def go_on(self, roots: Iterable[tuple[str, Any]], in_run: bool = False) -> None:
+        """Look into these roots too; `in_run` says that the program is running, and modules may be patched."""
+        self.queue.extend((name, value, None, None) for name, value in roots)
+        lent = len(self.places)
+        with untraced():
+            while self.queue:
+                while self.queue and len(self.seen) < MOST:
+                    self.visit(*self.queue.popleft())
+                self.queue.clear()
+                self.visit_modules()
+                if not in_run:
+                    self.visit_libraries()
+            self.copy_small()
+        self.lend(lent)
+
+    def go_on_with_call(self, leaves: Iterable[tuple[str, Any]], call: Any) -> None:
+        """Look into the arguments of a call. Iterators among its leaves are no longer in their places when it runs:
+        each run of the call makes copies of them."""
+        leaves = list(leaves)
+        nested = [part for _, leaf in leaves if is_iterator(leaf) for part in self.iterators_in(leaf)]
+        self.refused += [
+            ("", each, "it is an argument and within its reach too") for each in nested if id(each) in self.iterators
+        ]
+        self.given = {id(leaf) for _, leaf in leaves}
+        self.in_call = True
+        self.go_on([*leaves, ("", call)])
+        self.in_call = False
+
+    def iterators_in(self, iterator: Any) -> list[Any]:
+        """Return an iterator and all those that it reads from."""
+        try:
+            return [
+                iterator,
+                *(each for part in held_by(iterator) if is_iterator(part) for each in self.iterators_in(part)),
+            ]
+        except TypeError:
+            return [iterator]
+
+    def lend(self, start: int = 0) -> None:
+        """Put copies of iterators in their places."""
+        for value, put, key in self.places[start:]:
+            put(key, copied_iterator(value, self.copies))
+
+    def close(self) -> None:
+        """Give the places their own iterators back, and compare what cannot be restored."""
+        for value, put, key in self.places:
+            put(key, value)
+        for scope, registry in self.registries.values():
+            if registry is None:
+                scope.pop("__warningregistry__", None)
+            elif scope.get("__warningregistry__") != registry:
+                scope["__warningregistry__"].clear()
+                scope["__warningregistry__"].update(registry)
+        for check in self.checks:
+            check()
+
+    def copy_small(self) -> None:
+        """Keep the bytes of tensors, each storage once; of large parameters only those that are known to be written."""
+        for kept in self.tensors:
+            if kept.memory not in self.copied and (not kept.is_large or kept.lies_under(self.arrays)):
+                self.copied.add(kept.memory)
+                kept.copy()
+
+    def put_back(self) -> None:
+        """Restore everything."""
+        with untraced():
+            for undo in self.undo:
+                undo()
+            for kept in self.tensors:
+                kept.put_back()
+                if kept.address_now() != kept.address:
+                    self.tell(kept.name, kept.tensor, "its storage was freed; its values are back at another address")
+        self.copies.clear()
+        self.lend()
+
+    def refuse_iterators(self, title: str) -> None:
+        """Refuse a program that holds an iterator without a copy: a run would use it up, and it cannot be restored."""
+        if self.refused:
+            name, value, why = self.refused[0]
+            raise CaptureError(
+                f"{title} holds an iterator ({' '.join((type(value).__name__, name)).strip()}), which each run uses "
+                f"up, and {why}: pass its items as an argument",
+                every_engine=True,
+            )
+
+    # -------------------------------------------------------------- the walk
+
+    def visit(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
+        """Remember one value, and queue everything that it holds; `put` writes another in its place."""
+        kind = class_of(value)
+        if is_iterator(value):
+            self.visit_iterator(name, value, put, key)
+        elif kind in PLAIN or id(value) in self.seen:
+            return
+        elif issubclass(kind, weakref.ref):
+            self.push(name, value())
+        elif (visit := self.visit_of_kind(kind)) is not None:
+            self.seen[id(value)] = value
+            visit(name, value)
+        else:
+            row = content_kind(kind)
+            if row is None and left_alone(kind) and not isinstance(value, type):  # whatever its metaclass is
+                self.visit_machinery(name, value)
+                return
+            self.seen[id(value)] = value
+            if row is not None:
+                self.visit_content(name, value, row)
+                if left_alone(kind):
+                    return
+            plain = self.visit_held(name, value)
+            if not isinstance(value, (type, types.FunctionType)):
+                self.visit_object(name, value, self.first and row is None and not plain)
+
+    def visit_of_kind(self, kind: Any) -> Callable[[str, Any], None] | None:
+        """Return how a tensor, a generator, an array or a module is remembered; None for objects that hold others."""
+        if issubclass(kind, Tensor):
+            return self.visit_tensor
+        if is_generator(kind):
+            return self.visit_generator
+        if "numpy" in sys.modules and issubclass(kind, sys.modules["numpy"].ndarray):
+            return self.visit_array
+        if issubclass(kind, types.ModuleType):
+            return self.visit_module
+        return None
+
+    def visit_held(self, name: str, value: Any) -> bool:
+        """Remember what a container, a function or a class holds besides its attributes; return whether it is one."""
+        if isinstance(value, dict):
+            self.visit_dict(name, value)
+        elif isinstance(value, (list, set, deque, bytearray)):
+            self.visit_box(name, value)
+        elif isinstance(value, (tuple, frozenset)):
+            self.push_all(name, enumerate(value))
+        elif isinstance(value, types.FunctionType):
+            self.visit_function(name, value)
+        elif isinstance(value, types.MethodType):
+            self.push(name, value.__self__)
+            self.push(name, value.__func__)
+        elif isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            if not isinstance(value.__self__, types.ModuleType):
+                self.push(name, value.__self__)
+        elif isinstance(value, types.MappingProxyType):
+            self.push_all(name, value.items())
+        elif isinstance(value, functools.partial):
+            self.push_all(name, enumerate(value.args))
+            self.push(name, value.keywords)
+            self.push(name, value.func)
+        elif isinstance(value, type):
+            self.visit_class(value)
+            if self.first and not is_users(value) and not is_backprints(value):
+                self.library_classes.setdefault(value, set())
+        elif isinstance(value, logging.Logger):
+            self.visit_logger(name, value)
+        elif isinstance(value, BaseException):
+            self.visit_exception(name, value)
+        else:
+            return False
+        return True
+
+    def push(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
+        """Queue a value."""
+        if type(value) not in PLAIN and id(value) not in self.seen:
+            self.queue.append((name, value, put, key))
+
+    def push_all(self, name: str, items: Iterable[tuple[Any, Any]], put: Put | None = None) -> None:
+        """Queue values with their keys, unless there are too many."""
+        items = list(items)
+        if len(items) <= LONG:
+            for key, value in items:
+                if type(value) not in PLAIN and id(value) not in self.seen:
+                    self.queue.append((f"{name}.{key}" if name else str(key), value, put, key))
+
+    def visit_dict(self, name: str, box: dict[Any, Any], look: bool = True) -> None:
+        """Remember a dictionary; without `look`, what it holds is not looked into."""
+        kind = OrderedDict if isinstance(box, OrderedDict) else dict
+        content = list(kind.items(box))
+
+        def undo() -> None:
+            if not same_items(kind.items(box), content):
+                kind.clear(box)
+                for key, value in content:
+                    kind.__setitem__(box, key, value)
+
+        self.undo.append(undo)
+        if look:
+            self.push_all(name, content, functools.partial(kind.__setitem__, box))
+            self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
+
+    def visit_box(self, name: str, box: Any, look: bool = True) -> None:
+        """Remember a list, a set, a deque or a bytearray; without `look`, what it holds is not looked into."""
+        content = list(box)
+        kind = next(kind for kind in BOXES if isinstance(box, kind))
+        clear, fill = BOXES[kind]
+
+        def undo() -> None:
+            if not same_elements(box, content):
+                clear(box)
+                fill(box, content)
+
+        self.undo.append(undo)
+        put = list.__setitem__ if kind is list else deque.__setitem__ if kind is deque else None
+        if not look:
+            return
+        self.push_all(name, enumerate(content), put and functools.partial(put, box))
+
+    def visit_content(self, name: str, value: Any, row: ContentKind) -> None:
+        """Remember an object of a C type by its row in `contents`."""
+        try:
+            state = row.read(value)
+        except (OSError, ValueError):
+            self.refused.append((name, value, "its position cannot be read"))
+            return
+
+        def undo() -> None:
+            if why := row.put(value, state):
+                self.tell(name, value, why)
+
+        self.undo.append(undo)
+        for part in row.holds(value):
+            self.push(name, part)
+
+    def tell(self, name: str, value: Any, why: str) -> None:
+        """Note what is not as it was."""
+        self.lost[id(value)] = f"{name} ({type(value).__name__}): {why}".lstrip()
+
+    def visit_exception(self, name: str, error: BaseException) -> None:
+        """Remember an exception: its arguments, and what a `raise` notes in it."""
+        before = [(key, getattr(error, key)) for key in ("args", "__traceback__", "__context__", "__cause__")]
+
+        def undo() -> None:
+            for key, content in before:
+                if getattr(error, key) is not content:
+                    setattr(error, key, content)
+
+        self.undo.append(undo)
+        self.push_all(name, enumerate(error.args))
+
+    def visit_logger(self, name: str, logger: logging.Logger) -> None:
+        """Remember a logger, its handlers and those of the loggers above it."""
+        self.visit_dict(name, vars(logger), look=False)
+        self.seen[id(vars(logger))] = vars(logger)
+        for key in ("handlers", "filters", "parent"):
+            self.push(f"{name}.{key}", getattr(logger, key, None))
+
+    def visit_module(self, name: str, module: Any) -> None:
+        """Remember the globals of a user's module that are named anywhere in the code that was looked into."""
+        if not is_users_module(module):
+            if self.first and not is_backprints(module):
+                self.libraries[id(module)] = module
+            return
+        self.modules[id(module)] = module
+        scope = vars(module)
+        before = frozenset(scope)
+
+        def undo() -> None:
+            for key in [key for key in scope if key not in before and key in self.named]:
+                if not isinstance(scope[key], types.ModuleType):  # an import sets it, and will not set it again
+                    del scope[key]
+
+        self.undo.append(undo)
+
+    def visit_modules(self) -> None:
+        """Queue the globals of modules that code looked into by now names."""
+        for module in self.modules.values():
+            scope = vars(module)
+            reached = (key for key in scope if key in self.named or key in ASKED)
+            for key in [key for key in reached if (id(scope), key) not in self.scopes]:
+                self.scopes.add((id(scope), key))
+                self.visit_global(scope, key)
+
+    def visit_libraries(self) -> None:
+        """Remember those names of library modules that the code says, in case it assigns to them: a program may patch
+        `torch.nn.functional`, or a class of torch's. What they hold is the library's own, but for the registries of
+        Python's modules (`logging`, `copyreg`, `mimetypes`)."""
+        for module in self.libraries.values():
+            scope = vars(module)
+            if id(scope) not in self.seen and is_pythons_registry(module):
+                self.seen[id(scope)] = scope
+                self.visit_registry(scope)
+            for key in self.named:
+                if (id(scope), key) in self.scopes:
+                    continue
+                self.scopes.add((id(scope), key))
+                content = scope.get(key, EMPTY)
+                if not is_backprints(content):
+                    self.undo.append(functools.partial(put_name, scope, key, content))
+                if isinstance(content, type) and not is_users(content):
+                    self.library_classes.setdefault(content, set())
+        for kind, known in self.library_classes.items():
+            new = self.named - known
+            known |= new
+            self.undo.append(functools.partial(put_attributes, kind, {key: vars(kind).get(key, EMPTY) for key in new}))
+
+    def visit_registry(self, scope: dict[str, Any]) -> None:
+        """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
+        for key, content in list(scope.items()):
+            if key.startswith("__"):
+                continue
+            if type(content) in (dict, list, set) and len(content) <= LONG:
+                if id(content) not in self.seen:
+                    self.seen[id(content)] = content
+                    visit = self.visit_dict if isinstance(content, dict) else self.visit_box
+                    visit(key, content, look=False)
+            elif type(content) in PLAIN:
+                self.undo.append(functools.partial(put_name, scope, key, content))
+
+    def visit_object(self, name: str, value: Any, compared: bool) -> None:
+        """Remember an object's attributes and slots, and what the functions of a user's class reach.
+
+        With `compared`, an object without any is one of a C type, whose buffer or fingerprint is compared instead.
+        """
+        kind = class_of(value)
+        try:
+            read = threading.local.__getattribute__ if isinstance(value, threading.local) else object.__getattribute__
+            attributes = read(value, "__dict__")
+        except (AttributeError, TypeError):
+            attributes = None
+        if type(attributes) is dict and id(attributes) not in self.seen:
+            self.seen[id(attributes)] = attributes
+            self.visit_dict(name, attributes)
+        if is_users(kind):
+            self.undo.append(lambda: None if type(value) is kind else setattr(value, "__class__", kind))
+        slots = slots_of(kind)
+        for owner, slot in slots:
+            self.visit_slot(name, value, owner, slot)
+        if is_users(kind):
+            self.push(name, kind)
+        if compared and attributes is None and not slots and not is_immutable(kind):
+            self.visit_opaque(name, value)
+
+    def visit_machinery(self, name: str, value: Any) -> None:
+        """Remember the public attributes of an object that is not looked into: a thread, a graph, a future."""
+        self.seen[id(value)] = value
+        self.suspect(name, value)
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is not dict:
+            return
+        content = {key: item for key, item in attributes.items() if not str(key).startswith("_")}
+
+        def undo() -> None:
+            for key in [key for key in attributes if not str(key).startswith("_") and key not in content]:
+                del attributes[key]
+            for key, item in content.items():
+                if attributes.get(key, self) is not item:
+                    attributes[key] = item
+
+        self.undo.append(undo)
+
+    def suspect(self, name: str, value: Any) -> None:
+        """Note an object whose state cannot be compared: it is named where a program does not repeat its results."""
+        kind = type(value)
+        known = is_immutable(kind) or kind.__module__.partition(".")[0] in STATELESS
+        if self.first and len(self.unknown) < MOST_SUSPECTS and not known:
+            self.unknown[id(value)] = f"{name} ({kind.__module__}.{kind.__qualname__})".lstrip()
+
+    def tell_unknown(self) -> None:
+        """Tell of every object whose state cannot be compared: a run of the program has changed one of them, or a file,
+        or something else outside of Python."""
+        for key, text in self.unknown.items():
+            self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")
+        if not self.lost:
+            used = ", ".join(sorted({module.__name__ for module in self.libraries.values()})[:MOST_SUSPECTS])
+            self.lost[0] = f"something that Backprint does not see, perhaps a file{used and ', or in ' + used}"
+
+    def visit_opaque(self, name: str, value: Any) -> None:
+        """Remember an object of a C type: its buffer, or what pickle would keep of it, which can only be compared."""
+        view = writable_buffer(value)
+        if view is not None and view.nbytes <= LARGE_BUFFER:
+            content = bytes(view)
+
+            def undo() -> None:
+                now = writable_buffer(value)
+                if now is None or now.nbytes != len(content):
+                    self.tell(name, value, "its buffer is another one")
+                elif now != content:
+                    now[:] = content
+
+            self.undo.append(undo)
+            return
+        before = fingerprint(value)
+        if before is None:
+            self.suspect(name, value)
+
+        def check() -> None:
+            if before is not None and fingerprint(value) != before:
+                self.tell(name, value, "it was changed")
+
+        self.checks.append(check)
+
+    def visit_slot(self, name: str, value: Any, owner: Any, slot: str) -> None:
+        content = slot_content(owner, value)
+
+        def undo() -> None:
+            now = slot_content(owner, value)
+            if now is not content:
+                if content is EMPTY:
+                    owner.__delete__(value)
+                else:
+                    owner.__set__(value, content)
+
+        self.undo.append(undo)
+        if content is not EMPTY:
+            self.push(f"{name}.{slot}", content, lambda _, other: owner.__set__(value, other))
+
+    def visit_class(self, kind: type) -> None:
+        """Remember the attributes of a user's class, and what its functions reach."""
+        for each in kind.__mro__:
+            if each in self.classes or not is_users(each):
+                continue
+            self.classes.add(each)
+            content = {key: value for key, value in vars(each).items() if is_own_attribute(key, value)}
+            bases, abstract = each.__bases__, vars(each).get("__abstractmethods__")
+
+            def undo(
+                each: Any = each, content: dict[str, Any] = content, bases: Any = bases, abstract: Any = abstract
+            ) -> None:
+                now = vars(each)
+                with contextlib.suppress(AttributeError, TypeError):  # what cannot be set cannot have been changed
+                    for key, value in content.items():
+                        if now.get(key, self) is not value:
+                            type.__setattr__(each, key, value)
+                    for key in [key for key in now if is_own_attribute(key, now[key]) and key not in content]:
+                        type.__delattr__(each, key)
+                    if each.__bases__ != bases:
+                        each.__bases__ = bases
+                    if abstract is not None and now.get("__abstractmethods__") != abstract:
+                        each.__abstractmethods__ = abstract
+
+            self.undo.append(undo)
+            put = functools.partial(type.__setattr__, each)
+            for key, value in content.items():
+                for part in parts_of_attribute(value):
+                    self.push(key, part, put if part is value else None, key)
+            for key, value in vars(each).items():
+                if key.startswith("__") and isinstance(value, types.FunctionType):
+                    self.push(key, value)
+            if is_users(type(each)):
+                self.push(type(each).__name__, type(each))
+
+    def visit_function(self, name: str, function: types.FunctionType) -> None:
+        """Remember a function: its closure, its defaults, its attributes, and the globals that it names."""
+        while hasattr(function, "__wrapped__") and not function.__closure__:
+            inner = function.__wrapped__
+            if not isinstance(inner, types.FunctionType) or id(inner) in self.seen:
+                break
+            self.seen[id(inner)] = inner
+            function = inner
+        if function.__code__.co_filename == contextlib.__file__:
+            self.pass_over_generators(function)
+        for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            self.visit_cell(key, cell)
+        self.visit_defaults(name, function)
+        self.push(name, function.__dict__)
+        if is_skipped(str(function.__globals__.get("__name__", ""))) or is_library(function):
+            return
+        scope = function.__globals__
+        if self.first and id(scope) not in self.registries:
+            registry = scope.get("__warningregistry__")
+            self.registries[id(scope)] = scope, None if registry is None else dict(registry)
+        names = names_said(function.__code__)
+        self.named.update(names)
+        for key in names:
+            if (id(scope), key) not in self.scopes:
+                self.scopes.add((id(scope), key))
+                self.visit_global(scope, key)
+                if key not in scope and isinstance(module := sys.modules.get(key), types.ModuleType):
+                    self.push(key, module)  # which the function imports
+
+    def visit_defaults(self, name: str, function: types.FunctionType) -> None:
+        """Remember a function's code and defaults, which can be replaced, and what the defaults hold."""
+        code, given, named = function.__code__, function.__defaults__, function.__kwdefaults__
+
+        def undo() -> None:
+            if function.__code__ is not code:
+                function.__code__ = code
+            if function.__defaults__ is not given:
+                function.__defaults__ = given
+            if function.__kwdefaults__ is not named:
+                function.__kwdefaults__ = named
+
+        self.undo.append(undo)
+        self.push_all(name, enumerate(given or ()))
+        if named:
+            self.push(name, named)
+
+    def pass_over_generators(self, function: types.FunctionType) -> None:
+        """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
+        runs."""
+        for cell in function.__closure__ or ():
+            generator = getattr(cell.cell_contents, "gen", None)
+            if isinstance(generator, types.GeneratorType):
+                self.seen[id(generator)] = generator
+
+    def visit_cell(self, name: str, cell: Any) -> None:
+        """Remember one variable of a closure."""
+        if id(cell) in self.seen:
+            return
+        self.seen[id(cell)] = cell
+        content = cell_content(cell)
+
+        def undo() -> None:
+            now = cell_content(cell)
+            if now is not content:
+                if content is EMPTY:
+                    del cell.cell_contents
+                else:
+                    cell.cell_contents = content
+
+        self.undo.append(undo)
+        if content is not EMPTY:
+            self.push(name, content, lambda _, other: setattr(cell, "cell_contents", other))
+
+    def visit_global(self, scope: dict[str, Any], key: str) -> None:
+        """Remember one global variable that a function names, or creates."""
+        if key not in scope:
+            if not hasattr(scope.get("__builtins__"), key):
+                self.undo.append(lambda: scope.pop(key, None))
+            return
+        content = scope[key]
+
+        def undo() -> None:
+            if scope.get(key, scope) is not content:
+                scope[key] = content
+
+        self.undo.append(undo)
+        if not (is_iterator(content) and is_installed(str(scope.get("__name__")), str(scope.get("__file__")))):
+            self.push(key, content, scope.__setitem__, key)
+
+    def visit_generator(self, name: str, source: Any) -> None:
+        """Remember the state of a random generator."""
+        state = generator_state(source)
+        self.generators.append((name, source, state))
+        self.undo.append(lambda: put_generator(source, state))
+        self.visit_object(name, source, False)
+
+    def visit_array(self, name: str, array: Any) -> None:
+        """Remember the content of a numpy array, which may be a tensor's. A large one is compared, not copied."""
+        self.arrays.append(array)
+        if not array.flags.writeable:
+            return
+        if array.dtype.hasobject:
+            self.push_all(name, enumerate(array.flat))
+        elif array.nbytes > LARGE_BUFFER:
+            if self.first:
+                before = zlib.crc32(array.tobytes("A"))
+                self.checks.append(
+                    lambda: (
+                        None if zlib.crc32(array.tobytes("A")) == before else self.tell(name, array, "it was changed")
+                    )
+                )
+            return
+        numpy = sys.modules["numpy"]
+        plain = (
+            array if type(array) is numpy.ndarray else array.view(numpy.ndarray)
+        )  # a masked array's own would fill in
+        content = plain.copy()
+        shape, strides, dtype = array.shape, array.strides, array.dtype
+
+        def undo() -> None:
+            try:
+                if not array.flags.writeable:
+                    array.flags.writeable = True
+                if array.dtype != dtype:
+                    array.dtype = dtype
+                if array.size != content.size:
+                    array.resize(shape, refcheck=False)
+                if array.shape != shape:
+                    array.shape = shape
+                if array.strides != strides:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # numpy advises against it, the program has done it
+                        array.strides = strides
+            except (ValueError, AttributeError, TypeError) as error:
+                self.tell(name, array, f"its layout was changed ({error})")
+                return
+            if plain.tobytes() != content.tobytes():
+                plain[...] = content
+
+        self.undo.append(undo)
+        self.visit_object(name, array, False)
+
+    def visit_iterator(self, name: str, value: Any, put: Put | None, key: Any) -> None:
+        """Remember the place that holds an iterator, where a copy will stand, and what the iterator reads from."""
+        if id(value) not in self.iterators:
+            try:
+                for part in held_by(value):
+                    self.push(name, part, NOWHERE)
+                copied_iterator(value, {})
+            except (TypeError, ValueError) as error:
+                self.refused.append((name, value, str(error)))
+                self.uncopied.add(id(value))
+        self.iterators[id(value)] = value
+        if id(value) in self.uncopied:
+            return
+        if self.in_call and id(value) in self.given:
+            return
+        if put is None:
+            self.refused.append((name, value, "it is in a place that cannot hold a copy"))
+        elif put is not NOWHERE:
+            self.places.append((value, put, key))
+
+    def add(self, name: str, tensor: Tensor, whole: bool = False) -> KeptTensor:
+        """Remember a tensor; with `whole`, its content whatever its size."""
+        if id(tensor) not in self.seen:
+            self.visit(name, tensor)
+        kept = self.by_id[id(tensor)]
+        if whole and kept.memory not in self.copied:
+            self.copied.add(kept.memory)
+            kept.copy()
+        return kept
+
+    def visit_tensor(self, name: str, tensor: Tensor) -> None:
+        """Remember a tensor, its gradient and its attributes."""
+        made = KeptTensor(name, tensor)
+        self.tensors.append(made)
+        self.by_id[id(tensor)] = made
+        if tensor.is_leaf and tensor.grad is not None:
+            self.push(f"{name}.grad", tensor.grad)
+        if base_of(tensor) is not None:
+            self.push(f"{name}._base", base_of(tensor))
+        for hook in hooks_on(tensor):
+            self.push(f"{name}'s hook", hook)
+        if tensor.__dict__:
+            self.visit_dict(name, tensor.__dict__)
+        else:
+            self.undo.append(lambda: tensor.__dict__.clear() if tensor.__dict__ else None)
+
+
+ASKED = ("__getattr__", "__dir__")
+"""Functions of a module that Python calls, although no code names them."""
+
+
+def put_name(scope: dict[str, Any], key: str, content: Any) -> None:
+    """Give a name of a library module the content that it had; what an import or Backprint itself has put there for a
+    while is left."""
+    now = scope.get(key, EMPTY)
+    if now is content or isinstance(now, types.ModuleType) or is_backprints(now):
+        return
+    if content is EMPTY:
+        del scope[key]
+    else:
+        scope[key] = content
+
+
+def put_attributes(kind: Any, content: dict[str, Any]) -> None:
+    """Give a library's class the attributes that it had under these names."""
+    for key, value in content.items():
+        now = vars(kind).get(key, EMPTY)
+        if now is not value and not is_backprints(now):
+            with contextlib.suppress(AttributeError, TypeError):  # of a C type, whose attributes nobody can set
+                if value is EMPTY:
+                    delattr(kind, key)
+                else:
+                    setattr(kind, key, value)
+
+
+UNREGISTERED = frozenset(
+    (
+        "sys",
+        "builtins",
+        "gc",
+        "atexit",
+        "weakref",
+        "functools",
+        "subprocess",
+        "ctypes",
+        "signal",
+        "os",
+        "posix",
+        "time",
+        "random",
+        "tempfile",
+        "contextlib",
+        "types",
+        "linecache",
+        "tokenize",
+        "pickle",
+        "dis",
+        "opcode",
+        "traceback",
+    )
+)
+"""Modules of Python whose globals belong to the interpreter, or are kept otherwise."""
+
+
+def is_pythons_registry(module: types.ModuleType) -> bool:
+    """Whether a module is Python's, and keeps in its globals what programs register."""
+    name = module.__name__
+    return name.partition(".")[0] in sys.stdlib_module_names and name not in UNREGISTERED and not is_skipped(name)
+
+
+def is_backprints(value: Any) -> bool:
+    """Whether a module or a function is Backprint's own."""
+    name = getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None)
+    return str(name).partition(".")[0] == "backprint"
+
+
+def same_items(now: Iterable[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> bool:
+    """Whether a dictionary has the same keys with the same values, in the same order."""
+    now = list(now)
+    return len(now) == len(then) and all(a is c and b is d for (a, b), (c, d) in zip(now, then, strict=True))
+
+
+def same_elements(now: Iterable[Any], then: list[Any]) -> bool:
+    """Whether a container has the same elements."""
+    now = list(now)
+    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+EMPTY = object()
+"""Stands for the content of a slot or a cell that has none."""
+
+
+def NOWHERE(key: Any, other: Any) -> None:
+    """The place of an iterator in another iterator, which is copied with it."""
+
+
+def slot_content(owner: Any, value: Any) -> Any:
+    try:
+        return owner.__get__(value, type(value))
+    except AttributeError:
+        return EMPTY
+
+
+def cell_content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return EMPTY
+
+
+def is_own_attribute(key: str, value: Any) -> bool:
+    """Whether a program may set an attribute of a class: any but what Python itself keeps in each class."""
+    return not key.startswith("__") or isinstance(value, (types.FunctionType, property, staticmethod, classmethod))
+
+
+def parts_of_attribute(value: Any) -> tuple[Any, ...]:
+    """Return what an attribute of a class holds: the functions of a property, that of a method, or the value itself."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__,) if isinstance(value, (staticmethod, classmethod)) else (value,)
+
+
+def is_immutable(kind: Any) -> bool:
+    """Whether objects of a C type have no state that anyone could change, as far as is known."""
+    return kind is object or kind.__module__ in ("types", "torch") or issubclass(kind, BaseException)
+
+
+BOXES: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {
+    list: (list.clear, list.extend),
+    set: (set.clear, set.update),
+    deque: (deque.clear, deque.extend),
+    bytearray: (bytearray.clear, bytearray.extend),
+}
+"""How a container is cleared and filled."""

@@ -1,0 +1,177 @@
+"""Remember and restore one tensor: its memory, content, gradient, hooks and version."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.autograd import saved_tensor_hooks, set_version_counters
+from backprint._torch.modes import DisableTorchFunction, without_modes
+from backprint._torch.process_state import module_hooks
+from backprint._torch.tensors import backward_hooks, base_of, is_view, post_accumulate_hooks, storage_id, version_of
+from backprint.values.tree import strided_parts
+
+LARGE = 2**20
+"""A parameter of more bytes is copied only when a write to it was seen, not in advance."""
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Handle tensors without any mode seeing it, and without autograd."""
+    with torch.no_grad(), DisableTorchFunction(), without_modes():
+        yield
+
+
+class KeptTensor:
+    """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks."""
+
+    __slots__ = (
+        "address",
+        "alias",
+        "content",
+        "grad",
+        "hooks",
+        "kind",
+        "leaf",
+        "memory",
+        "name",
+        "nbytes",
+        "post",
+        "requires_grad",
+        "tensor",
+        "version",
+    )
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name = name
+        self.tensor = tensor
+        self.kind = type(tensor)
+        self.leaf = tensor.is_leaf
+        self.requires_grad = tensor.requires_grad
+        self.grad = tensor.grad if self.leaf else None
+        self.hooks = dict(backward_hooks(tensor)) if backward_hooks(tensor) else None
+        post = post_accumulate_hooks(tensor) if self.leaf else None
+        self.post = dict(post) if post else None
+        self.version = None if tensor.is_inference() else version_of(tensor)
+        self.content: tuple[Tensor, ...] | None = None
+        plain = is_plain(tensor)
+        self.alias = tensor.detach() if plain else None
+        self.memory = storage_id(tensor.untyped_storage()) if plain and tensor.layout is torch.strided else id(tensor)
+        self.nbytes = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
+        self.address = self.address_now()
+
+    def address_now(self) -> int:
+        """Where the tensor's storage is in memory; 0 if it has none of its own."""
+        if self.alias is None or self.alias.layout is not torch.strided:
+            return 0
+        return self.alias.untyped_storage().data_ptr()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the tensor is a parameter that is too large to copy in advance."""
+        return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE
+
+    def lies_under(self, arrays: list[Any]) -> bool:
+        """Whether one of these numpy arrays uses the tensor's memory."""
+        if not arrays or self.alias is None or self.alias.layout is not torch.strided or self.alias.is_meta:
+            return False
+        start = self.alias.untyped_storage().data_ptr()
+        return any(0 <= array.ctypes.data - start < self.nbytes for array in arrays)
+
+    def copy(self) -> None:
+        """Keep the bytes of all storages of the tensor."""
+        if self.alias is not None:
+            self.content = tuple(part.untyped_storage().clone() for part in strided_parts(self.alias))
+
+    def put_back(self) -> None:
+        """Restore the tensor."""
+        tensor = self.tensor
+        if type(tensor) is not self.kind:
+            tensor.__class__ = self.kind
+        if self.alias is not None:
+            if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
+                (base_of(tensor) if is_view(tensor) else tensor).detach_()
+            if not lies_as(tensor, self.alias):
+                tensor.data = self.alias
+            for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
+                storage = part.untyped_storage()
+                if not same_bytes(storage, content):
+                    put_bytes(storage, content)
+        if self.leaf and tensor.is_leaf and tensor.requires_grad != self.requires_grad:
+            tensor.requires_grad_(self.requires_grad)
+        if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
+            tensor.grad = self.grad
+        if (backward_hooks(tensor) or None) != self.hooks:
+            put_hooks(tensor, self.hooks)
+        post = post_accumulate_hooks(tensor) if self.leaf else None
+        if post is not None and dict(post) != (self.post or {}):
+            post.clear()
+            post.update(self.post or {})
+        if self.version is not None and version_of(tensor) != self.version:
+            set_version_counters((tensor,), (self.version,))
+
+
+def hooks_on(tensor: Tensor) -> list[Any]:
+    """Return the functions that autograd calls for a tensor."""
+    post = post_accumulate_hooks(tensor) if tensor.is_leaf else None
+    return [*(backward_hooks(tensor) or {}).values(), *(post or {}).values()]
+
+
+def global_hooks() -> list[Any]:
+    """Return the hooks that run for every module, and those of the caller's block on saved tensors."""
+    modules = module_hooks().values()
+    saved = saved_tensor_hooks(False)
+    return [*(hooks for hooks in modules if isinstance(hooks, dict) and hooks), *(saved or ())]
+
+
+def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
+    """Remove the hooks that a run has added, and restore those that it has removed."""
+    if backward_hooks(tensor) is not None:
+        backward_hooks(tensor).clear()
+        backward_hooks(tensor).update(hooks or {})
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has memory of its own that can be read and written."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter, nn.Buffer)
+        and tensor.device.type != "meta"
+        and not tensor.is_nested
+        and tensor.layout in LAYOUTS
+    )
+
+
+LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def lies_as(tensor: Tensor, alias: Tensor) -> bool:
+    """Whether a tensor has the same memory and geometry as its alias."""
+    if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
+        return False
+    if tensor.layout is not torch.strided:
+        return all(lies_as(now, then) for now, then in zip(strided_parts(tensor), strided_parts(alias), strict=True))
+    return (
+        storage_id(tensor.untyped_storage()) == storage_id(alias.untyped_storage())
+        and tensor.stride() == alias.stride()
+        and tensor.storage_offset() == alias.storage_offset()
+    )
+
+
+def put_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
+    """Restore a storage's size and content."""
+    if storage.nbytes() != content.nbytes():
+        storage.resize_(content.nbytes())
+    storage.copy_(content)
+
+
+def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
+    if left.nbytes() != right.nbytes():
+        return False
+    kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast
+    empty = [torch.empty(0, dtype=kind, device=each.device) for each in (left, right)]
+    first, second = (one.set_(each) for one, each in zip(empty, (left, right), strict=True))
+    return bool(torch.equal(first, second))

@@ -1,0 +1,52 @@
+"""The classes of everything that Backprint's functions return, for annotations and `isinstance`.
+
+Importing this module loads torch.
+"""
+
+from backprint.bench.cells import BenchCell, BenchOutput, BenchTiming
+from backprint.bench.minify_sample import MinifiedSample
+from backprint.bench.runs import BenchRun
+from backprint.common.web_page import WebPage
+from backprint.diff.nouns import Diff
+from backprint.graph.folding.nouns import FoldedGraph
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
+from backprint.graph.verdicts import PortVerdict, Power, Trial, Verdict
+from backprint.jobs import CorpusRun
+from backprint.kernels.nouns import CaptureKernels, Kernel
+from backprint.regions.region import Region
+from backprint.replaying.whole import Replayed
+from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
+
+__all__ = [
+    "BenchCell",
+    "BenchOutput",
+    "BenchRun",
+    "BenchTiming",
+    "Capture",
+    "CaptureKernels",
+    "CorpusRun",
+    "Diff",
+    "FoldedGraph",
+    "Graph",
+    "Guard",
+    "Kernel",
+    "KernelGraph",
+    "KernelPair",
+    "KernelRun",
+    "Link",
+    "MinifiedSample",
+    "Pair",
+    "Port",
+    "PortKey",
+    "PortVerdict",
+    "Power",
+    "Region",
+    "Replayed",
+    "Signature",
+    "Step",
+    "TensorSpec",
+    "Trial",
+    "Verdict",
+    "WebPage",
+]

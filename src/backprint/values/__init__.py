@@ -1,0 +1,10 @@
+"""Tensors and other values of a call, whatever graph they belong to.
+
+- `tree`: the tensors among nested arguments, their names, and copies that keep aliases.
+- `results`: a program's result taken apart into tensors and what holds them, and put together again.
+- `memory`: which bytes a tensor occupies, and which tensors overlap.
+- `likeness`: values that are not tensors, described as JSON and compared.
+- `closeness`: how far apart two tensors are. `statistics`: minimum, maximum, norm, NaN and Inf of one.
+- `settings`: everything besides its inputs that a result depends on: threads, precision, random states.
+- `tensor_files`: safetensors files, written without NumPy.
+"""

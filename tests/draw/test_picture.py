@@ -1,0 +1,385 @@
+"""A picture: boxes do not overlap, the forward runs down, the backward up, and every format says the same."""
+
+from __future__ import annotations
+
+import base64
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+from subjects.drawn import drawn_loop, drawn_net
+from torch import Tensor
+
+import backprint as bp
+from backprint.draw.layout import WIDE, drawn_pair
+from backprint.draw.picture import (
+    Area,
+    DrawnBox,
+    PairPicture,
+    area_of,
+    boxes_and_titles,
+    curves_of,
+    labels_of,
+    opened_frames,
+    picture_of,
+    point_on,
+)
+from backprint.draw.scene import frame_unit
+from backprint.draw.svg import svg_of
+from backprint.draw.write import FORMATS
+from backprint.errors import UsageError
+from backprint.graph.nouns import Graph, Pair, Port, Ref, Source, Step, TensorSpec
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def whole(capture: bp.Capture) -> PairPicture:
+    drawn = drawn_pair(capture.pairs[0])
+    return picture_of(drawn, range(len(drawn.frames)))
+
+
+def are_apart(one: DrawnBox, other: DrawnBox) -> bool:
+    across = one.x + one.width <= other.x or other.x + other.width <= one.x
+    return across or one.bottom <= other.y or other.bottom <= one.y
+
+
+def is_inside(inner: DrawnBox, outer: DrawnBox) -> bool:
+    across = outer.x <= inner.x and inner.x + inner.width <= outer.x + outer.width
+    return across and outer.y <= inner.y and inner.bottom <= outer.bottom
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
+    boxes = {box.unit: box for box in picture.boxes}
+    assert len(boxes) == len(picture.boxes)
+    for number, frame in enumerate(picture.drawn.frames):
+        inner = [boxes[unit] for unit in frame.units if unit in boxes]
+        assert all(is_inside(box, boxes[frame_unit(number)]) for box in inner)
+        assert all(are_apart(one, other) for one, other in combinations(inner, 2))
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_a_text_covers_no_box_and_no_other_text(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
+    texts = [area_of(label) for label in labels_of(picture)]
+    boxes = list(boxes_and_titles(picture))
+    assert texts
+    assert not any(overlap(one, other) for one, other in combinations(texts, 2))
+    assert not any(overlap(text, box) for text in texts for box in boxes)
+
+
+def overlap(one: Area, other: Area) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_what_is_saved_passes_behind_no_step(capture: Callable[[], bp.Capture]) -> None:
+    picture = whole(capture())
+    steps = [box for box in picture.boxes if box.unit >= 0]
+    bridges = [line for line in picture.lines if line.kind == "saved"]
+    assert bridges
+    for line in bridges:
+        points = [point_on(curve, share / 20) for curve in curves_of(line) for share in range(21)]
+        assert not [
+            box
+            for box in steps
+            for x, y in points
+            if box.x + 1 < x < box.x + box.width - 1 and box.y + 1 < y < box.bottom - 1
+        ]
+
+
+def test_the_bytes_of_what_is_saved_stand_once_for_each_tensor() -> None:
+    picture = whole(bp.capture(lambda x: x.exp().sin() * 2, torch.randn(64, requires_grad=True), partition="default"))
+    twice = whole(bp.capture(lambda x: (x.tanh() * x).sin(), torch.randn(64, requires_grad=True)))
+    for each in (picture, twice):
+        texts = [line.text for line in each.lines if line.kind == "saved" and line.text]
+        assert texts == ["256 B"] * len({saved.bridge.made for saved in each.drawn.saved if saved.own})
+
+
+def branches(x: Tensor) -> Tensor:
+    return torch.cat([make(x) for make in (torch.sin, torch.cos, torch.tanh, torch.exp, torch.abs, torch.erf)])
+
+
+def test_a_row_has_at_most_four_steps_of_a_side_and_no_frame_beside_steps() -> None:
+    for capture in (drawn_net(4), drawn_loop(), bp.capture(branches, torch.randn(3, requires_grad=True))):
+        rows = [row for layout in drawn_pair(capture.pairs[0]).layouts for row in layout.rows]
+        assert all(max(map(len, (row.left, row.frames, row.right))) <= WIDE for row in rows)
+        assert not any(row.frames and (row.left or row.right) for row in rows)
+
+
+def test_what_no_flow_reaches_stands_outside_the_lane_of_what_one_does() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(2, 2, 1), torch.nn.BatchNorm2d(2), torch.nn.ReLU())
+    picture = whole(bp.capture(net, torch.randn(2, 2, 4, 4)))
+    nodes = picture.drawn.scene.nodes
+    [count] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.add.Tensor"]
+    [norm] = [box for box in picture.boxes if box.unit >= 0 and "batch_norm_legit" in nodes[box.unit].target]
+    assert (count.y, count.x + count.width < norm.x) == (norm.y, True)
+
+
+def test_a_flow_of_the_main_lane_is_straight() -> None:
+    picture = whole(bp.capture(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), torch.randn(2, 3)))
+    lanes = {point[0] for line in picture.lines if line.kind == "forward" for point in line.points}
+    assert len(lanes) == 1
+
+
+class Branches(torch.nn.Module):
+    """Three layers of other widths side by side, on a value that is needed again below them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        ends = (torch.nn.Tanh(),), (torch.nn.LayerNorm(4), torch.nn.GELU()), (torch.nn.Sigmoid(), torch.nn.Tanh())
+        self.ways = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(4, 4), *end) for end in ends)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).exp()
+        return torch.stack([way(x) for way in self.ways]).sum(0) * x.sin()
+
+
+def test_no_line_passes_behind_a_step_where_frames_stand_side_by_side() -> None:
+    picture = whole(bp.capture(Branches(), torch.randn(2, 4)))
+    assert max(len(row.frames) for layout in picture.drawn.layouts for row in layout.rows) > 1
+    steps = [box for box in picture.boxes if box.unit >= 0]
+    for line in picture.lines:
+        points = [point_on(curve, share / 20) for curve in curves_of(line) for share in range(21)]
+        assert not [
+            box
+            for box in steps
+            for x, y in points
+            if box.x + 1 < x < box.x + box.width - 1 and box.y + 1 < y < box.bottom - 1
+        ]
+
+
+class Residual(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return x + self.norm(x)
+
+
+def test_a_gradient_that_goes_on_stands_in_the_main_lane() -> None:
+    picture = whole(bp.capture(Residual(), torch.randn(2, 4)))
+    nodes = picture.drawn.scene.nodes
+    behind = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].side == 1]
+    [total] = [box for box in behind if nodes[box.unit].target == "aten.add.Tensor"]
+    middle = min(box.x + box.width / 2 for box in behind)
+    assert abs(total.x + total.width / 2 - middle) < 1
+
+
+def test_the_legend_and_the_titles_stay_within_the_picture() -> None:
+    for capture in (drawn_net(4), bp.capture(torch.sin, torch.randn(2, requires_grad=True), name="x" * 80)):
+        picture = whole(capture)
+        tree = ElementTree.fromstring(svg_of(picture))
+        width, height = float(tree.attrib["width"]), float(tree.attrib["height"])
+        texts = [text for text in tree.iter(f"{SVG}text") if text.attrib["text-anchor"] == "start"]
+        assert texts
+        assert all(float(text.attrib["y"]) <= height for text in texts)
+        assert all(float(text.attrib["x"]) + 4.5 * len(text.text or "") <= width for text in texts)
+
+
+def test_the_forward_runs_down_and_the_backward_up() -> None:
+    picture = whole(drawn_net(4))
+    boxes, nodes = {box.unit: box for box in picture.boxes}, picture.drawn.scene.nodes
+    down = [
+        (boxes[value], boxes[place])
+        for place, node in enumerate(nodes)
+        if place in boxes
+        for value in node.inputs
+        if value in boxes and nodes[value].side == node.side
+    ]
+    assert all(taker.y >= made.bottom for made, taker in down if nodes[made.unit].side == 0)
+    assert all(taker.bottom <= made.y for made, taker in down if nodes[made.unit].side == 1)
+    assert len(down) > 40
+
+
+def test_a_step_and_its_gradient_are_beside_one_another() -> None:
+    picture = whole(drawn_net(4))
+    boxes, nodes = {box.unit: box for box in picture.boxes}, picture.drawn.scene.nodes
+    [gelu] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.gelu.default"]
+    [back] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.gelu_backward.default"]
+    assert gelu.y == back.y
+    assert gelu.x + gelu.width < back.x
+    assert boxes[gelu.unit].gutter == boxes[back.unit].gutter or gelu.x < back.x
+
+
+def test_what_is_seen_stays_within_what_is_asked() -> None:
+    drawn = drawn_pair(drawn_net(4).pairs[0])
+    sizes = []
+    for most in (10, 20, 60, 1000):
+        picture = picture_of(drawn, opened_frames(drawn, most))
+        sizes.append(sum(not box.is_open for box in picture.boxes))
+        assert sizes[-1] <= most
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 40
+
+
+def test_an_svg_has_every_step_that_is_seen_and_its_type(tmp_path: Path) -> None:
+    place = drawn_net(4).draw(tmp_path / "net.svg", nodes=1000)
+    tree = ElementTree.parse(place)
+    titles = [title.text or "" for title in tree.iter(f"{SVG}title")]
+    [addmm] = [title for title in titles if title.startswith("addmm\n")]
+    assert "aten.addmm.default\nf32[6, 16]" in addmm
+    assert any(text.text == "layers.0…3 × 4" for text in tree.iter(f"{SVG}text"))
+    assert not list(tree.iter(f"{SVG}script"))
+    assert "var(" not in place.read_text()  # many programs that read SVG know no variables
+
+
+def test_a_bridge_is_as_wide_as_what_is_saved_is_large(tmp_path: Path) -> None:
+    def widths(size: int) -> float:
+        capture = bp.capture(lambda x: x.tanh(), torch.randn(size, requires_grad=True))
+        text = capture.draw(tmp_path / f"{size}.svg").read_text()
+        return float(re.findall(r'flow-saved" stroke-width="([\d.]+)"', text)[0])
+
+    assert 1 < widths(1024) < widths(64 * 1024) < widths(1 << 20)
+
+
+def legend_of(capture: bp.Capture) -> str:
+    return svg_of(whole(capture)).splitlines()[-2]
+
+
+def test_the_legend_has_what_is_in_the_picture() -> None:
+    norm = bp.capture(torch.nn.BatchNorm1d(3), torch.randn(2, 3, requires_grad=True))
+    assert all(text in legend_of(norm) for text in ("updated in place", "parameter, buffer", "saved for the backward"))
+    alone = bp.capture(torch.abs, torch.arange(3))
+    assert "forward" in legend_of(alone)
+    assert not any(text in legend_of(alone) for text in ("updated in place", "backward", "parameter", "saved", "NaN"))
+
+
+HOSTILE = '"><script>alert(1)</script>&\\" ]]>\u202eevil'
+
+
+def hostile_pair() -> Pair:
+    spec = TensorSpec("float32", (2,))
+    source = Source(HOSTILE, 3, HOSTILE, HOSTILE, f"a.{HOSTILE}")
+    step = Step("y", "aten.sin.default", (Ref("x"),), spec=spec, source=source)
+    return Pair(
+        HOSTILE,
+        Graph(
+            (Port(HOSTILE.replace("\u202e", ""), "input", spec, "x"),),
+            (step,),
+            (Port("out", "output", spec),),
+            (Ref("y"),),
+        ),
+    )
+
+
+@pytest.mark.parametrize("ending", [".svg", ".dot"])
+def test_names_of_strangers_stay_text(ending: str) -> None:
+    drawn = drawn_pair(hostile_pair())
+    text = FORMATS[ending](drawn, HOSTILE, 300, 1.0).decode()
+    assert "\u202e" not in text
+    if ending == ".svg":
+        tree = ElementTree.fromstring(text)
+        assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
+            "svg",
+            "title",
+            "style",
+            "defs",
+            "marker",
+            "path",
+            "rect",
+            "text",
+            "g",
+        }
+    else:
+        bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+        assert "script" not in bare
+        assert "alert" not in bare
+
+
+def test_dot_has_clusters_and_the_flows_between_what_is_seen(tmp_path: Path) -> None:
+    text = drawn_net(4).draw(tmp_path / "net.dot", nodes=30).read_text()
+    assert text.startswith('digraph "DrawnNet" {')
+    assert text.rstrip().endswith("}")
+    assert text.count("{") == text.count("}")
+    named = set(re.findall(r"^\s+([nfp][\d_]+) \[", text, re.MULTILINE))
+    ends = {end for pair in re.findall(r"(\w+) -> (\w+)", text) for end in pair}
+    assert ends
+    assert ends <= named
+    assert 'label="layers.0…3 × 4' in text
+
+
+def test_dot_has_the_flows_of_turns_that_are_not_shown(tmp_path: Path) -> None:
+    """A loop shows one turn; what leaves its last turn leaves the one that is shown."""
+    text = drawn_net(4).draw(tmp_path / "net.dot", nodes=1000).read_text()
+    nodes = drawn_pair(drawn_net(4).pairs[0]).scene.nodes
+    linked = {frozenset(pair) for pair in re.findall(r"n(\d+) -> n(\d+)", text)}
+    [head] = [str(place) for place, node in enumerate(nodes) if node.target == "aten._log_softmax.default"]
+    neighbours = {head}
+    for _ in nodes:
+        neighbours |= {each for pair in linked if pair & neighbours for each in pair}
+    shown = set(re.findall(r"^ +n(\d+) \[", text, re.MULTILINE))
+    [update] = [
+        str(place) for place, node in enumerate(nodes) if "calls.add_" in (node.source.code if node.source else "")
+    ]
+    assert shown - {update} <= neighbours
+    assert {"grad weight", "weight", "ids"} <= set(re.findall(r'p\d+_\d+ \[label="([^"]*)"', text))
+
+
+def test_a_png_is_as_large_as_the_picture_times_the_scale(tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py", reason="resvg-py, the extra png, is not installed")
+    capture = drawn_net(4)
+    picture = ElementTree.parse(capture.draw(tmp_path / "net.svg")).getroot()
+    content = capture.draw(tmp_path / "net.png", scale=1.0).read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert abs(int.from_bytes(content[16:20], "big") - int(picture.attrib["width"])) <= 1
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"ends with \.svg, \.dot, \.png, not with '\.jpg'"):
+        drawn_net(4).draw(tmp_path / "net.jpg")
+    with pytest.raises(UsageError, match="and this has no ending"):
+        drawn_net(4).draw(tmp_path / "net")
+    with pytest.raises(UsageError, match="NUL"):
+        drawn_net(4).draw(tmp_path / "net\0.svg")
+    with pytest.raises(UsageError, match=r"named? .*page\.html"):
+        drawn_net(4).view(tmp_path / "net.txt")
+    for odd in ({"scale": 0}, {"scale": float("nan")}, {"nodes": 0}, {"nodes": 2.5}, {"nodes": True}, {"pair": "0"}):
+        with pytest.raises(UsageError, match=r"must be a (whole )?number"):
+            drawn_net(4).draw(tmp_path / "net.svg", **odd)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(UsageError, match="there is no pair 1"):
+        drawn_net(4).draw(tmp_path / "net.svg", pair=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
+    def one(x: Tensor) -> Tensor:
+        return x.sin()
+
+    alone = bp.capture(one, torch.arange(3), name="whole")
+    assert alone.pairs[0].backward is None
+    assert "no backward" in alone.draw(tmp_path / "one.svg").read_text()
+    nothing = bp.capture(lambda x: x, torch.randn(2), name="nothing")
+    assert ElementTree.parse(nothing.draw(tmp_path / "none.svg")).getroot().tag == f"{SVG}svg"
+
+
+def test_notebooks_show_pictures() -> None:
+    capture = drawn_net(4)
+    for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):
+        image = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]  # bound by the face; there is a backward
+        kind, content = image.attrib["src"].split(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ElementTree.fromstring(base64.b64decode(content)).tag == f"{SVG}svg"
+    with bp.region(gradients="stats") as region:
+        y = torch.ones(2, requires_grad=True).sin().sum()
+    y.backward()
+    assert "<img" in region.passes[0]._repr_html_()
+
+
+def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
+    [verdict] = bp.capture(lambda x: x.sin(), torch.ones(2, requires_grad=True)).verify()
+    table = ElementTree.fromstring(verdict._repr_html_())  # type: ignore[attr-defined]  # bound by the face
+    rows = [[cell.text for cell in row] for row in table.iter("tr")]
+    assert rows[1][1] == "bitwise"
+    assert ["output output", "bitwise"] in [row[:2] for row in rows]
+    hostile = replace(verdict, name=HOSTILE, detail=HOSTILE)
+    assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]  # bound by the face

@@ -1,0 +1,134 @@
+"""Plant errors in the kernels of a Capture, and count those that a check sees: the measure of the check itself.
+
+`python -P -m extracting.check_faults FOLDER EVERY`, with the tests on the path, is the process that runs them. A fault
+is `seen` if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit,
+`rounding` if results are as near to float64 as eager's or those of the right kernels, and `missed` else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from extracting.planted_faults import PlantedFault, planted_faults
+from torch import Tensor
+
+from backprint.errors import is_defect
+from backprint.graph.verdicts import GOOD
+from backprint.jobs.processes import in_child
+from backprint.kernels.checking.check import process_of_check, subject_of, write_inputs
+from backprint.kernels.checking.plan import (
+    SAMPLE,
+    VERDICTS,
+    CheckPlan,
+    CheckSubject,
+    append_line,
+    read_plan,
+    write_plan,
+)
+from backprint.kernels.checking.work import WIDER, RoundingBound, apart_by
+from backprint.kernels.nouns import CaptureKernels
+
+SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """A fault, and whether the check saw it."""
+
+    graph: str
+    kind: str
+    told: str
+    outcome: str
+    """`seen`, `nothing`, `rounding` or `missed`."""
+    detail: str = ""
+
+
+def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float = 3600.0) -> list[FaultRow]:
+    """Plant every error, or every third, …, in the kernels of a Capture; return what the check said of each."""
+    subjects = tuple(subject_of(kernels, graph) for graph in kernels.graphs)
+    plan = CheckPlan(kernels.target.name, kernels.threads, False, tuple(kernels.capture.requires), subjects)
+    with tempfile.TemporaryDirectory(prefix="backprint_faults_") as name:
+        folder = Path(name)
+        write_inputs(kernels.capture, folder / SAMPLE)
+        write_plan(folder, plan)
+        with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
+            process_of_check("extracting.check_faults", folder, plan, timeout, str(every))
+        lines = (folder / VERDICTS).read_text("utf-8").splitlines()
+        return [FaultRow(**json.loads(line)) for line in lines]
+
+
+def check_planted() -> None:
+    """Check the faults of the folder that the command line names."""
+    from backprint.kernels.checking import work
+
+    folder, every = Path(sys.argv[1]), int(sys.argv[2])
+    plan = read_plan(folder)
+    graphs = work.graphs_of_check(plan, folder)
+    forward = work.ForwardKernels()
+    for subject in plan.subjects:
+        check = work.GraphCheck(subject, plan, graphs[subject.title], forward, folder)
+        for row in rows_of_graph(check, every):
+            append_line(folder, asdict(row))
+        if subject.direction == "forward":
+            forward = check.checked()[1]
+
+
+def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
+    """Yield a row for the faults of one graph."""
+    judge = check.judge()
+    runs, wanted = judge.results(check.subject)
+    verdict = judge.verdict(check.subject, runs, wanted)
+    if verdict.verdict not in GOOD:
+        yield FaultRow(check.subject.title, "none", "nothing was planted", "missed", verdict.detail)
+        return
+    judge.warm()
+    faults = [fault for kernel in check.subject.kernels for fault in planted_faults(kernel)]
+    for fault in faults[::every]:
+        end = in_child(partial(outcome_of_fault, judge, check.subject, fault, wanted), SECONDS)
+        outcome, detail = end.value if end.ended_well else ("seen", f"{end.cause}: {end.detail}")
+        yield FaultRow(check.subject.title, fault.kind, fault.told, outcome, detail)
+
+
+def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wanted: Sequence[Any]) -> tuple[str, str]:
+    """Run a graph with a fault; return the outcome and the reason."""
+    from backprint.sample.judged import one_to_the_bit
+
+    kernels = tuple(fault.kernel if kernel.name == fault.kernel.name else kernel for kernel in subject.kernels)
+    try:
+        faulty = replace(subject, kernels=kernels)
+        runs, results = judge.results(faulty)
+        verdict = judge.verdict(faulty, runs, results)
+    except Exception as error:
+        if is_defect(error):  # a fault is seen by what a check says of it, not by an error of the check
+            raise
+        return "seen", f"failed: {error}"[:300]
+    if verdict.verdict not in GOOD:
+        return "seen", f"{verdict.verdict}: {verdict.detail}"[:300]
+    if all(map(one_to_the_bit, results, wanted)):
+        return "nothing", ""
+    pairs = enumerate(zip(results, wanted, strict=True))
+    if all(one_to_the_bit(*both) or is_as_exact(judge.bound, place, *both) for place, both in pairs):
+        return "rounding", ""
+    return "missed", "; ".join(f"{port.name}: {port.detail}" for port in verdict.ports if port.detail)[:300]
+
+
+def is_as_exact(bound: RoundingBound, place: int, faulty: Any, right: Any) -> bool:
+    """Whether a result is as near to float64 as eager's is, or that of right kernels."""
+    wanted = bound.eager.run.results[place]
+    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(bound.exact, str):
+        return False
+    own = apart_by(wanted, bound.eager.wide[place]), apart_by(right, bound.exact[place])
+    return apart_by(faulty, bound.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
+
+
+if __name__ == "__main__":
+    check_planted()

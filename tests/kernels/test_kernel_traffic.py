@@ -1,0 +1,45 @@
+"""The bytes that the calls of kernels move at least, by what their code reads and writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from backprint.errors import RefusedError
+from backprint.kernels.alone_file import least_bytes
+from backprint.kernels.nouns import Kernel, KernelArgument, KernelCall
+
+GATHER = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tmp0 = tl.load(in_ptr0 + (xindex), xindex < xnumel)
+    tmp1 = tl.load(in_ptr1 + (tmp0), xindex < xnumel)
+    tl.store(out_ptr0 + (xindex), tmp1, xindex < xnumel)
+"""
+
+
+def tensor(size: int, dtype: str = "float32") -> KernelArgument:
+    return KernelArgument(dtype, (size,), (1,))
+
+
+def test_a_triton_kernel_moves_what_it_loads_and_stores() -> None:
+    call = KernelCall((tensor(14, "int64"), tensor(50000), tensor(14), KernelArgument("int", value=14)))
+    assert least_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90")) == 14 * 8 + 50000 * 4 + 14 * 4
+    with pytest.raises(RefusedError, match="no Triton kernel"):
+        least_bytes(call, Kernel("triton", "kernel", "x = 1", "cuda:90"))
+
+
+def test_a_cpp_kernel_reads_and_writes_a_tensor_that_it_updates() -> None:
+    source = 'extern "C"  void  kernel(float* in_out_ptr0, const float* in_ptr0, float* out_ptr0)\n{}\n'
+    call = KernelCall((tensor(10), tensor(20), tensor(30)))
+    made = Kernel("cpp", "cpp_fused", source, "cpu", "['float*', 'const float*', 'float*']", calls=(call,))
+    assert least_bytes(call, made) == 4 * (2 * 10 + 20 + 30)
+
+
+def test_a_dtype_that_is_not_known_is_refused() -> None:
+    call = KernelCall((tensor(14, "quint4x2"), tensor(50000), tensor(14), KernelArgument("int", value=14)))
+    with pytest.raises(RefusedError, match="'quint4x2' are not known"):
+        least_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90"))
