@@ -23,7 +23,7 @@ from backprint.kernels.nouns import CaptureKernels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from extracting.check_faults import FaultRow, planted_and_checked  # of the tests
+from kernels.check_faults import FaultRow, planted_and_checked  # of the tests
 
 OUTCOMES = ("seen", "nothing", "rounding", "missed")
 

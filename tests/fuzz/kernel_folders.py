@@ -9,8 +9,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from extracting.inductor_sources import TEMPLATE, unpack
-from extracting.saved_layout import save_layout
+from kernels.inductor_sources import TEMPLATE, unpack
+from kernels.saved_layout import save_layout
 from seeds import Files
 from whole import Broken, printed
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from extracting.planted_faults import PlantedFault, planted_faults
+from kernels.planted_faults import PlantedFault, planted_faults
 from torch import Tensor
 
 from backprint.errors import is_defect
@@ -61,7 +61,7 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
         write_inputs(kernels.capture, folder / SAMPLE)
         write_plan(folder, plan)
         with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
-            process_of_check("extracting.check_faults", folder, plan, timeout, str(every))
+            process_of_check("kernels.check_faults", folder, plan, timeout, str(every))
         lines = (folder / VERDICTS).read_text("utf-8").splitlines()
         return [FaultRow(**json.loads(line)) for line in lines]
 

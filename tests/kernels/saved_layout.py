@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extracting.inductor_sources import SOURCES, kernels_of_text
+from kernels.inductor_sources import SOURCES, kernels_of_text
 
 from backprint.kernels.alone import alone_text
 from backprint.kernels.nouns import Kernel, KernelArgument, KernelCall, KernelConfiguration

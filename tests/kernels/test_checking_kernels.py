@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from extracting.check_faults import planted_and_checked
-from extracting.test_extract_kernels import needs_triton
+from kernels.check_faults import planted_and_checked
+from kernels.test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp

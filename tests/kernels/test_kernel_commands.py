@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from extracting.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernels_of_text
-from extracting.saved_layout import save_layout, save_text
+from kernels.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernels_of_text
+from kernels.saved_layout import save_layout, save_text
 
 import backprint as bp
 from backprint.cli import main

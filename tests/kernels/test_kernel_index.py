@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from extracting.inductor_sources import inductor_kernels, unpack
+from kernels.inductor_sources import inductor_kernels, unpack
 
 from backprint.errors import SampleError, UsageError
 from backprint.kernels.groups import KernelGroups, grouped_kernels, write_layout
@@ -161,7 +161,7 @@ def test_what_cannot_be_read_is_noted_once_and_the_rest_is_added(tmp_path: Path)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from extracting.test_kernel_index import uses
+from kernels.test_kernel_index import uses
 from backprint.kernels.index import KernelIndex
 
 def stream():

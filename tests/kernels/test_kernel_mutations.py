@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from extracting.inductor_sources import inductor_kernels
+from kernels.inductor_sources import inductor_kernels
 
 from backprint.errors import RefusedError
 from backprint.kernels.normal import kernel_hash, structure_hash

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from extracting.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernels_of_text
-from extracting.saved_layout import save_layout, save_text
+from kernels.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernels_of_text
+from kernels.saved_layout import save_layout, save_text
 
 from backprint.cli import main
 from backprint.kernels.alone_file import argument_bytes

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from extracting.test_checking_kernels import needs_compiler, told
-from extracting.test_extract_kernels import made as extracted
-from extracting.test_extract_kernels import needs_triton
-from extracting.test_kernels_alone import run_file
+from kernels.test_checking_kernels import needs_compiler, told
+from kernels.test_extract_kernels import made as extracted
+from kernels.test_extract_kernels import needs_triton
+from kernels.test_kernels_alone import run_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from extracting.inductor_sources import TEMPLATE, inductor_kernels
+from kernels.inductor_sources import TEMPLATE, inductor_kernels
 
 from backprint.errors import RefusedError, UsageError
 from backprint.kernels.normal import LARGEST, kernel_hash, normal_form, structure_hash
@@ -105,7 +105,7 @@ def test_a_name_is_no_key() -> None:
 def test_hashes_are_those_of_another_process() -> None:
     here = Path(__file__).parents[1]
     code = (
-        "from extracting.inductor_sources import inductor_kernels\n"
+        "from kernels.inductor_sources import inductor_kernels\n"
         "from backprint.kernels.normal import kernel_hash\n"
         "print(*[kernel_hash(one) for one in inductor_kernels()])"
     )

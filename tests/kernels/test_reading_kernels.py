@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from extracting.inductor_sources import TEMPLATE, inductor_kernels, unpack
-from extracting.saved_layout import save_layout
+from kernels.inductor_sources import TEMPLATE, inductor_kernels, unpack
+from kernels.saved_layout import save_layout
 
 from backprint.errors import UsageError
 from backprint.kernels.normal import kernel_hash

@@ -403,7 +403,7 @@ that share memory in the program have their own memory here."""
 
 def body(name: str) -> str:
     """Return a part that files of kernels have."""
-    return files("backprint.kernels.alone").joinpath("bodies", f"{name}.txt").read_text(encoding="utf-8").rstrip()
+    return files("backprint.kernels").joinpath("bodies", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
 def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
