@@ -302,7 +302,7 @@ def flops(graph: Graph) -> int:
     return total_cost(step_costs(at_hints(graph))).product_flops
 
 
-# ------------------------------------------------------------------ what differs
+# ---- What differs
 
 
 def step_changes(found: Matching) -> Iterator[StepChange]:
@@ -385,7 +385,7 @@ def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) 
     return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
 
 
-# ------------------------------------------------------------------ what does not count
+# ---- What does not count
 
 
 def steps_of_both(found: Matching) -> tuple[tuple[int, int], ...]:

@@ -237,7 +237,7 @@ def widened_labels(graph: Wired, labels: Sequence[int], numbers: Numbers) -> lis
     return found
 
 
-# ------------------------------------------------------------------ what stands in a step, without names
+# ---- What stands in a step, without names
 
 
 class Said:
@@ -458,7 +458,7 @@ def wider(found: Matching, labels: Labels) -> Labels:
     return widened_labels(found.a, labels[0], found.numbers), widened_labels(found.b, labels[1], found.numbers)
 
 
-# ------------------------------------------------------------------ the same call of the same values
+# ---- The same call of the same values
 
 
 def downward(found: Matching, labels: Labels) -> None:
@@ -528,7 +528,7 @@ def by_echo(found: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> N
             found.join(lefts[0], rights[0])
 
 
-# ------------------------------------------------------------------ the order of steps
+# ---- The order of steps
 
 
 def in_blocks(found: Matching, labels: Labels) -> None:
@@ -562,7 +562,7 @@ def in_row(found: Matching, labels: Labels, lefts: Sequence[int], rights: Sequen
         found.join(lefts[left], rights[right])
 
 
-# ------------------------------------------------------------------ neighbors of what is matched
+# ---- Neighbors of what is matched
 
 
 def spread_matches(found: Matching, labels: Labels, waiting: list[int]) -> None:
@@ -599,7 +599,7 @@ def open_users(
     return kinds
 
 
-# ------------------------------------------------------------------ what stands in the place of another
+# ---- What stands in the place of another
 
 
 def agreement(found: Matching, a: int, b: int, surely: bool = False) -> tuple[int, int, int, int]:

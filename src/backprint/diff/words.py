@@ -613,7 +613,7 @@ def growth_text(costs: Costs) -> str:
     return f"{100 * (costs.after - costs.before) / costs.before:+.1f} %"
 
 
-# ------------------------------------------------------------------ JSON
+# ---- JSON
 
 
 def diff_json(diff: Diff) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def layout_of(
     return Layout(rows, lines[0], lines[1], (slots[0], slots[1]), bridges)
 
 
-# ------------------------------------------------------------------ blocks
+# ---- Blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
     return tuple(found)
 
 
-# ------------------------------------------------------------------ channels
+# ---- Channels
 
 
 def slots_of(

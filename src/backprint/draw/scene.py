@@ -252,7 +252,7 @@ def inner_first(box: Box) -> list[Box]:
     return found[::-1]
 
 
-# ------------------------------------------------------------------ calls of modules
+# ---- Calls of modules
 
 
 def calls_in(scene: Scene) -> Box:
@@ -295,7 +295,7 @@ def for_backward_alone(scene: Scene) -> set[int]:
     return found
 
 
-# ------------------------------------------------------------------ loops
+# ---- Loops
 
 
 def fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
@@ -383,7 +383,7 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
 
-# ------------------------------------------------------------------ long ones
+# ---- Long ones
 
 
 def cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
@@ -419,7 +419,7 @@ def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> st
     return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
 
 
-# ------------------------------------------------------------------ the backward
+# ---- The backward
 
 
 def put_beside(root: Box, scene: Scene) -> None:

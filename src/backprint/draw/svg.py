@@ -221,7 +221,7 @@ def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
 
-# ------------------------------------------------------------------ boxes
+# ---- Boxes
 
 
 def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
@@ -285,7 +285,7 @@ def source_text(picture: PairPicture, node: int) -> str:
     return f"{source.file}:{source.line} {source.code}" if source is not None else ""
 
 
-# ------------------------------------------------------------------ lines
+# ---- Lines
 
 
 def line_svg(line: DrawnLine) -> str:
@@ -320,7 +320,7 @@ def label_svg(label: LineLabel) -> str:
     return text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
-# ------------------------------------------------------------------ legend
+# ---- Legend
 
 ENTRIES = (
     ("forward", "forward", 'class="(forward|half-forward)'),

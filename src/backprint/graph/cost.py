@@ -253,7 +253,7 @@ FLEXIBLE = {"flex_attention": ATTENTIONS[0], "flex_attention_backward": f"{ATTEN
 SLICED = ("scan", "associative_scan", "map_impl")
 
 
-# ------------------------------------------------------------------ formulas
+# ---- Formulas
 
 
 def each_element(step: Step, specs: Specs) -> int:
@@ -521,7 +521,7 @@ def places_spanned(shape: Iterable[int | str], stride: Iterable[int | str]) -> i
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(shape, stride, strict=True))
 
 
-# ------------------------------------------------------------------ which operators return a view
+# ---- Which operators return a view
 
 
 def uses_first(made: Step, specs: Specs) -> bool:

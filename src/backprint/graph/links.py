@@ -181,7 +181,7 @@ def lines(graph: Graph) -> Iterator[str]:
         yield from lines(sub)
 
 
-# ------------------------------------------------------------------ lies
+# ---- Lies
 
 
 def lies(capture: Capture) -> Iterator[Lie]:

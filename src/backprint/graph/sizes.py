@@ -179,7 +179,7 @@ def _named(name: str, sizes: Sizes) -> Number:
     raise GraphError(f"no size is known for {name!r:.80}")
 
 
-# ------------------------------------------------------------------ which sizes some shapes imply
+# ---- Which sizes some shapes imply
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -213,7 +213,7 @@ def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
     return None
 
 
-# ------------------------------------------------------------------ graphs
+# ---- Graphs
 
 
 def hints(graph: Graph) -> dict[str, int]:
@@ -492,7 +492,7 @@ def value_on(value: Value, places: Mapping[str, str]) -> Value:
     return value
 
 
-# ------------------------------------------------------------------ operators of one device
+# ---- Operators of one device
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 

@@ -178,7 +178,7 @@ FORWARD_WITH_LOOPS = "    def forward(self, *given):"
 
 MAX_SPEC_DEPTH = 4
 
-# ------------------------------------------------------------------ values and specs as text
+# ---- Values and specs as text
 
 
 def show(value: Value) -> str:
@@ -302,7 +302,7 @@ def read_port(text: str, local: str = "") -> Port:
     return Port(found["name"], found["role"], read_spec(found["spec"]), local)
 
 
-# ------------------------------------------------------------------ emit
+# ---- Emit
 
 
 def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> str:
@@ -394,7 +394,7 @@ def title_text(title: str) -> str:
     return "".join(c for c in title if c.isprintable() and c not in '"\\')
 
 
-# ------------------------------------------------------------------ parse
+# ---- Parse
 
 
 def parse(text: str) -> Graph:
@@ -501,7 +501,7 @@ def check_tokens(text: str, what: str) -> None:
         raise RefusedError(f"{what} have {tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
 
 
-# ------------------------------------------------------------------ what was read is what Python would run
+# ---- What was read is what Python would run
 
 _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ignores"})
 """Fields of nodes that change nothing: the reader checks that annotations are texts."""

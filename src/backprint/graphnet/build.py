@@ -45,7 +45,7 @@ from backprint.values.tree import plain_leaves
 MOST_TRIES = 64
 
 
-# ------------------------------------------------------------------ numbers among the inputs
+# ---- Numbers among the inputs
 
 
 def choose_numbers(
@@ -153,7 +153,7 @@ def only_renames(program: ModelProgram, number: int) -> bool:
     return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
 
 
-# ------------------------------------------------------------------ running on shapes
+# ---- Running on shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +359,7 @@ def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
 
-# ------------------------------------------------------------------ whole numbers
+# ---- Whole numbers
 
 
 def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
@@ -381,7 +381,7 @@ def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
     return "integers", {"low": low, "high": high}
 
 
-# ------------------------------------------------------------------ masks
+# ---- Masks
 
 
 def is_mask_input(name: str, use: Use) -> bool:
@@ -398,7 +398,7 @@ def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFact
     return "choice", {"values": (closed, opened), "weights": (1, 3)}
 
 
-# ------------------------------------------------------------------ floats
+# ---- Floats
 
 
 def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
@@ -596,7 +596,7 @@ def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> No
         raise SampleError(f"{sample.path}: {complaint}")
 
 
-# ------------------------------------------------------------------ forward
+# ---- Forward
 
 
 def forward_in_mode(
@@ -671,7 +671,7 @@ def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
     return made
 
 
-# ------------------------------------------------------------------ the module
+# ---- The module
 
 
 def module_with_state(

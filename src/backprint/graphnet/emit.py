@@ -471,7 +471,7 @@ class ProgramEmitter:
         return self.known[name]
 
 
-# ------------------------------------------------------------------ functions that a compiled program calls
+# ---- Functions that a compiled program calls
 
 
 def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:

@@ -74,7 +74,7 @@ MOST_DATA = 2**20
 
 MAX_BYTES = 64 * 2**20
 
-# ------------------------------------------------------------------ metadata
+# ---- Metadata
 
 
 def read_metas(text: str) -> dict[str, Meta]:
@@ -232,7 +232,7 @@ def flattened(value: Any) -> Iterator[Any]:
             yield item
 
 
-# ------------------------------------------------------------------ constraints
+# ---- Constraints
 
 
 def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
@@ -273,7 +273,7 @@ def shape_size(node: ast.expr) -> int | str | None:
     return None
 
 
-# ------------------------------------------------------------------ files
+# ---- Files
 
 UNTYPED = (
     "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
@@ -338,7 +338,7 @@ def parse_file(path: Path, read: Callable[[str], Any]) -> Any:
         raise type(error)(f"{path}:{place if place != message else ' ' + message}") from None
 
 
-# ------------------------------------------------------------------ how large a sample is before it is read
+# ---- How large a sample is before it is read
 
 SPEC = re.compile(
     r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE

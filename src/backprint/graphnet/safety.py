@@ -44,7 +44,7 @@ from backprint.graphnet.code import (
 )
 from backprint.graphnet.read import GraphNetSample
 
-# ------------------------------------------------------------------ what a value may be
+# ---- What a value may be
 
 TENSOR, TENSORS, NUMBER, NUMBERS, ANY = "tensor", "tensors", "number", "numbers", "any"
 """`tensors`: a tensor, or a tuple or list of tensors. `numbers`: likewise. `any`: anything else."""
@@ -205,7 +205,7 @@ class ValueKinds:
         )
 
 
-# ------------------------------------------------------------------ what watches where it runs
+# ---- What watches where it runs
 
 
 def refuse_growth(target: str, left: Any, right: Any) -> None:

@@ -190,7 +190,7 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 """Dtypes of saved values that a guard may depend on."""
 
 
-# ------------------------------------------------------------------ rows
+# ---- Rows
 
 
 def describe_inputs(
@@ -310,7 +310,7 @@ def sampled_elements(value: Tensor) -> Tensor:
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
 
 
-# ------------------------------------------------------------------ GraphNet's draws, tried
+# ---- GraphNet's draws, tried
 
 
 def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
@@ -351,7 +351,7 @@ def is_all_finite(value: Any) -> bool:
     return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
 
 
-# ------------------------------------------------------------------ text
+# ---- Text
 
 
 def meta_class_text(entry: MetaRow) -> str:

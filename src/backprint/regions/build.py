@@ -317,7 +317,7 @@ def titles_inside(
     return titles
 
 
-# ------------------------------------------------------------------ the forward alone
+# ---- The forward alone
 
 
 def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:

@@ -59,7 +59,7 @@ class DumpedPass:
         return read_pass(self.place)
 
 
-# ------------------------------------------------------------------ folders
+# ---- Folders
 
 
 def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
@@ -134,7 +134,7 @@ def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
         return place
 
 
-# ------------------------------------------------------------------ as JSON
+# ---- As JSON
 
 
 def number_as_json(value: float | None) -> Any:

@@ -250,7 +250,7 @@ def reached_node(node: Any, targets: Any) -> ReachedNode:
     return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
 
 
-# ------------------------------------------------------------------ whose hook it is
+# ---- Whose hook it is
 
 _local = threading.local()
 _tasks: dict[int, BackwardCall] = {}

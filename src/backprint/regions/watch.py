@@ -56,7 +56,7 @@ _users_anomaly = (False, True)
 _follow: Callable[..., Any] | None = None
 
 
-# ------------------------------------------------------------------ custom functions
+# ---- Custom functions
 
 
 def apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +70,7 @@ APPLY = (apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__c
 """The code of a frame in which a custom function's node is made, and its forward runs."""
 
 
-# ------------------------------------------------------------------ anomaly mode
+# ---- Anomaly mode
 
 
 def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
@@ -126,7 +126,7 @@ def original_stack_texts() -> list[str]:
     return [text for text in texts if __file__ not in text]
 
 
-# ------------------------------------------------------------------ backward calls
+# ---- Backward calls
 
 
 def install_engine_hooks() -> None:
@@ -391,7 +391,7 @@ def unique_title(name: str, taken: dict[str, int]) -> str:
             return found
 
 
-# ------------------------------------------------------------------ the user's names
+# ---- The user's names
 
 
 class UserNames:
@@ -768,7 +768,7 @@ _alive = 0
 _dead: collections.deque[tuple[NodeRecord, tuple[BlockWatcher, ...]]] = collections.deque()
 
 
-# ------------------------------------------------------------------ blocks
+# ---- Blocks
 
 
 def open_block(core: BlockWatcher) -> None:
@@ -833,7 +833,7 @@ def report_dead_nodes() -> None:
             core.nodes_died(mades)
 
 
-# ------------------------------------------------------------------ nodes
+# ---- Nodes
 
 
 def record_new_node() -> list[str]:
@@ -882,7 +882,7 @@ def user_stack_texts() -> list[str]:
     return [text for text in original_stack_texts() if __file__ not in text]
 
 
-# ------------------------------------------------------------------ operators
+# ---- Operators
 
 
 class OperatorMode(TorchDispatchMode):

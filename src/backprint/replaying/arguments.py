@@ -387,7 +387,7 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             )
         elif value is not None:
             raise GuardError(f"argument {name!r} = {value!r:.80} was not given at capture: capture again with it")
-    live = capture.origin.objects()
+    live = capture.origin.objects_by_parameter()
     for row in signature.call:
         if row.name not in found and row.name[:1] != "*":
             check_missing(row, values)

@@ -73,8 +73,8 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         if captured:
             return Proof(tuple(found.values()), captured, identity=by_identity(capture, program, values))
-        if program.unheld:
-            return Proof(tuple(found.values()), "", program.unheld[0], every_input(capture, values))
+        if program.unguarded:
+            return Proof(tuple(found.values()), "", program.unguarded[0], every_input(capture, values))
         light = sum(value.numel() for value in values.values()) <= LIGHT
         if light and program.aliased and (identity := by_identity(capture, program, values)):
             return Proof(tuple(found.values()), identity=identity)
@@ -101,7 +101,7 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         if unseen:
             unseen = f"under another seed, {unseen}: Backprint does not see all random numbers that are drawn"
             return Proof(tuple(found.values()), unseen, identity=by_identity(capture, program, values))
-    drawn = program.drawn_from()
+    drawn = program.own_generators()
     pins = every_input(capture, values) if drawn else ()
     return Proof(tuple(found.values()), pins=pins, drawn=drawn, alone=guards_alone(capture, alone))
 

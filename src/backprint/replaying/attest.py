@@ -69,7 +69,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         verdicts = [*verdicts, *beside, *checked.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {port.key: port for port in verdicts}
-        keep_worst(found, "", capture.origin.doubts)
+        keep_worst(found, "", capture.origin.not_bitwise)
         second: dict[str, Row] = {}
         if alive and wanted is not None:
             second = second_witness(capture, draw, found, said)

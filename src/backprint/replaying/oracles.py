@@ -170,7 +170,7 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
 
 def beside_tensors(capture: Capture) -> list[PortVerdict]:
     """Return a verdict if the program's last result differs in what is no tensor: a replay returns that as captured."""
-    differs = capture.origin.differs()
+    differs = capture.origin.result_difference()
     return [PortVerdict("result", "output", "wrong", differs)] if differs else []
 
 

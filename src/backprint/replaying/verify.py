@@ -104,7 +104,7 @@ def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """Return a Verdict for each of several linked Pairs, and the whole's last."""
     whole, parts = tallies(capture)
-    keep_worst(whole.found, "", capture.origin.doubts)
+    keep_worst(whole.found, "", capture.origin.not_bitwise)
     base: Base | None = None
     try:
         for tries in draws_of(capture, draws):

@@ -138,7 +138,7 @@ def put_text(place: Path, text: str) -> None:
         raise
 
 
-# ------------------------------------------------------------------ what is in it
+# ---- What is in it
 
 
 def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Graph]]:
@@ -203,7 +203,7 @@ def tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
                 yield f"{index} {port.name}", list(geometry(spec)[1])
 
 
-# ------------------------------------------------------------------ as text
+# ---- As text
 
 
 def file_parts(
@@ -257,7 +257,7 @@ def tensor_text(tensor: Tensor) -> str:
     return f"({str(tensor.dtype)[6:]!r}, {list(tensor.shape)}, (\n" + "\n".join(lines or ['        ""']) + "\n    ))"
 
 
-# ------------------------------------------------------------------ less of it
+# ---- Less of it
 
 
 def without_exact(capture: Capture) -> Inputs:

@@ -36,7 +36,7 @@ WORDS = ("inf", "-inf", "nan")
 T = TypeVar("T")
 
 
-# ------------------------------------------------------------------ to JSON
+# ---- To JSON
 
 
 def describe(capture: Capture) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def json_text(value: Any, depth: int = 0) -> str:
     return "[\n" + ",\n".join(pad + json_text(item, depth + 1) for item in value) + f"\n{end}]"
 
 
-# ------------------------------------------------------------------ from JSON
+# ---- From JSON
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def in_short(
     return ShortFiles(tuple(found))
 
 
-# ------------------------------------------------------------------ what it cannot have
+# ---- What it cannot have
 
 
 def check(capture: Capture, graphs: Mapping[str, tuple[int, Graph]], content: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ def needs_of(
     return {name for name, holds in held.items() if holds} | set(rule)
 
 
-# ------------------------------------------------------------------ inputs
+# ---- Inputs
 
 
 def input_lines(
@@ -300,7 +300,7 @@ def shortest(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-# ------------------------------------------------------------------ settings
+# ---- Settings
 
 SETTINGS: Mapping[tuple[str, str], str] = {
     **{
@@ -330,7 +330,7 @@ def setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
             yield SETTINGS[name, text]
 
 
-# ------------------------------------------------------------------ as text
+# ---- As text
 
 
 def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:

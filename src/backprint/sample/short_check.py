@@ -123,7 +123,7 @@ def without_reasons(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r" \(.*\)$", "", line) for line in lines)
 
 
-# ------------------------------------------------------------------ in a process of its own
+# ---- In a process of its own
 
 
 def main(full: str, *short: str) -> None:

@@ -74,7 +74,7 @@ def most_common(texts: Iterable[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-# ------------------------------------------------------------------ as graphs of their own
+# ---- As graphs of their own
 
 
 class StretchGraphs:

@@ -248,7 +248,7 @@ def add_leaves(
                 run = next(runs)
 
 
-# ------------------------------------------------------------------ keys
+# ---- Keys
 
 
 def keys_of_zeros(names: FoldedNames, ports: Iterable[Port]) -> dict[str, str]:
@@ -300,7 +300,7 @@ def noted(names: FoldedNames, series: Series, keys: Mapping[Index, str], flat: M
     return series
 
 
-# ------------------------------------------------------------------ how a step takes its arguments
+# ---- How a step takes its arguments
 
 
 def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
@@ -363,7 +363,7 @@ def computed_before(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) 
     return number if regular and first == taken[0,] else None
 
 
-# ------------------------------------------------------------------ short names
+# ---- Short names
 
 
 def name_leaves(names: FoldedNames, unnamed: set[int], taken: set[str]) -> None:
@@ -715,7 +715,7 @@ def is_one_number(text: str) -> bool:
     return not any(letter in text for letter in "ijklmnpq") or text in ("inf", "-inf", "nan")
 
 
-# ------------------------------------------------------------------ what steps have in common
+# ---- What steps have in common
 
 
 def line_of_program(leaf: Leaf) -> tuple[Any, ...] | None:
@@ -920,7 +920,7 @@ def common_end(texts: Sequence[str]) -> str:
     return end if len(end) >= 4 or end in texts else ""
 
 
-# ------------------------------------------------------------------ lines
+# ---- Lines
 
 
 def function_lines(plan: FunctionPlan, each: NamedFunction) -> Iterator[str]:
@@ -1152,7 +1152,7 @@ class BodyWriter:
         return f"{VALUES}[{quote(key) if isinstance(key, str) else text_expression(key)}]"
 
 
-# ------------------------------------------------------------------ annotations and comments
+# ---- Annotations and comments
 
 
 def spec_pattern(leaf: Leaf) -> str:
@@ -1285,7 +1285,7 @@ def named_port(names: FoldedNames, name: str, port: Port) -> tuple[str, Port]:
     return key, replace(port, name=key) if port.name == name and name in names.zeros else port
 
 
-# ------------------------------------------------------------------ ports
+# ---- Ports
 
 
 def port_lines(title: str, ports: Sequence[tuple[str, Port]]) -> Iterator[str]:

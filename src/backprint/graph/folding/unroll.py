@@ -62,7 +62,7 @@ def marked(text: str) -> str:
     )
 
 
-# ------------------------------------------------------------------ expressions and patterns
+# ---- Expressions and patterns
 
 
 def evaluated(node: ast.expr, numbers: Numbers) -> Any:
@@ -170,7 +170,7 @@ def at_line(node: ast.AST, why: str) -> RefusedError:
     return RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")
 
 
-# ------------------------------------------------------------------ statements
+# ---- Statements
 
 
 @dataclass(frozen=True, slots=True)
