@@ -730,8 +730,8 @@ UNFITTED: InputRecipes = Unfitted()
 
 
 # ---- Origins: the program behind a Capture
-# While the program lives, it is the oracle of every proof. A traced program, a recorded step and a part of a Capture each
-# have an Origin of their own; a Capture that was read from disk has `GONE`.
+# While the program lives, it is the oracle of every proof. A traced program, a recorded step and a part of a Capture
+# each have an Origin of their own; a Capture that was read from disk has `GONE`.
 
 if TYPE_CHECKING:
     Tensors = Mapping[str, Tensor]
@@ -1034,8 +1034,8 @@ def stamp_of(notes: Iterable[str]) -> str:
 
 
 # ---- What is legal in a graph: tables of names, targets, devices and sizes
-# Each name, keyword and target is checked when the object that holds it is made: `torch.fx` pastes them into code that it
-# executes. A target is looked up in a table; no attribute of torch is followed to find out what it is.
+# Each name, keyword and target is checked when the object that holds it is made: `torch.fx` pastes them into code that
+# it executes. A target is looked up in a table; no attribute of torch is followed to find out what it is.
 
 Size: TypeAlias = int | str
 """One size of a shape: a number, or the expression of a symbolic one."""
