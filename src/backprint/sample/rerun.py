@@ -175,7 +175,7 @@ def laid(tensor: Any, stride: Sequence[int]) -> Any:
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-# ---- Another form of a graph
+# ---------------------------------------------------------------------------------------- another form of a graph
 
 
 def unguarded(text: str) -> str:

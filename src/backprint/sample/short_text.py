@@ -31,7 +31,7 @@ def make_inputs():
     return {}
 
 
-# ---- Inputs
+# ------------------------------------------------------------------ inputs
 
 
 def words(seed, count):
@@ -90,7 +90,7 @@ def exact(text, shape, dtype=torch.float32):
     return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=dtype).view(shape)
 
 
-# ---- Runs
+# ------------------------------------------------------------------ runs
 
 
 class Run:
@@ -128,7 +128,7 @@ def in_float64(graph):
     return space[graph.__name__]
 
 
-# ---- Comparison
+# ------------------------------------------------------------------ comparison
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
 
@@ -223,7 +223,7 @@ def draws_alike(run, index, compiled):
     return same < 0.1 * sum(map(apart, wanted, [*wanted[1:], wanted[0]]))
 
 
-# ---- The command line
+# ------------------------------------------------------------------ the command line
 
 
 def backend_named(name):
