@@ -1,8 +1,9 @@
-"""FLOPs of matrix products, convolutions and attentions, as `torch.utils.flop_counter.FlopCounterMode` counts them: two
-for each multiply-add.
+"""What a graph costs: floating-point operations, bytes, and the memory that lives. Nothing here needs torch.
 
-Two numbers of torch's are more than what is computed, and are kept so that both tools say the same: attention that is
-causal counts in full, and the weight gradient of a grouped convolution counts as if there were one group.
+- FLOPs: of the direct algorithm, two for each multiply-add, for each step and by dtype.
+- Storages: which values share memory, and how large a storage is.
+- Bytes that a step reads and writes, the cost of each step, and the time line of memory over a Pair.
+- A Pair's Summary, and the operators that graphs call.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ from backprint.graph.nouns import (
 from backprint.graph.operators import operators
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import used
+
+# ---- FLOPs of products, as `torch.utils.flop_counter.FlopCounterMode` counts them
+# Two numbers of torch's counter are more than what is computed, and are kept so that both tools agree: causal attention
+# counts in full, and the weight gradient of a grouped convolution counts as if there were one group.
+
 
 Shape = tuple[int, ...]
 Specs = Mapping[str, Spec]
@@ -183,15 +189,11 @@ FLOPS: Mapping[str, Callable[[Step, Mapping[str, Spec]], int]] = {
 """What counts as arithmetic, as PyTorch's own FLOP counter counts it."""
 
 
-# ----------------------------------------------------------------------------
-# The floating-point operations that the results of a graph take, by dtype. Needs no torch.
-#
-# Products are those of the direct algorithm (`products`, as PyTorch's FLOP counter counts them), with two numbers
-#  that PyTorch's counter has too large: causal attention counts the keys that each query meets, and the weight
-#  gradient of a grouped convolution counts its groups. Recurrent layers count their products too. Any other operator
-#  counts one for each element of its results or of its first argument, whichever has more; what only moves, creates
-#  or picks elements counts nothing, and nor does arithmetic of integers.
-# ----------------------------------------------------------------------------
+# ---- FLOPs by dtype
+# Products are those above, with torch's two numbers put right: causal attention counts the keys that each query meets,
+# and the weight gradient of a grouped convolution counts its groups. Recurrent layers count their products too. Any
+# other operator counts one for each element of its results or of its first argument, whichever has more. Operators that
+# only move, create or pick elements count nothing, nor does arithmetic of integers.
 
 Formula = Callable[[Step, Specs], int]
 
@@ -375,13 +377,10 @@ MOVES = frozenset(
 """Operators that only move, create or pick elements: no arithmetic."""
 
 
-# ----------------------------------------------------------------------------
-# Whose memory a value uses: a view uses that of its base, each other tensor has its own.
-#
-# Of a storage, what counts is from its first element to the last that its tensor reaches; what an operator takes
-#  while it runs and gives back before it returns is not in the text. An input is a storage of its own here: that two
-#  inputs share one, or that one is a slice of something larger, the caller knows alone.
-# ----------------------------------------------------------------------------
+# ---- Storages: a view uses the memory of its base, each other tensor has its own
+# The size of a storage is from its first element to the last that its tensor reaches. The memory that an operator takes
+# while it runs, and gives back before it returns, is not in a graph. Each input is a storage of its own here: only the
+# caller knows whether two inputs share one, or one is a slice of something larger.
 
 Storages: TypeAlias = "str | tuple[Storages, ...] | None"
 """The storage of a value, by the name of the value that it was made for (`split[1]` for the second of a tuple); a tuple
@@ -641,9 +640,7 @@ SOMETIMES: Mapping[str, Decision] = {
 """Operators that return a view where they can, else a copy, and how the specs say which."""
 
 
-# ----------------------------------------------------------------------------
-# The bytes that a step reads and writes, from the specs of its arguments and results.
-# ----------------------------------------------------------------------------
+# ---- Bytes that a step reads and writes, from the specs of its arguments and results
 
 
 def memory_of(spec: Spec) -> int:
@@ -722,13 +719,9 @@ PICKED: Mapping[str, int | None] = {
 position has."""
 
 
-# ----------------------------------------------------------------------------
-# What each step of a graph costs: floating-point operations, bytes read and written.
-#
-#
+# ---- The cost of each step
 # Each step counts as a kernel of its own: it reads its arguments from memory and writes its results. A compiler that
 # fuses steps moves less. Views read and write nothing; an argument that is passed twice is read once.
-# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -818,15 +811,12 @@ def bytes_written(made: Step) -> int:
 UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
 
 
-# ----------------------------------------------------------------------------
-# The memory time line of a Pair: which bytes live during each step of the forward, then of the backward.
-#
-# Storages count, not tensors: a view has no memory of its own. A storage lives from the step that makes it to the
-#  last step that uses a value in it. What the forward saves lives until its last use in the backward; mutations live
-#  to the end of their graph, when they are written back; outputs, gradients and tangents live to the end, because the
-#  caller holds them. Parameters, buffers, inputs and constants live throughout: they are told apart, in `held`, and
-#  the curve leaves them out. What operators take while they run is not in a graph's text.
-# ----------------------------------------------------------------------------
+# ---- The time line of memory: the bytes that live during each step of a forward, then of its backward
+# Storages count, not tensors: a view has no memory of its own. A storage lives from the step that makes it to the last
+# step that uses a value in it. A saved value lives until its last use in the backward. Mutations live to the end of
+# their graph, when they are written back; outputs, gradients and tangents live to the end, because the caller holds
+# them. Parameters, buffers, inputs and constants live throughout: they are counted apart, in `held`, and the curve
+# leaves them out.
 
 HELD = ("parameter", "buffer", "input", "constant", "rng")
 """Roles of inputs that the caller holds throughout."""
@@ -1000,10 +990,7 @@ def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[i
     return during, after
 
 
-# ----------------------------------------------------------------------------
-# The cost of a Pair, from its text: operators by kind with their FLOPs and bytes, parameters, bytes saved by line,
-# the peak of memory. Needs no torch.
-# ----------------------------------------------------------------------------
+# ---- The Summary of a Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -1113,9 +1100,7 @@ def summarize_all(capture: Capture) -> tuple[Summary, ...]:
     return tuple(map(summarize, capture.pairs))
 
 
-# ----------------------------------------------------------------------------
-# Which operators graphs call, on which dtypes, and how often. Needs no torch.
-# ----------------------------------------------------------------------------
+# ---- Which operators graphs call, on which dtypes, and how often
 
 NO_TENSOR = "no tensor"
 """What a call that takes and returns numbers alone has for dtypes."""

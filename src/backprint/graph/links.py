@@ -1,4 +1,4 @@
-"""Read links: which inputs of a Pair come from another, which are the whole Capture's own, and which need a gradient.
+"""Links between the Pairs of a Capture, and the claims of a sample about its graphs. Nothing here needs torch.
 
 A Capture of one Pair needs no links: its ports are the Capture's own.
 """
@@ -15,6 +15,9 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Guard, Link, Pair, Port, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_port, show_spec
+
+# ---- What links say: the inputs that a Pair feeds, those of the whole Capture, and those that need a gradient
+
 
 FREE = ("parameter", "buffer", "constant", "input")
 """The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
@@ -123,14 +126,11 @@ def held_exact(capture: Capture) -> set[str]:
     return guarded | set(capture.origin.constants)
 
 
-# ----------------------------------------------------------------------------
-# Compare the claims about a Capture's graphs that are stored in two places. Needs no torch.
-#
+# ---- Claims: what a sample says about its graphs in more than one place
 # A sample has each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
-#  annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name
-#  saved values. A change of only one of these is detected; a consistent change of all of them is another sample, of
-#  which only the numbers can be checked.
-# ----------------------------------------------------------------------------
+# annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name saved
+# values. A change of only one of these is detected. A consistent change of all of them is another sample, of which only
+# the numbers can be checked.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Symbolic sizes: evaluate expressions, infer sizes from shapes, and convert graphs to given sizes.
+"""Symbolic sizes: their expressions, the sizes that shapes imply, and graphs at given sizes or on another device.
 
 An expression is parsed with `ast` and evaluated by the tables below; nothing of it is run as Python. Anything that is
 not in a table is refused by name, and so is a number that is too large for a size.
@@ -35,6 +35,9 @@ from backprint.graph.nouns import (
     leaves,
 )
 from backprint.graph.steps import free, live, mapped, with_names
+
+# ---- Expressions
+
 
 Number = int | float | bool
 Sizes = Mapping[str, int]
@@ -300,12 +303,9 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
     return replace(graph, inputs=inputs, steps=tuple(map(new_step, graph.steps)), outputs=outputs)
 
 
-# ----------------------------------------------------------------------------
-# Replace a graph's symbolic sizes by those of its capture, also on its ports.
-#
+# ---- Graphs at the sizes of their capture
 # A graph that is taken out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no
-#  caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
-# ----------------------------------------------------------------------------
+# caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
 
 
 def at_capture(graph: Graph) -> Graph:
@@ -417,9 +417,7 @@ def unguarded_graph(graph: Graph) -> Graph:
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
-# ----------------------------------------------------------------------------
-# Move a forward graph to another device: its tensors and constants, and operators that exist there.
-# ----------------------------------------------------------------------------
+# ---- Graphs on another device
 
 
 def without_saved(graph: Graph) -> Graph:

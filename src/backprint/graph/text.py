@@ -1,9 +1,12 @@
-"""Look at the text of a graph before `ast` parses it: strings, comments, and how much memory its tree may take.
+"""A Graph as straight-line Python, and back. The text is the storage: `parse(emit(graph)) == graph`.
 
-Python's tree takes up to BYTES_OF_A_TOKEN for each token, and an f-string of many holes takes a time that grows with
-their square. One pass tells strings and comments from code exactly as Python does, because everything that would make
-that hard is refused by name: prefixes of strings, backslashes that continue a line, characters that look different
-from what they do.
+Reading uses `ast` alone: nothing is imported, looked up or run. A text outside the grammar is refused with its line and
+the name of the construct. The grammar, one step a line:
+
+    # [layer1.0.conv1] model.py:12 in forward: out = self.conv1(x)
+    convolution: "f32[2, 64, 32, 32]" = aten.convolution.default(x, conv1_weight, None, [1, 1], ...)
+    getitem = native_batch_norm[0]
+    assert _local_scalar_dense == 3
 """
 
 from __future__ import annotations
@@ -46,6 +49,13 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
 )
+
+# ---- Before `ast` parses a text: its strings, its comments, and how much memory its tree may take
+# Python's tree takes up to BYTES_OF_A_TOKEN for each token, and an f-string of many holes takes a time that grows with
+# their square. One pass separates strings and comments from code exactly as Python does. Constructs that would make
+# that hard are refused by name: prefixes of strings, backslashes that continue a line, characters that look different
+# from what they do.
+
 
 MAX_CHARACTERS = 24 * 2**20
 
@@ -145,22 +155,7 @@ def numbers_of_lines(text: str, places: list[int]) -> list[int]:
     return numbers
 
 
-# ----------------------------------------------------------------------------
-# A Graph as straight-line Python, and back. The text is the storage: `parse(emit(graph)) == graph`.
-#
-# Reading uses `ast` alone: nothing is imported, looked up or run. What is not in the grammar is refused by name with
-#  its line. The grammar, one step a line:
-#
-#
-#
-#     # [layer1.0.conv1] model.py:12 in forward: out = self.conv1(x)
-#
-#     convolution: "f32[2, 64, 32, 32]" = aten.convolution.default(x, conv1_weight, None, [1, 1], ...)
-#
-#     getitem = native_batch_norm[0]
-#
-#     assert _local_scalar_dense == 3
-# ----------------------------------------------------------------------------
+# ---- Writing
 
 HEADER = """\
 import math

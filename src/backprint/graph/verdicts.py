@@ -1,7 +1,7 @@
-"""The words of verdicts, and whether a check was a proof.
+"""Verdicts, and the power that makes a check a proof.
 
-Every place that calls something proved uses `has_proof`: a Verdict, `verify`, `power`, `show`, a run's progress and
-status, and its report. So they cannot disagree.
+Whatever is called proved is decided by `has_proof`: a Verdict, `verify`, `power`, `show`, the progress, the status and
+the report of a run. So they cannot disagree.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprint.graph.keys import PortKey, in_a_line, number_of
+
+# ---- The words of verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +200,8 @@ def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
     return Proofs(proved, of, forwards, of_forwards, tuple(without))
 
 
-# ----------------------------------------------------------------------------
-# Power: how far the results of a Capture moved, in tolerances, when its inputs were redrawn.
-#
-# A check of a port that no input moves proves nothing about it. `replay.power` measures it; this module has the
-#  result.
-# ----------------------------------------------------------------------------
+# ---- Power: how far results move, in tolerances, when inputs are redrawn (`replaying/power.py` measures it)
+# A check of a port that no input moves proves nothing about it.
 
 STATE = ("parameter", "buffer", "constant")
 """How the names of trials begin that draw no input of the program's own again."""

@@ -1,4 +1,8 @@
-"""Strides of tensors, compared with those of ports."""
+"""The arguments of a replay: bound to ports, and compared with the captured call.
+
+These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
+which share memory if one of them is written to; the strides of inputs.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,8 @@ from backprint.values.likeness import (
 )
 from backprint.values.memory import memory_spans, overlapping_pairs
 from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
+
+# ---- Strides of tensors, compared with those of ports
 
 
 def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
@@ -75,9 +81,7 @@ def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, 
     return laid_as(tangent, known_ if known_ is not None else torch.empty_like(output).stride())
 
 
-# ----------------------------------------------------------------------------
-# Check that the same tensors are one, share memory and have the strides as at capture, or refuse the call.
-# ----------------------------------------------------------------------------
+# ---- Tensors that are the same or share memory, compared with those of the captured call
 
 INPUT_ALONE = "capture again on inputs like these"
 
@@ -205,13 +209,7 @@ def shared(apart: int | None) -> str:
     return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
 
 
-# ----------------------------------------------------------------------------
-# The parameters, buffers and constants that a replay runs on: the live module's, the caller's `state`, or the
-# recipes'.
-#
-#
-# The recipes' are used only if the caller says so.
-# ----------------------------------------------------------------------------
+# ---- Parameters, buffers and constants: the live module's, the caller's `state`, or the recipes' if the caller says so
 
 State = Mapping[str, Tensor] | str | None
 """Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
@@ -342,12 +340,7 @@ def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
     return found
 
 
-# ----------------------------------------------------------------------------
-# Bind arguments to ports, and check that a call matches the captured one.
-#
-# These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same,
-#  and which share memory if one of them is written to; the strides of inputs.
-# ----------------------------------------------------------------------------
+# ---- Arguments bound to ports
 
 
 def values_of(

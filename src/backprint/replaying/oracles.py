@@ -1,8 +1,8 @@
-"""Recognize differences that are only rounding: of results that would be 0 in exact arithmetic, such as the gradient of
-a convolution's bias before a batch norm. Another order of the same sums has another remainder, however small.
+"""Oracles: what results are compared with.
 
-Such a result is small relative to the others, and moves as far as the difference if the inputs move by one unit in the
-last place. Both are required: the second alone would accept a difference at the step of a step function.
+While the program lives, it runs in eager on each draw of inputs (`against_program`). From disk, the digests of its
+results are compared (`against_kept`). If a sample has none, autograd of the saved forward is a second opinion on the
+gradients (`against_autograd`), used only if there is no opaque edge.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ from backprint.replaying.whole import Played, replay_values
 from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
 from backprint.values.settings import RandomStates, put_random_states, random_states
 from backprint.values.tree import ones_tangent
+
+# ---- Differences that are only rounding
+# A result may be 0 in exact arithmetic, such as the gradient of a convolution's bias before a batch norm. What is
+# computed is the remainder of a sum, and another order of the same sum has another remainder: by itself the relative
+# error says nothing. Such a difference is `close` and not `wrong` if two conditions hold. It is small relative to the
+# largest value of its role, and the result moves as far if the inputs move by one unit in the last place. The second
+# alone would accept a difference at the step of a step function.
 
 
 def rounding_forgiven(
@@ -117,12 +124,7 @@ def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return moved
 
 
-# ----------------------------------------------------------------------------
-# Oracles: what results are compared with. The program in eager while it lives, else autograd of the saved forward.
-#
-#
-# Autograd of the saved forward is a second opinion, used only if there is no opaque edge.
-# ----------------------------------------------------------------------------
+# ---- The oracles
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:

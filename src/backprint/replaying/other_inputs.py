@@ -1,12 +1,4 @@
-"""Inputs of a sample that have one value everywhere, and a second draw on which they have not.
-
-At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
-any order of them. A check on such inputs alone does not see these faults. While the program lives, a proof runs on
-other inputs too. For a sample, `save` keeps digests of the program's results on the second draw, and `verify` compares
-with them. Where a sample has none, the ports that depend on such inputs have no power.
-
-Integers are left out: they are indices and counts, and a program need not run on others.
-"""
+"""Other inputs than a sample's own: a second draw where values are constant, and other sizes."""
 
 from __future__ import annotations
 
@@ -27,6 +19,14 @@ from backprint.replaying.results import Row, numbers_of
 from backprint.replaying.whole import SIZE
 from backprint.sample.generator import digest
 from backprint.sample.redraws import another, units
+
+# ---- The second draw: inputs of a sample that have one value everywhere get different values
+# At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
+# any order of them. A check on such inputs alone does not see these faults. While the program lives, a proof runs on
+# other inputs too. For a sample, `save` keeps digests of the program's results on the second draw, and `verify`
+# compares with them. Where a sample has none, the ports that depend on such inputs have no power. Integers are left
+# out: they are indices and counts, and a program need not run on others.
+
 
 SECOND = "redrawn"
 """The name of the second draw, and how the rows of its results begin in a witness."""
@@ -116,9 +116,7 @@ def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
             yield text.removeprefix(f"{SECOND} "), row
 
 
-# ----------------------------------------------------------------------------
-# Resize inputs to other sizes than captured, if the conditions that tracing found allow any.
-# ----------------------------------------------------------------------------
+# ---- Other sizes than captured, if the conditions that tracing found allow any
 
 Change = Callable[[int], int]
 

@@ -1,4 +1,14 @@
-"""Convert a Capture to float64: every floating-point dtype in its graphs."""
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
+
+A check of a port that no input moves proves nothing about it. A port's power is its largest movement in the standard
+redraws (`Study.standard`). They are the same for `save`, `verify` and `power`, and limited by number, never by time, so
+all three report one number. The trials of `own` and `all` are about inputs: which of them a graph could ignore without
+a check noticing.
+
+Which ports depend on which inputs is read from the graphs. A path is not yet a dependence: a bias before a batch norm
+and a shift of scores before a softmax have a path to every output, and move none. So a port with a path that does not
+move is tried once more at a neutral point, in float64 (`Study.unmoved`).
+"""
 
 from __future__ import annotations
 
@@ -38,6 +48,9 @@ from backprint.replaying.whole import replay_values
 from backprint.sample.redraws import another, neutral, units
 from backprint.values import settings
 from backprint.values.tree import strided_parts
+
+# ---- A Capture in float64: every floating-point dtype in its graphs
+
 
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 
@@ -92,25 +105,7 @@ def wide_value(value: Value) -> Any:
     return value
 
 
-# ----------------------------------------------------------------------------
-# Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
-#
-# A check of a port that no input moves proves nothing about it. Inputs are redrawn one by one, and in groups, each
-#  time from the same base run, and every port that depends on the redrawn inputs is measured. Which ports depend on
-#  which inputs is read from the graphs. A path does not mean dependence (a bias before a batch norm, a shift of
-#  scores before a softmax), so a port with a path that does not move is tried once more: in float64, at a neutral
-#  point, where weights keep the scale of their inputs and nothing is dead or saturated. If it does not move there
-#  either, to NULL of its size, it does not depend on that input mathematically, and need not move. If it moves there,
-#  this sample's own values hide the input: weak.
-#
-# **A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together,
-#  and while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard,
-#  one input alone. A port that depends on an input on which the Capture was compared at its captured values alone has
-#  none. They are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report
-#  one number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them,
-#  other movement of these ports does not count. A port of integers or bools has power if any element changes. The
-#  trials of `own` and `all` are about inputs: which of them could be ignored without a check noticing.
-# ----------------------------------------------------------------------------
+# ---- Measuring
 
 SEED = 0x90E7
 

@@ -1,7 +1,8 @@
 """Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
 
 The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
-and leading values of its results on the recipe's inputs) replaces it.
+and leading values of its results on the recipe's inputs) replaces it. A stamped Capture can be compared with a trace of
+the whole program, and a fake one with a small twin.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ from backprint.replaying.power import Base, power_of, why_without_power, with_po
 from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
+
+# ---- Proofs of a Capture
+
 
 FAKE = "fake: captured without values, so the program returned nothing to compare with"
 """Why a fake Capture cannot be proven by itself."""
@@ -244,9 +248,7 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     return CheckedRun(got, tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found), notes)
 
 
-# ----------------------------------------------------------------------------
-# Compare a stamped Capture with a trace of the whole program.
-# ----------------------------------------------------------------------------
+# ---- A stamped Capture, compared with a trace of the whole program
 
 
 def against_trace(stamped: Capture, full: Capture) -> Verdict:
@@ -278,14 +280,10 @@ def size_and_hash(graph: Graph | None) -> str:
     return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"
 
 
-# ----------------------------------------------------------------------------
-# Compare a fake Capture with a small twin of the same program: what the twin proves, and where both have the same
-# steps.
-#
+# ---- A fake Capture, compared with a small twin of the same program
 # Two graphs match if their hashes without sizes are equal. If the twin has fewer layers, they match if each layer's
-#  steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a
-#  loop over layers makes. A layer is a module path up to its last number: `model.layers.17`.
-# ----------------------------------------------------------------------------
+# steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a loop
+# over layers makes. A layer is a module path up to its last number: `model.layers.17`.
 
 Row = tuple[str, str, str]
 """A step without its sizes: its module below the layer, its operator, and its result."""

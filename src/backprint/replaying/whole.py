@@ -1,9 +1,4 @@
-"""Run the linked Pairs of a Capture: forwards in order with values passed over links, then backwards on demand.
-
-A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
-caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so the
-gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
-"""
+"""Replay a whole Capture: arguments to ports, the linked Pairs, and results back in the model's own containers."""
 
 from __future__ import annotations
 
@@ -36,6 +31,12 @@ from backprint.values.settings import (
     restored,
 )
 from backprint.values.tree import copy_values, ones_tangent, strided_parts
+
+# ---- The linked Pairs: forwards in order, with values passed over links, then backwards on demand
+# A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
+# caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so
+# the gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
+
 
 Gradients = dict[str, "Tensor | None"]
 
@@ -200,9 +201,7 @@ def added(terms: Iterable[Tensor | None]) -> Tensor | None:
     return total
 
 
-# ----------------------------------------------------------------------------
-# Replay a whole Capture: arguments to ports, forward, backward, and back to the model's own containers.
-# ----------------------------------------------------------------------------
+# ---- A replay, from the arguments to the results
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""A Series: what one place of a step has in each iteration of the loops around it.
+"""The nouns of a fold: a Series of names or numbers, the places of a step, and a FoldedGraph of steps and loops.
 
-The names `view_20`, `view_32`, `view_44` are the Series `view_{20+12*i}`: a text whose numbers grow by the same amount
-in each iteration. Iterations that have something else, such as the `view` of the first layer, are listed beside the
-rule.
+The names `view_20`, `view_32`, `view_44` of one step in three iterations are the Series `view_{20+12*i}`: a text whose
+numbers grow by the same amount in each iteration.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ from backprint.graph.nouns import (
     Value,
     graph_in_words,
 )
+
+# ---- Series: what one place of a step has in each iteration of the loops around it
+
 
 Index: TypeAlias = tuple[int, ...]
 """The numbers of the iterations of the loops around a step, the outermost first."""
@@ -191,12 +193,7 @@ def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(texts), tuple(numbers)
 
 
-# ----------------------------------------------------------------------------
-# The places of a step at which iterations of a loop differ: names, whole numbers, and where the program called it.
-#
-#
-# A place has a name: `name`, `args.0.2`, `kwargs.dim`, `source.module`, `echo.names.1`.
-# ----------------------------------------------------------------------------
+# ---- Places of a step at which the iterations of a loop differ: `name`, `args.0.2`, `kwargs.dim`, `source.module`
 
 NUMBERS = (int, float)
 """What may differ in the arguments of two iterations, beside names."""
@@ -341,9 +338,7 @@ def skeleton(value: Value) -> Any:
     return type(value), repr(value)
 
 
-# ----------------------------------------------------------------------------
-# A folded graph: its steps as loops, from which the same graph is unfolded.
-# ----------------------------------------------------------------------------
+# ---- Folded graphs
 
 Item: TypeAlias = "FoldedStep | Loop | Only"
 """What a folded graph, or the body of a loop, has in a row."""

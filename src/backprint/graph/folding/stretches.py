@@ -1,7 +1,7 @@
-"""A graph in stretches: each iteration of a loop that stands in no other, and the steps between loops.
+"""The stretches of a graph: each iteration of an outermost loop, and the steps between loops.
 
-Together they are the steps of the graph, in their order. A stretch is a graph of its own, so it has a hash: equal
-stretches, of one graph or of many, are one part.
+Together they are the steps of the graph, in their order. Each stretch can be made a graph of its own, which has a hash:
+equal stretches, of one graph or of many, are one part. `part_costs` says what a loop of a Pair costs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.nouns import Index, series_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints
+
+# ---- Stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,7 @@ def names_taken(step: Step) -> Iterator[str]:
         yield from refs(value)
 
 
-# ----------------------------------------------------------------------------
-# What a layer costs: the loops of a Pair, with the FLOPs and the saved bytes of an iteration.
-# ----------------------------------------------------------------------------
+# ---- The cost of a loop: the FLOPs and the saved bytes of its iterations
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,14 @@
-"""Series as Python expressions, and as patterns in comments: `view_{20+12*i} (at 3 last_view)`."""
+"""A folded graph as Python that runs, for people to read: loops as `for i in range(126)`, functions for what recurs.
+
+`v` is a table of the ports, and of each value that another iteration or the rest of the graph takes, by its key. Other
+values have short names. `params` and `saved` are the same table under other names, for values that are taken from
+parameters or saved ports. `last_add` is the value `add` of the iteration before.
+
+The writer works in this order: `planned_names` decides how each value is taken, `Finder` finds the functions,
+`function_lines` and `BodyWriter` write the lines, and `emit_folded` the whole text. The text is never read to make a
+graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert` compares it with what samples of format 3
+have on disk, to the letter: whoever changes what is written here keeps the old writer there, or ends that command.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +54,8 @@ from backprint.graph.text import (
     show_step,
     title_text,
 )
+
+# ---- Series as Python expressions, and as patterns in comments: `view_{20+12*i} (at 3 last_view)`
 
 
 def braced(text: str) -> str:
@@ -101,13 +113,10 @@ def index_text(index: Index) -> str:
     return str(index[0]) if len(index) == 1 else str(index)
 
 
-# ----------------------------------------------------------------------------
-# Which name each value of a folded graph has in its text: the plan by which the text is written.
-#
-# A value has a *key* in the tables of the text. It is the value's name in the flat graph, with two exceptions. The
-#  first `view` of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A
-#  value of a loop whose names follow no rule gets a key that does.
-# ----------------------------------------------------------------------------
+# ---- Names: the plan of how each value is taken
+# A value has a *key* in the table `v`. It is the value's name in the flat graph, with two exceptions. The first `view`
+# of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A value of a loop
+# whose names follow no rule gets a key that does.
 
 VALUES, GIVEN, PORT = "v", "given", "port"
 
@@ -402,12 +411,9 @@ def new_name(base: str, taken: set[str], used: dict[str, int]) -> str:
     return name
 
 
-# ----------------------------------------------------------------------------
-# Find what recurs among the steps of one module, and make functions of it: the backward of every linear layer.
-#
-# Two places have one function if they call the same operators on each other's results in the same way. Sizes may
-#  differ, and become arguments; so do the numbers in names. A function never goes across two modules.
-# ----------------------------------------------------------------------------
+# ---- Functions: what recurs among the steps of one module, such as the backward of every linear layer
+# Two stretches have one function if they call the same operators on each other's results in the same way. Sizes may
+# differ, and become arguments; so do the numbers in names. A function never extends across two modules.
 
 LEAST_STEPS, MOST_STEPS = 3, 40
 """How many steps a function has."""
@@ -792,22 +798,12 @@ def number_text(leaf: Leaf, place: str) -> str:
     return number_expression(series) if series is not None else show(dict(places_of(leaf.step.step))[place])
 
 
-# ----------------------------------------------------------------------------
-# Functions of a folded graph as lines of Python, and the names in them.
-#
-#
-#
+# ---- Lines of functions
 #     def linear_backward(x, view, t, size, size_1):
-#
 #         view_1: "bf16[4096, {size}]" = aten.view.default(x, [4096, size])  # as view_{a}: gradient of unsafe_view_{b}
-#
 #         ...
-#
 #         return view_2, t_1
-#
-#
-# Sizes are arguments. `a` and `b` are numbers in names: each call says them in a comment.
-# ----------------------------------------------------------------------------
+# Sizes are arguments. `a` and `b` are numbers in names: each call has them in a comment.
 
 MODULE = "{module}"
 """Stands for the module of the call in the lines of a function."""
@@ -997,19 +993,11 @@ def spec_of_function(each: NamedFunction, place: int, leaf: Leaf) -> str:
     return re.sub(r"SIZE_(\d+)_", lambda size: f"{{{each.sizes[int(size[1])]}}}", text)
 
 
-# ----------------------------------------------------------------------------
-# The steps of a folded graph as lines of Python: calls and loops, with comments that say what the flat text says.
-#
-#
-#
+# ---- Lines of the body: calls and loops, with comments that say what the flat text says
 #     # [layers.{i}.mlp] model.py:12 in forward: return self.down(gelu(self.up(x)))
-#
 #     mm: "f32[2, 64]" = aten.mm.default(v[f"view_{8+12*i}"], saved[f"t_{i}"])  # as mm_{3+7*i}: gradient of mm_{i}
-#
-#
-# The comment above holds for the steps below it, up to the next one. The one behind a step has its name in the flat
-# graph, its echo, and `;` if the program has no line for it.
-# ----------------------------------------------------------------------------
+# The comment above a step holds for those below it, up to the next one. The comment behind a step has its name in the
+# flat graph, its echo, and `;` if the program has no line for it.
 
 
 @dataclass(slots=True)
@@ -1200,18 +1188,7 @@ def modules_of(comments: Sequence[str]) -> tuple[str, ...]:
     return tuple(line[: line.index("]") + 1] for line in comments if line.startswith("# ["))
 
 
-# ----------------------------------------------------------------------------
-# A folded graph as Python that runs, for people to read: loops as `for i in range(126)`, functions for what recurs.
-#
-# `v` is a table of the ports, and of each value that another iteration or the rest of the graph takes, by its key.
-#  Other values have short names. `params` and `saved` are the same table, by what is taken from it. `last_add` is
-#  what the iteration before computed. `body` writes the steps, `function_text` the functions, and `unroll` the flat
-#  text again.
-#
-# The text is never read to make a graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert`
-#  compares it with what samples of format 3 have on disk, to the letter: whoever changes what is written here keeps
-#  the old writer there, or ends that command.
-# ----------------------------------------------------------------------------
+# ---- The whole text
 
 ZEROS = "zeros"
 """The attribute of a class that lists the keys of first values: `view_0` of `view`."""
