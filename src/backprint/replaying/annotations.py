@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.errors import GraphError
-from backprint.graph.links import Lie
+from backprint.graph.links import Contradiction
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.graph.text import show_spec
@@ -76,11 +76,11 @@ class Notes:
         self.sheets.append(Sheet(graph, sizes, self.strides, self.numbers))
         return self.sheets[-1]
 
-    def lies(self) -> Iterator[Lie]:
+    def contradictions(self) -> Iterator[Contradiction]:
         """Yield every wrong annotation."""
         for sheet in self.sheets:
             for (role, name), (_, _, text) in sheet.found.items():
-                yield Lie(role, name, text)
+                yield Contradiction(role, name, text)
 
 
 NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)

@@ -57,7 +57,7 @@ def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
+def has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
     """Whether a tensor has these strides, in dimensions with more than one element."""
     if tensor.numel() == 0:
         return True
@@ -67,7 +67,9 @@ def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
     """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
-    if lies(tensor, wanted) or any(step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)):
+    if has_strides(tensor, wanted) or any(
+        step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
+    ):
         return tensor
     made = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
     return made.copy_(tensor.detach())
@@ -95,7 +97,7 @@ def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
             continue
         wanted = strides(spec, tensor, sizes)
-        if wanted is not None and not lies(tensor, wanted):
+        if wanted is not None and not has_strides(tensor, wanted):
             raise GuardError(
                 f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
                 f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
@@ -104,10 +106,10 @@ def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping
 
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
     """Say how to give a tensor the strides that it had at capture."""
-    if lies(torch.empty(tensor.shape, device="meta"), wanted):
+    if has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if tensor.dim() == dim and lies(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
+        if tensor.dim() == dim and has_strides(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
             return f"pass {name}.contiguous(memory_format={form}), "
     if 0 in wanted:
         return "pass it expanded as it was, "
@@ -123,7 +125,7 @@ def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tens
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
             continue
         wanted = strides(spec, tensor, {})
-        if wanted is not None and not lies(tensor, wanted):
+        if wanted is not None and not has_strides(tensor, wanted):
             found[port.name] = laid_as(tensor, wanted)
     return found
 
