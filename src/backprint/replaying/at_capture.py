@@ -61,7 +61,12 @@ LIGHT = 2**20
 
 
 def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
-    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed."""
+    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed.
+
+    Each difference has causes that are named in different ways, so each is followed by the question that tells them
+    apart: does the program return something else for other tensors of the same values (`by_identity`)? Then it reads
+    what no graph has, such as the `id` of an argument, and no redraw would show more.
+    """
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.quiet_random():
@@ -69,7 +74,9 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         if not captured and (first_difference := differs_from_first(capture, program, values)):
             identity = by_identity(capture, program, values)
             return Proof(tuple(verdicts.values()), identity=identity, moved=first_difference)
-        if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
+        # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
+        # these; then those of the recorded backward are used.
+        if captured and reads_tangents(capture):
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
         if captured:
             return Proof(tuple(verdicts.values()), captured, identity=by_identity(capture, program, values))
@@ -99,7 +106,9 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
                 return Proof(tuple(verdicts.values()), "", difference, pins)
             only_captured += () if compared else other.alone
         if reseeded_difference:
-            reseeded_difference = f"under another seed, {reseeded_difference}: Backprint does not see all random numbers that are drawn"
+            reseeded_difference = (
+                f"under another seed, {reseeded_difference}: Backprint does not see all random numbers that are drawn"
+            )
             return Proof(tuple(verdicts.values()), reseeded_difference, identity=by_identity(capture, program, values))
     generators = program.own_generators()
     pins = every_input(capture, values) if generators else ()

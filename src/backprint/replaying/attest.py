@@ -89,10 +89,16 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     return Attested(rows, verdict, port_values(capture, replayed), measured, checked.notes)
 
 
-def second_witness(capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]) -> dict[str, Row]:
+def second_witness(
+    capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]
+) -> dict[str, Row]:
     """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
     draw = second_draw(capture, first)
-    if draw is None or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None or not attempted.verdicts:
+    if (
+        draw is None
+        or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None
+        or not attempted.verdicts
+    ):
         return {}
     keep_worst(verdict_of_port, SECOND, attempted.verdicts)
     values = second_values(capture, with_tangents(first.values, first.tangents or {}))
