@@ -42,17 +42,17 @@ from backprint.parts.flow import (
     BorderGradients,
     BorderNames,
     Borders,
+    Inseparable,
     PartBackward,
     PartRun,
-    Tangled,
     backward_of,
     borders_of,
     local_of,
     played_pairs,
     runs_of_parts,
-    saved_side,
+    saved_ports,
     tangent_name,
-    with_saved,
+    with_steps_of_saved,
 )
 from backprint.replaying.arguments import tangent_as
 from backprint.replaying.at_capture import held_against_program
@@ -81,7 +81,7 @@ def pair_of(
     saved: tuple[tuple[Port, Value], ...] = ()
     backward = None
     if cut is not None and flow is not None:
-        saved, backward = saved_side(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
+        saved, backward = saved_ports(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
     return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
 
 
@@ -512,11 +512,11 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
     put_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
-        compare(port.name, port.role, value, of.ran.given[local])
+        compare(port.name, port.role, value, of.ran.results[local])
         for port, value in results.items()
         if port.role != "saved" and isinstance(value, Tensor)
         for local in [local_of(of.part, of.borders.names, port)]
-        if local in of.ran.given
+        if local in of.ran.results
     ]
     ports += gradients_against_whole(of, made, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
@@ -633,7 +633,7 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
         return None, of.ran.why
     try:
         pair = sliced(of)
-    except Tangled as error:
+    except Inseparable as error:
         return None, str(error)
     made = capture_of_part(of, pair, SLICED)
     verdict = verdict_of_part(of, made)
@@ -643,21 +643,21 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
 
 
 def sliced(of: PartOfWhole) -> Pair:
-    """Return a part as a Pair with the whole's own backward steps; raise Tangled if they cannot be separated."""
+    """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
     pair, flow = of.pair, of.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
         return forward_alone(of)
     cut = backward_of(pair, of.part, of.borders.home, flow)
-    part = with_saved(pair, of.part, cut.saved, of.borders)
+    part = with_steps_of_saved(pair, of.part, cut.saved, of.borders)
     return pair_of(pair, part, of.borders.names, of.piece.label, flow, cut)
 
 
 def check_opaque(of: PartOfWhole, why: str) -> None:
     """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
     edges = of.opaque or (of.whole.opaque if of.ran.why else ())
-    if not edges and not of.ran.astray:
+    if not edges and not of.ran.inconsistent:
         return
-    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.astray)
+    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.inconsistent)
     raise RefusedError(
         f"{of.whole.name}, {of.piece.label}: the backward cannot be separated here ({why}), and autograd of the "
         f"forward {unseen}: cut elsewhere, or leave that part whole"
