@@ -1,7 +1,8 @@
-"""Which tensors that two Captures take have other values, as far as recipes tell: those that are kept, not drawn.
+"""Compare two Captures: the values of their constants, their Pairs, and the steps and ports of each graph.
 
-Hashes leave values out, so graphs with other constants are the same. Nothing is made: recipes are compared as JSON, and
-exact data as bytes. What one side keeps as bytes and the other as numbers is not compared.
+Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values; else
+values are matched (`matching`), and every matched step is compared. Graphs with different hashes always have a
+difference that is named.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ from backprint.graph.cost import Summary, step_costs, summarize, total_cost
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import at_hints
+
+# ---- Tensors with other values, as far as recipes tell
+# Hashes leave values out, so graphs with other constants are the same. No tensor is made: recipes are compared as JSON,
+# and exact data as bytes. A tensor that one Capture keeps as bytes and the other as numbers is not compared.
+
 
 KEPT = ("constant", "values", "arange", "tril", "exact")
 """Kinds of recipes that say every value."""
@@ -139,13 +145,7 @@ def digest_text(data: bytes | None) -> str:
     return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
 
 
-# ----------------------------------------------------------------------------
-# Compare two Captures.
-#
-# Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values;
-#  else values are matched (`matching`), and every matched step is compared. Graphs with other hashes always have a
-#  difference that is named.
-# ----------------------------------------------------------------------------
+# ---- Pairs, graphs and steps
 
 DIRECTIONS = ("forward", "backward")
 

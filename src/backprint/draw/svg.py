@@ -1,7 +1,7 @@
-"""The colors of pictures, in light and dark: those of Okabe and Ito, which color-blind people tell apart.
+"""A picture as SVG: one file without scripts, in light and dark, with a legend.
 
-Sides, dashes and widths say the same as the colors. They are written out, because many programs that read SVG know no
-CSS variables.
+The colors are those of Okabe and Ito, which color-blind people can distinguish. Sides, dashes and widths show the same
+as the colors. Colors are written out, because many programs that read SVG know no CSS variables.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from backprint.draw.picture import (
 )
 from backprint.draw.scene import frame_unit
 from backprint.graph.text import show_spec
+
+# ---- Colors
+
 
 LIGHT: Mapping[str, str] = {
     "page": "#ffffff",
@@ -140,9 +143,7 @@ STYLE = SHAPES + colored(RULES, LIGHT) + IN_DARK
 """The style of a picture."""
 
 
-# ----------------------------------------------------------------------------
-# A picture as SVG: one file without scripts, in light and dark, with a legend.
-# ----------------------------------------------------------------------------
+# ---- The SVG
 
 LEGEND = 22.0
 """The height of a line of the legend."""

@@ -1,7 +1,7 @@
-"""Running a program on meta tensors: to choose sizes, and to find the batch norms that cannot train.
+"""A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
 
-The metadata says `data = [4]` for nearly every SymInt, whatever it was. Dynamo puts a SymInt before the tensor whose
-size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+The module's forward is a function that `emit` compiles from the parsed program. The file is executed only if the parser
+refused it and the caller trusts it; a note of the sample says so.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ from backprint.sample.inputs import Inputs, fit, recipe_at
 from backprint.sample.recipes import FLOATS, INTEGERS, derive, reach
 from backprint.values.settings import quiet_random
 from backprint.values.tree import plain_leaves
+
+# ---- Runs on meta tensors: they choose sizes, and find the batch norms that cannot train
+# The metadata says `data = [4]` for nearly every SymInt, whatever its value was. Dynamo puts a SymInt before the tensor
+# whose size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+
 
 MOST_TRIES = 64
 
@@ -240,32 +245,21 @@ def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return F.batch_norm(x, **{**given, **kwargs, "training": False})
 
 
-# ----------------------------------------------------------------------------
-# Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power.
-#
-#
-#
+# ---- Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power
 # - `data` is kept as it is printed, also where 1e-12 was printed as 0.000000.
-#
-# - `min_val` and `max_val` are bounds. Whole numbers lie between them and below what their use allows; positions
-#   count.
-#
-# - Floats have the mean and the whole standard deviation that the weights had: with less, biases and running means
-#   decide what comes out, and the image does not.
-#
+# - `min_val` and `max_val` are bounds. Integers lie between them and below what their use allows; positions count.
+# - Floats have the mean and the standard deviation that the weights had: with a smaller one, the results would depend
+#   on biases and running means, and not on the image.
 # - A variance, a divisor and an argument of a logarithm or a root are positive, with the stated mean and deviation:
-#   they take QUANTILES values of a log-normal distribution, none near zero, where a norm would blow up its quotient.
-#
-# - Masks stay masks: a causal one is triangular, others are mostly open, closed places keep the value that closes
+#   they take QUANTILES values of a log-normal distribution, none near zero, where the quotient of a norm would be
+#   very large.
+# - Masks stay masks: a causal one is triangular, others are mostly open, and closed places keep the value that closes
 #   them.
-#
 # - Numbers that the program reads are not drawn, because a capture is valid for these numbers alone: one is its mean,
 #   several are evenly spread.
-#
 # - A deviation printed as 0.000 is below half of the last digit. Zero-initialized scales and biases would hide the
 #   values that they multiply, so floating-point Parameters and buffers take most of the rounding error as their
 #   deviation.
-# ----------------------------------------------------------------------------
 
 RecipeFacts = dict[str, Any]
 
@@ -513,13 +507,7 @@ def invert_growing(of: Callable[[float], float], wanted: float, low: float, high
     return low
 
 
-# ----------------------------------------------------------------------------
-# A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
-#
-#
-# The module's forward is a function that `emit` compiles from the parsed program. The file is executed only where the
-# parser refused it and the caller trusts it, and a note says so.
-# ----------------------------------------------------------------------------
+# ---- The module
 
 Fake = Callable[[], AbstractContextManager[Any]]
 """Makes the mode under which tensors have no values."""

@@ -1,4 +1,8 @@
-"""An input tensor's metadata in a GraphNet sample (Meta), and what the sample's program does with the input (Use)."""
+"""The files beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
+
+`weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
+`float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from backprint.common.text import parse_json
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import DTYPES
 from backprint.graph.text import tree_of
+
+# ---- The metadata of an input tensor, and what the program does with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,7 @@ Known: TypeAlias = "tuple[str, str, Meta, Use]"
 """The name and role of an input port, its metadata, and what the program does with it."""
 
 
-# ----------------------------------------------------------------------------
-# The files beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
-#
-#
-# `weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
-# `float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
-# ----------------------------------------------------------------------------
+# ---- Reading
 
 MOST = 64
 """The most dimensions of a tensor."""

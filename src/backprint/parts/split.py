@@ -1,4 +1,9 @@
-"""Make a Pair of a part: its forward Graph, which saves the values that its backward needs, and its backward Graph."""
+"""Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
+
+The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not separate,
+or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the `why` of
+its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +71,8 @@ from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
 from backprint.values.settings import put_random_states
+
+# ---- The Pair of a part: a forward that saves the values that its backward needs, and the backward
 
 
 def pair_of(
@@ -187,9 +194,7 @@ def identifier(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
 
 
-# ----------------------------------------------------------------------------
-# The program behind a part: its forward, run eagerly, and autograd of that.
-# ----------------------------------------------------------------------------
+# ---- The program behind a part: its forward, run eagerly, and autograd of it
 
 
 class PartOrigin(FixedOrigin):
@@ -244,9 +249,7 @@ class PartOrigin(FixedOrigin):
             return {port.key: make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}
 
 
-# ----------------------------------------------------------------------------
-# A part as a Capture of its own, with recipes for the values that it had in the whole.
-# ----------------------------------------------------------------------------
+# ---- A part as a Capture, with recipes for the values that it had in the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +365,7 @@ def required(pair: Pair) -> tuple[str, ...]:
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
 
 
-# ----------------------------------------------------------------------------
-# Capture the forward of a part again, if the whole's backward does not separate at its borders.
-# ----------------------------------------------------------------------------
+# ---- A part captured again, if the whole's backward does not separate at its borders
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
@@ -439,9 +440,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
 
 
-# ----------------------------------------------------------------------------
-# Link the parts of a Capture as the Pairs of one Capture.
-# ----------------------------------------------------------------------------
+# ---- The parts linked as the Pairs of one Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,9 +487,7 @@ def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
     raise GraphError(f"no part has the port {str(key)!r:.80}")
 
 
-# ----------------------------------------------------------------------------
-# The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes.
-# ----------------------------------------------------------------------------
+# ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
@@ -544,14 +541,7 @@ def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results:
     ]
 
 
-# ----------------------------------------------------------------------------
-# Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
-#
-# The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not
-#  separate, or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and
-#  the `why` of its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by
-#  name.
-# ----------------------------------------------------------------------------
+# ---- Cutting
 
 SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"

@@ -1,4 +1,4 @@
-"""Two dumps of one region, compared edge by edge: where they first differ, by how much, and what only one has."""
+"""Two dumps of one region, compared edge by edge; and the passes of a dump as they are shown."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ from backprint.replaying.results import compare
 from backprint.values.closeness import TOLERANCE
 from backprint.values.statistics import Stats
 from backprint.values.tree import strided_parts
+
+# ---- The comparison: the first difference, how large it is, and edges that only one dump has
+
 
 GOOD = ("bitwise", "close", "same")
 
@@ -227,9 +230,7 @@ def compare_stats(
     return verdict, error, None, "; ".join(filter(None, (detail, "by statistics")))
 
 
-# ----------------------------------------------------------------------------
-# What of a dump is shown: its passes one by one, the bad part of one, and a pass as plain values for JSON.
-# ----------------------------------------------------------------------------
+# ---- A dump as it is shown: its passes, the first bad one, and a pass as plain values for JSON
 
 LISTED = 20
 """How many numbers of passes an error lists."""

@@ -1,9 +1,9 @@
-"""Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
+"""Dumps: passes of a region on disk.
 
-graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
-gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
+    graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
+    gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
 
-`backprint region show` prints it and `backprint region draw` draws it: never the program's own step.
+`backprint region show` prints a dump and `backprint region draw` draws it, never the program's own step.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ from backprint.regions.nouns import (
 )
 from backprint.values.statistics import Stats
 from backprint.values.tensor_files import write_safetensors
+
+# ---- Writing a pass: a folder of its own, written beside its place and renamed, so that it is complete or absent
+
 
 FORMAT = 2
 
@@ -262,9 +265,7 @@ def keep_gradient(
     return row
 
 
-# ----------------------------------------------------------------------------
-# Reading dumps. The content of a file is checked, and nothing of it is executed.
-# ----------------------------------------------------------------------------
+# ---- Reading: the content of a file is checked, and nothing of it is executed
 
 MOST = 128 << 20
 """The most bytes of a graph.json that is read."""

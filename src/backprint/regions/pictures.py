@@ -1,4 +1,4 @@
-"""A pass, or a forward that no pass has reached, as a scene: autograd's nodes, once for each direction."""
+"""A pass as a picture and a page. A command makes them from a dump's graph.json, never the program's own step."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from backprint.graph.nouns import Source
 from backprint.regions.dumps import folders_of, parse_forward, parse_pass, read_graph_json
 from backprint.regions.nouns import Edge, Node, NonfiniteOrigin, Pass, RegionForward, Unwatched
 from backprint.values.statistics import Stats
+
+# ---- A pass, or a forward that no pass has reached, as a scene of autograd's nodes, once for each direction
 
 
 def drawn_pass(found: Pass) -> DrawnPair:
@@ -163,9 +165,7 @@ def html_of_pass(found: Pass) -> str:
     return as_image(svg_of(picture_of(drawn, opened_frames(drawn)), drawn.scene.name), drawn.scene.name)
 
 
-# ----------------------------------------------------------------------------
-# Pictures and pages of a dump, made by a command from its graph.json: never in the program's own step.
-# ----------------------------------------------------------------------------
+# ---- Pictures and pages
 
 PICTURE, DOT, PAGE = "graph.svg", "graph.dot", "page.html"
 

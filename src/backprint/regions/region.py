@@ -1,7 +1,7 @@
-"""How many passes are kept, counted over the regions of one folder, name and line of code in one process.
+"""The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
 
-A loop makes a new region on the same line each time, so a region alone cannot count. Without a folder each region
-counts its own.
+A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a name
+still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ from backprint.regions.watch import (
     tag_of,
     visible_variables,
 )
+
+# ---- How many passes are kept
+# Passes are counted over the regions of one folder, name and line of code in one process: a loop makes a new region on
+# the same line each time, so a region alone cannot count. Without a folder each region counts its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +121,9 @@ def forget_counts(folder: str) -> None:
             del _counts[key]
 
 
-# ----------------------------------------------------------------------------
-# What a region has seen: its passes, the operators that no pass has reached, and where its NaN and Inf come from.
-#
-# `watch` tells a RegionCore of nodes and operators, `follow` of backward calls. The nodes made in a region hold its
-#  core, and the core holds none of them, so it lives as long as a backward may still reach the region.
-# ----------------------------------------------------------------------------
+# ---- RegionCore: the state of a region
+# `watch` passes nodes and operators to a RegionCore, `follow` backward calls. The nodes made in a region hold its core,
+# and the core holds none of them, so it lives as long as a backward may still reach the region.
 
 
 class RegionCore:
@@ -306,12 +307,7 @@ class RegionCore:
             self.settle()
 
 
-# ----------------------------------------------------------------------------
-# The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
-#
-# A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a
-#  name still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
-# ----------------------------------------------------------------------------
+# ---- Region
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

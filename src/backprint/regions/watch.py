@@ -1,8 +1,10 @@
-"""The functions of torch that a region replaces for the whole process, and puts back.
+"""Watching open blocks: every autograd node and every operator is recorded while a block of a region is open.
 
-While a block is open anomaly mode is on, so that torch calls `torch.fx.traceback.format_stack` for each new autograd
-node; that function is replaced, and users read and set anomaly mode as if it were their own. While a recorded node is
-alive, backward calls go through a function of ours. Who counts blocks and nodes, and so when to install, is `watch`.
+Anomaly mode is on while a block is open, so torch calls `torch.fx.traceback.format_stack` whenever a node is made, in
+the thread that makes it, and keeps the result in the node's metadata. That function is replaced while a block is open
+anywhere; the result is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block,
+sees the operators. Blocks and living nodes are counted for the whole process, and the functions of torch are put back
+with the last of them.
 """
 
 from __future__ import annotations
@@ -50,6 +52,11 @@ from backprint.regions.nouns import StackLine
 from backprint.tracing.frames import is_users
 from backprint.values.statistics import NARROW
 from backprint.values.tree import plain_leaves
+
+# ---- Functions of torch that are replaced for the whole process, and put back
+# Users read and set anomaly mode as if it were their own. While a recorded node is alive, backward calls go through a
+# function of ours.
+
 
 _replaced: dict[str, Any] = {}
 _users_anomaly = (False, True)
@@ -164,12 +171,8 @@ def follow_backward_with(follow: Callable[..., Any]) -> None:
     _follow = follow
 
 
-# ----------------------------------------------------------------------------
-# Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
-#
-#
-# Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive.
-# ----------------------------------------------------------------------------
+# ---- Records of operators, autograd nodes and Python stacks
+# A record never keeps a node, a graph, a gradient or a module alive.
 
 DEEPEST = 100
 """The most frames of a stack that are kept."""
@@ -292,13 +295,10 @@ def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
     return tuple(found)
 
 
-# ----------------------------------------------------------------------------
-# Names of nodes, after the operators they stand for; names of tensors, after the user's variables around the region.
-#
+# ---- Names of nodes and tensors
 # A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
-#  names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function
-#  can see, and any other tensor the name of the node that made it.
-# ----------------------------------------------------------------------------
+# names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
+# see, and any other tensor the name of the node that made it.
 
 MOST = 2000
 """The most variables, and items of a container, that are looked at."""
@@ -519,14 +519,10 @@ def dtype_text(dtype: torch.dtype) -> str:
     return str(dtype)[6:]
 
 
-# ----------------------------------------------------------------------------
-# Where the NaN and Inf of a forward come from: which operator made them, or with which tensor they came in.
-#
-# While a block that watches numbers is open, each operator's results are looked at: one sum, and a closer look where
-#  it is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that
-#  take it later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not
-#  looked at.
-# ----------------------------------------------------------------------------
+# ---- The sources of NaN and Inf in a forward: the operator that made them, or the tensor with which they came in
+# While a block that watches numbers is open, each operator's results are checked: one sum, and every element if the sum
+# is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that take
+# it later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not checked.
 
 Frame = tuple[CodeType, int]
 
@@ -718,16 +714,7 @@ def recall_source(tensor: Tensor) -> NonfiniteSource | None:
         return found
 
 
-# ----------------------------------------------------------------------------
-# Seeing what is made inside open blocks: every autograd node, and every operator.
-#
-# Torch calls `format_stack` whenever a node is made while anomaly mode is on, in the thread that makes it, and keeps
-#  the result in the node's metadata. `anomaly` replaces that function while a block is open anywhere, and the result
-#  is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block, sees the operators.
-#
-# Blocks and living nodes are counted for the whole process; what `anomaly` replaced is put back with the last of
-#  them.
-# ----------------------------------------------------------------------------
+# ---- Nodes and operators inside open blocks
 
 KEYS = ModeKey
 

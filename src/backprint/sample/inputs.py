@@ -1,10 +1,4 @@
-"""Weights and statistics with one constant value are replaced by draws of different values.
-
-At a scale of 1, a bias of 0 or a variance of 1, a graph that leaves them out, or divides instead of multiplying,
-returns the same results: a sample with such values would prove nothing about them, and from disk there is no program to
-compare with on others. Other constant tensors (inputs, masks, tables, numbers that modules keep) stay as they are,
-because programs rely on them; a redraw moves them (`redraws`).
-"""
+"""Recipes fitted to tensors: how each input of a Capture is made again."""
 
 from __future__ import annotations
 
@@ -44,6 +38,13 @@ from backprint.sample.recipes import (
     to_json,
 )
 from backprint.values.tree import alias_groups, strided_parts
+
+# ---- Weights and statistics with one constant value: they are replaced by draws of different values
+# At a scale of 1, a bias of 0 or a variance of 1, a graph that leaves them out, or divides instead of multiplying,
+# returns the same results: a sample with such values would prove nothing about them, and from disk there is no program
+# to compare with on others. Other constant tensors (inputs, masks, tables, numbers that modules keep) stay as they are,
+# because programs rely on them; a redraw moves them (`redraws`).
+
 
 SPREAD = 0.1
 """The standard deviation, relative to the value, or absolute if the value is 0."""
@@ -92,18 +93,13 @@ def above(recipe: Recipe) -> Recipe:
     return replace(recipe, kind="uniform", facts=(("high", 2 * SPREAD), ("low", 0.0)))
 
 
-# ----------------------------------------------------------------------------
-# Choose recipes for tensors.
-#
-# `fit` looks at a captured tensor's values and chooses the kind that keeps what programs rely on: a mask stays a
-#  mask, an index stays in range, a variance stays positive. A tensor that cannot be described (NaN or inf among many
-#  values, float8 and other rare dtypes) has kind `exact`, and the sample keeps its data under the recipe's name:
-#  `exact_data` returns it. A sparse tensor's indices are kept as they are, and its values are described like any
-#  tensor's.
-#
-# Not detected: that a long integer tensor is sorted, or that two tensors agree with each other (an index and the
-#  length it indexes) beyond each one's own range. Name such inputs in `exact`.
-# ----------------------------------------------------------------------------
+# ---- The recipe of one tensor
+# `fit` looks at a captured tensor's values and chooses the kind that keeps the properties that programs rely on: a mask
+# stays a mask, an index stays in range, a variance stays positive. A tensor that cannot be described (NaN or inf among
+# many values, float8 and other rare dtypes) has kind `exact`, and the sample keeps its data under the recipe's name:
+# `exact_data` returns it. A sparse tensor's indices are kept as they are, and its values are described like any
+# tensor's. Not detected: that a long integer tensor is sorted, or that two tensors agree with each other (an index and
+# the length it indexes) beyond each one's own range. Name such inputs in `exact`.
 
 FEW = 8  # distinct values that still make a choice
 
@@ -483,9 +479,7 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     return kept
 
 
-# ----------------------------------------------------------------------------
-# The inputs of a Capture as recipes: of parameters, buffers, inputs, constants and tangents.
-# ----------------------------------------------------------------------------
+# ---- The inputs of a Capture: parameters, buffers, inputs, constants and tangents
 
 
 @dataclass(frozen=True, slots=True)

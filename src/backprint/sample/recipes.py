@@ -1,7 +1,8 @@
-"""A Recipe as JSON: `to_json`, and `from_json`, which trusts nothing.
+"""Recipes as JSON, and the tensors that they make, bit for bit, on any machine and torch version.
 
-The table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError that names the place; an
-accepted one makes a tensor, or fails only if memory or its device is missing.
+Reading trusts nothing: the table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError
+that names the place; an accepted one makes a tensor, or fails only if memory or its device is missing. The drawing
+itself is in `generator`, whose text every sample contains. `inputs` chooses recipes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from backprint.errors import ReplayError, SampleError
 from backprint.graph.nouns import DEVICES
 from backprint.sample import generator
 from backprint.sample.generator import PARTS, Recipe, parse
+
+# ---- JSON
+
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 COMPLEX = ("complex64", "complex128")
@@ -260,13 +264,9 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# Make tensors from recipes, bit for bit, on any machine and torch version.
-#
-# `make` makes the tensor of a recipe; the drawing itself is in `generator`, whose text every sample contains. `fit`
-#  chooses recipes. A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of
-#  their own (`x/indices`, `x/values`).
-# ----------------------------------------------------------------------------
+# ---- Tensors
+# A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of their own (`x/indices`,
+# `x/values`).
 
 Facts = dict[str, Any]
 
