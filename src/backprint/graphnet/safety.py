@@ -42,7 +42,7 @@ from backprint.graphnet.read import GraphNetSample
 # ---- Arithmetic that may make a number, a list or a text grow without end
 # `ValueKinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on a known tensor
 # stays as it is written, so that tracers and tracebacks see it in `model.py`; any other calls a function below, which
-# refuses results beyond the limits of `growth`.
+# refuses results beyond the limits of `checks.sizes`.
 
 
 # ---- What a value may be
@@ -473,7 +473,7 @@ def operator_forms(name: str) -> OperatorForms:
 
 
 # ---- Programs of a stranger that need a process of their own: those with calls that no check of arguments makes safe
-# `callables.txt` says of each function and method: `safe`, `checked` (called by way of `unsafe`), or `isolated` and
+# `callables.txt` says of each function and method: `safe`, `checked` (called through `guarded_function` or `guarded_method`), or `isolated` and
 # why.
 
 
