@@ -84,8 +84,10 @@ def specs(capture: Capture) -> dict[str, Spec]:
 
 def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
     """Return the links from a port to later Pairs, the latest first."""
-    taken = [link for link in capture.links if link.source == pair and link.port == port and link.target is not None]
-    return tuple(sorted(taken, key=lambda link: -(link.target or 0)))
+    consuming = [
+        link for link in capture.links if link.source == pair and link.port == port and link.target is not None
+    ]
+    return tuple(sorted(consuming, key=lambda link: -(link.target or 0)))
 
 
 def check_links(links: tuple[Link, ...], count: int) -> None:

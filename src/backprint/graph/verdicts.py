@@ -73,8 +73,8 @@ def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
 
 def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
     """Return the word, the power and the ports without power of a stored verdict: the arguments of `has_proof`."""
-    said = stored or {}
-    return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
+    row = stored or {}
+    return str(row.get("verdict", "none")), row.get("power"), row.get("vacuous") or ()
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
@@ -174,15 +174,15 @@ class Proofs:
 
     def told(self) -> str:
         """Return the same in one line."""
-        said = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
+        counts = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
         if self.of_forwards:
-            said.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
+            counts.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
         known = sum(bool(ports) for _, ports in self.without)
         if known:
-            said.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
+            counts.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
         if known < len(self.without):
-            said.append(f"the power of {len(self.without) - known:,} was not measured")
-        return "; ".join(said)
+            counts.append(f"the power of {len(self.without) - known:,} was not measured")
+        return "; ".join(counts)
 
 
 def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:

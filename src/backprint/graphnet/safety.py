@@ -473,8 +473,8 @@ def operator_forms(name: str) -> OperatorForms:
 
 
 # ---- Programs of a stranger that need a process of their own: those with calls that no check of arguments makes safe
-# `callables.txt` says of each function and method: `safe`, `checked` (called through `guarded_function` or `guarded_method`), or `isolated` and
-# why.
+# `callables.txt` says of each function and method: `safe`, `checked` (called through `guarded_function` or
+# `guarded_method`), or `isolated` and why.
 
 
 @functools.cache

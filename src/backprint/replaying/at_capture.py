@@ -281,9 +281,9 @@ def changed(
 ) -> Iterator[Mapping[str, Tensor]]:
     """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
     for change in changes:
-        moved = joined_again(own, {each: own[each] for each in group}, change)
-        if any(digest(tensor) != digest(own[name]) for name, tensor in moved.items()):
-            yield moved
+        new_values = joined_again(own, {member: own[member] for member in group}, change)
+        if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
+            yield new_values
 
 
 def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:

@@ -21,22 +21,24 @@ from backprint.values.tree import join_sparse, strided_parts
 # Sparse tensors are equal if their indices are equal, in the same order, and their values are.
 
 
-def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
+def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None) -> PortVerdict:
     """Compare a port with its oracle."""
-    if found is None or wanted is None:
-        same = found is None and wanted is None
-        said = "None where the program returns a tensor" if found is None else "a tensor where the program returns None"
-        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
-    if _kind(found) != _kind(wanted):
-        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program returns {_kind(wanted)}")
-    (*places, found), (*others, wanted) = strided_parts(found), strided_parts(wanted)
+    if value is None or expected is None:
+        same = value is None and expected is None
+        detail = (
+            "None where the program returns a tensor" if value is None else "a tensor where the program returns None"
+        )
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else detail)
+    if _kind(value) != _kind(expected):
+        return PortVerdict(name, role, "wrong", f"{_kind(value)} where the program returns {_kind(expected)}")
+    (*places, value), (*others, expected) = strided_parts(value), strided_parts(expected)
     if not all(map(torch.equal, places, others)):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
-    found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
-    if same_bits(found, wanted):
+    value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
+    if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
-    error = distance(found, wanted)
-    tolerance = TOLERANCE.get(str(wanted.dtype)[6:], 0.0)
+    error = distance(value, expected)
+    tolerance = TOLERANCE.get(str(expected.dtype)[6:], 0.0)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 

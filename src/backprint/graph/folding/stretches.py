@@ -55,7 +55,7 @@ def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
     """Return the module that the iterations of a loop are in, with their number in it: `model.layers.{i}`; '' if they
     are in none."""
     blocks: dict[Index, str] = {
-        (place,): most_common(map(block_of, each.steps(graph))) for place, each in enumerate(iterations)
+        (place,): most_common(map(block_of, stretch.steps(graph))) for place, stretch in enumerate(iterations)
     }
     series = series_of(blocks, (len(blocks),))
     return str(series) if series.parts else ""
@@ -95,11 +95,11 @@ class StretchGraphs:
         taken elsewhere its outputs."""
         steps = stretch.steps(self.graph)
         own = {step.name for step in steps}
-        taken = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
-        given = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
-        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(taken))
-        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(given))
-        return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in given), self.graph.subgraphs)
+        external = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
+        results = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
+        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(external))
+        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(results))
+        return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in results), self.graph.subgraphs)
 
 
 def names_taken(step: Step) -> Iterator[str]:
