@@ -21,7 +21,7 @@ import torch
 
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
-from backprint.graph.operators import OperatorRow, read_rows, written
+from backprint.graph.operators import OperatorRow, read_rows, text_of_rows
 from backprint.graphnet.emit import torch_callable
 from backprint.graphnet.safety import callable_standings, guarded_function, guarded_method
 
@@ -159,7 +159,7 @@ def main() -> None:
         name: OperatorRow(kept, *standing(name, fuzzed, None if re.search(asked.forget, name) else old.get(name)))
         for name, kept in known.items()
     }
-    TABLE.write_text(written(rows))
+    TABLE.write_text(text_of_rows(rows))
     counts = Counter(row.standing for row in rows.values())
     print(f"{len(rows)} operators, {len(rows) - len(old)} new, {dict(counts)}; torch {torch.__version__}")
     print(f"callables of GraphNet: {dict(write_callables(fuzzed, asked.forget))}")

@@ -71,7 +71,7 @@ def sequence_numbers_are_read() -> bool:
 def inputs_of_nodes_are_described() -> bool:
     with torch.enable_grad():
         node = torch.ones(2, requires_grad=True).sin().grad_fn
-    return [tuple(each.shape) for each in metadata_of_inputs(node)] == [(2,)]
+    return [tuple(metadata.shape) for metadata in metadata_of_inputs(node)] == [(2,)]
 
 
 def version_counters_are_set() -> bool:

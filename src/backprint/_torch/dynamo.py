@@ -107,15 +107,15 @@ def bytecode_noted(note: Callable[[Any, Any], None]) -> Iterator[None]:
     "torch._C._dynamo.eval_frame.set_code_exec_strategy",
     needed_by=(private.DYNAMO,),
 )
-def forget(backend: Any, made: list[tuple[Any, Any]], known: list[tuple[Any, set[int]]]) -> None:
+def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[Any, set[int]]]) -> None:
     """Remove code that was compiled for `backend` from Dynamo's caches, and codes that `known_codes` did not have."""
     from torch._C._dynamo import eval_frame
     from torch._dynamo.guards import DeletedGuardManagerWrapper
     from torch._dynamo.utils import CleanupManager
 
     has_regions = bool(private_region())
-    compiled = {id(code) for code, _ in made}
-    for code, out in made:
+    compiled = {id(code) for code, _ in code_pairs}
+    for code, out in code_pairs:
         entries = eval_frame._debug_get_cache_entry_list(code)
         if not has_regions and all(entry.backend is backend for entry in entries):
             eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
@@ -172,17 +172,17 @@ ERRORS_OF_DYNAMO = "torch._dynamo.exc"
 
 def run_under(backend: Any) -> None:
     """Run a function under Dynamo, and forget it again."""
-    made: list[tuple[Any, Any]] = []
+    code_pairs: list[tuple[Any, Any]] = []
     known = known_codes()
 
     def doubled(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    with without_logs(), counts_restored(), bytecode_noted(lambda code, out: made.append((code, out))):
+    with without_logs(), counts_restored(), bytecode_noted(lambda code, out: code_pairs.append((code, out))):
         compiled = NAMES["optimize"].value()(backend, dynamic=False, **private_region())(doubled)
         compiled(torch.ones(1))
-        forget(backend, made, known)
-    if not made:
+        forget(backend, code_pairs, known)
+    if not code_pairs:
         raise LookupError("no code was compiled")
 
 
@@ -225,8 +225,8 @@ def tracings_are_known() -> bool:
 
 
 def options_of_checkpoints_are_divided() -> bool:
-    own, given = NAMES["TagActivationCheckpoint"].value().divide_kwargs({"preserve_rng_state": True, "x": 1})
-    return own == {"preserve_rng_state": True} and given == {"x": 1}
+    own, checkpointed = NAMES["TagActivationCheckpoint"].value().divide_kwargs({"preserve_rng_state": True, "x": 1})
+    return own == {"preserve_rng_state": True} and checkpointed == {"x": 1}
 
 
 def names_are_numbered() -> bool:

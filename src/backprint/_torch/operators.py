@@ -62,16 +62,16 @@ def without_effects_of_checks() -> Iterator[None]:
 @contextmanager
 def without_python_decompositions(operators: Any) -> Iterator[None]:
     """Have tracing take operators as eager runs them, not as their decompositions in Python."""
-    taken = []
+    removed = []
     for operator in operators:
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
             if key in operator.py_kernels:
-                taken.append((operator, key, operator.py_kernels.pop(key)))
+                removed.append((operator, key, operator.py_kernels.pop(key)))
         operator._dispatch_cache.clear()
     try:
         yield
     finally:
-        for operator, key, kernel in taken:
+        for operator, key, kernel in removed:
             operator.py_kernels[key] = kernel
             operator._dispatch_cache.clear()
 
@@ -88,7 +88,9 @@ def overloads_are_known() -> bool:
 def schemas_are_read() -> bool:
     schema = NAMES["schema_of"].value()(torch.ops.aten.add_.Tensor)
     return (
-        schema.name == "aten::add_" and schema.is_mutable and [each.name for each in schema.arguments][:1] == ["self"]
+        schema.name == "aten::add_"
+        and schema.is_mutable
+        and [argument.name for argument in schema.arguments][:1] == ["self"]
     )
 
 

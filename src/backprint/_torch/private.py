@@ -172,7 +172,9 @@ def probes_of(module: str, names: Mapping[str, Private], *more: Probe) -> tuple[
 def takes(function: Any, names: Iterable[str]) -> bool:
     """Whether a function can be called with these arguments by name."""
     parameters = inspect.signature(function).parameters
-    return any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(names) <= set(parameters)
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()) or set(names) <= set(
+        parameters
+    )
 
 
 # ---- Looking a name up

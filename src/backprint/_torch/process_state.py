@@ -34,8 +34,8 @@ def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
 
 def module_hooks() -> dict[str, Any]:
     """Return the hooks that run for every module (`register_module_forward_hook`), and the flag beside them."""
-    kept = {name: each for name, each in vars(torch.nn.modules.module).items() if name.startswith(_HOOKS)}
-    return {name: dict(each) if isinstance(each, dict) else each for name, each in kept.items()}
+    kept = {name: hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith(_HOOKS)}
+    return {name: dict(hooks) if isinstance(hooks, dict) else hooks for name, hooks in kept.items()}
 
 
 def set_module_hooks(state: dict[str, Any]) -> None:

@@ -95,8 +95,10 @@ def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
 def memory_is_known() -> bool:
     address = NAMES["storage_id"].value()
     tensor = torch.zeros(2)
-    one, other = tensor.untyped_storage(), torch.zeros(2).untyped_storage()
-    return isinstance(address(one), int) and address(one) == address(tensor[1:].untyped_storage()) != address(other)
+    memory, other_memory = tensor.untyped_storage(), torch.zeros(2).untyped_storage()
+    return isinstance(address(memory), int) and address(memory) == address(tensor[1:].untyped_storage()) != address(
+        other_memory
+    )
 
 
 def versions_are_counted() -> bool:

@@ -83,10 +83,10 @@ class Verbs(Listing):
         except UsageError as error:
             raise click.UsageError(printable(str(error), lines=True)) from error
         except click.UsageError as error:
-            said = error.format_message()
-            if said == printable(said, lines=True):
+            message = error.format_message()
+            if message == printable(message, lines=True):
                 raise
-            raise click.UsageError(printable(said), error.ctx) from None
+            raise click.UsageError(printable(message), error.ctx) from None
         except PlaceError as error:
             echo(f"backprint: {error}", err=True)
             ctx.exit(2)

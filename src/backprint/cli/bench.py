@@ -125,7 +125,7 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     from backprint.bench.reports import unjudged_text
     from backprint.bench.scores import geometric_mean
 
-    counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
+    counts = {compiler.name: Counter(cell.outcome for cell in run.of(compiler.name)) for compiler in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = []
     for name, count in counts.items():
@@ -133,10 +133,12 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
         mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
         rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
     yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
-    if told := unjudged_text(run.cells):
-        yield f"not judged: {told}"
+    if unjudged := unjudged_text(run.cells):
+        yield f"not judged: {unjudged}"
     timings = [cell.timing for cell in run.cells if cell.timing is not None]
-    noise = [(each.noise_low, each.noise_high) for each in timings if each.noise_low and each.noise_high]
+    noise = [
+        (compiler.noise_low, compiler.noise_high) for compiler in timings if compiler.noise_low and compiler.noise_high
+    ]
     if noise:
         changed = sum(low > 1.05 or high < 1 / 1.05 for low, high in noise)
         yield f"eager against eager: {changed} of {len(noise)} more than 5% apart"

@@ -109,15 +109,17 @@ def of_sample(
 ) -> CaptureReport:
     """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place."""
     near = next(folder for folder in output.absolute().parents if folder.is_dir())
-    given = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
+    task_options = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
     def entered(stage: str) -> None:
         at(f"{target}: {STAGES.get(stage, stage)}")
 
     try:
-        answers = apart("backprint.cli.capture:apart_from_us", [target], given, allowed, lambda _: None, entered, near)
-        with contextlib.closing(answers) as found:  # type: ignore[type-var]  # a generator, which closes its workers
-            answer = next(found)
+        answers = apart(
+            "backprint.cli.capture:apart_from_us", [target], task_options, allowed, lambda _: None, entered, near
+        )
+        with contextlib.closing(answers) as results:  # type: ignore[type-var]  # a generator, which closes its workers
+            answer = next(results)
             if answer.content is None or answer.folder is None:
                 full = answer.ended.startswith("disk full")
                 raise (PlaceError if full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
@@ -189,51 +191,51 @@ def captured(
     rest = dict(asked)
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
-    found = read_target(target, fake=rest["fake"], **read)
+    program = read_target(target, fake=rest["fake"], **read)
     import backprint as bp
 
     entered("capture")
     allow = tuple(rest.pop("allow"))
     names = tuple(rest.pop("requires_grad")) or None
     rest |= {"allow": allow, "decompose": tuple(rest["decompose"]), "requires_grad": names, "order": int(rest["order"])}
-    made = capture_target(found, **rest)
+    capture = capture_target(program, **rest)
     entered("save")
     if layout == "graphnet":
         del rest["loss"], rest["order"]
-        return trees(made, place, output, found, target, rest, overwrite, as_json)
-    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite), allow=allow)
-    answer = {"sample": str(output), "name": made.name, "engine": made.engine, **(stored.verdict or {})}
+        return trees(capture, place, output, program, target, rest, overwrite, as_json)
+    stored = bp.load(bp.save(capture, place, data, allow=allow, overwrite=overwrite), allow=allow)
+    answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*standing(stored.verdict))
-    if found.kind == "graphnet" or made.notes:
-        answer |= {"asks": found.with_grad, "notes": made.notes}
-    lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, made))
+    if program.kind == "graphnet" or capture.notes:
+        answer |= {"asks": program.with_grad, "notes": capture.notes}
+    lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED else 0)
 
 
-def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
+def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
     """Yield the answer as lines of text."""
-    for pair in made.pairs:
+    for pair in capture.pairs:
         back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
-        name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
+        name = capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
         steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
         yield f"{answer['sample']}: {name}, {steps}"
-    yield f"engine: {made.engine}"
-    for text in made.why:
+    yield f"engine: {capture.engine}"
+    for text in capture.why:
         yield text if "::" in text.partition(":")[0] else f"not by {text}"
-    for text in made.breaks:
+    for text in capture.breaks:
         yield f"break: {text}"
     yield f"verdict: {verdict_text(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
-    for guard in made.guards:
+    for guard in capture.guards:
         yield f"guard: {guard.text}"
     for text in answer.get("notes", ()):
         yield f"note: {text}"
 
 
 def trees(
-    made: Any,
+    capture: Any,
     place: Path,
     output: Path,
-    found: Any,
+    program: Any,
     target: str,
     options: dict[str, Any],
     overwrite: bool,
@@ -243,24 +245,24 @@ def trees(
     import backprint as bp
     from backprint.saving import write_layout
 
-    verdict = bp.verify(made)[-1]
+    verdict = bp.verify(capture)[-1]
     folders: dict[str, Any] = {}
     if verdict.verdict not in REFUTED:
-        source = Path(target) if found.kind == "graphnet" else None
-        given = dict(evaluation=in_eval(found, options), overwrite=overwrite, allow=options["allow"])
-        folders = write_layout(made, place, made.name, source, **given)
+        source = Path(target) if program.kind == "graphnet" else None
+        keywords = dict(evaluation=in_eval(program, options), overwrite=overwrite, allow=options["allow"])
+        folders = write_layout(capture, place, capture.name, source, **keywords)
     below = {tree: os.fspath(folder.relative_to(place / tree)) for tree, folder in folders.items()}
     places = {tree: str(output / tree / folder) for tree, folder in below.items()}
-    answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
+    answer = {"name": capture.name, "engine": capture.engine, "verdict": verdict.verdict, "detail": verdict.detail}
     if as_json:
         lines = [json.dumps({**answer, "trees": places})]
     else:
-        lines = [f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip()]
+        lines = [f"{capture.name}: {verdict.verdict} {verdict.detail}".rstrip()]
         lines += [f"{tree:14} {folder}" for tree, folder in places.items()]
     return CaptureReport(tuple(lines), 0 if folders else 1, below)
 
 
-def in_eval(found: Any, options: dict[str, Any]) -> Any:
+def in_eval(program: Any, options: dict[str, Any]) -> Any:
     """Capture a factory's program in eval mode; None for samples, which have no program with modes."""
     from dataclasses import replace
 
@@ -268,7 +270,7 @@ def in_eval(found: Any, options: dict[str, Any]) -> Any:
 
     from backprint.target import capture_target
 
-    if found.kind != "factory":
+    if program.kind != "factory":
         return None
-    mode = "eval" if isinstance(found.model, torch.nn.Module) else None
-    return capture_target(replace(found, mode=mode), **options)
+    mode = "eval" if isinstance(program.model, torch.nn.Module) else None
+    return capture_target(replace(program, mode=mode), **options)

@@ -125,8 +125,8 @@ def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **re
     from backprint.errors import UsageError
 
     chosen = dict(map(setting, settings))
-    if taken := sorted(chosen.keys() & rest.keys()):
-        raise UsageError(f"--set {taken[0]}=…: {taken[0]!r} is an option of every run: call the verb's another name")
+    if both := sorted(chosen.keys() & rest.keys()):
+        raise UsageError(f"--set {both[0]}=…: {both[0]!r} is an option of every run: call the verb's another name")
     carry_out(verb, source, out, chosen, **rest)
 
 
@@ -199,12 +199,12 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
     with Ledger.reading(done.out / NAME) as ledger:
         for cause, count in ledger.counts("cause", "cause != ''").items():
             yield f"{count:6} {cause}"
-        found = ledger.proofs()
-        if found.ports or (found.without and ledger.facts()["options"].get("power") == "none"):
-            yield f"proved: {found.told()}"
-            yield from (powerless(id, ports) for id, ports in found.without[:NAMED])
-            if len(found.without) > NAMED:
-                yield f"and {len(found.without) - NAMED:,} samples more: corpus report names them"
+        proofs = ledger.proofs()
+        if proofs.ports or (proofs.without and ledger.facts()["options"].get("power") == "none"):
+            yield f"proved: {proofs.told()}"
+            yield from (powerless(id, ports) for id, ports in proofs.without[:NAMED])
+            if len(proofs.without) > NAMED:
+                yield f"and {len(proofs.without) - NAMED:,} samples more: corpus report names them"
 
 
 @command.command("status")

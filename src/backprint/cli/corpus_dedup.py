@@ -56,14 +56,16 @@ def command(
     from backprint.errors import UsageError
 
     check_compared(by)
-    given = {name: value for name, value in limits.items() if value is not None}
+    limits_set = {name: value for name, value in limits.items() if value is not None}
     if by == "part":
         if files != "link":
             raise UsageError(f"--files {files} is for --by graph: with --by part no samples are kept")
-        by_part(source, output, ignore_sizes, as_json, given)
+        by_part(source, output, ignore_sizes, as_json, limits_set)
         return
-    if given:
-        raise UsageError(f"--{min(given)} is for --by part: graphs are compared one after the other, in one process")
+    if limits_set:
+        raise UsageError(
+            f"--{min(limits_set)} is for --by part: graphs are compared one after the other, in one process"
+        )
     by_graph(source, output, ignore_sizes, files, as_json)
 
 
@@ -73,20 +75,22 @@ def by_graph(source: Path, output: Path, ignore_sizes: bool, files: str, as_json
     from backprint.corpus.duplicates import KEPT, LIST
 
     with ending(lambda: f"the same command goes on from what is in {output}"), working(f"{source}: comparing"):
-        found = dedup(source, output, ignore_sizes=ignore_sizes, files=files)
+        groups = dedup(source, output, ignore_sizes=ignore_sizes, files=files)
     if as_json:
-        for first, *others in found.groups:
+        for first, *others in groups.groups:
             echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
             for other in others:
                 echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
-        for member in found.left_out:
+        for member in groups.left_out:
             echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
         return
-    samples = sum(map(len, found.groups))
-    echo(f"{samples:,} samples, {len(found.groups):,} distinct by {found.by} graphs; the others are in {output / LIST}")
-    if found.left_out:
-        one = found.left_out[0]
-        echo(f"{len(found.left_out):,} could not be compared and are left out; {one.id}: {one.why}")
+    samples = sum(map(len, groups.groups))
+    echo(
+        f"{samples:,} samples, {len(groups.groups):,} distinct by {groups.by} graphs; the others are in {output / LIST}"
+    )
+    if groups.left_out:
+        unread = groups.left_out[0]
+        echo(f"{len(groups.left_out):,} could not be compared and are left out; {unread.id}: {unread.why}")
     echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")
 
 
@@ -116,18 +120,18 @@ def part_lines(source: Path, done: CorpusRun, ignore_sizes: bool, as_json: bool)
     """Yield what is printed of the parts, after their table."""
     from backprint.corpus.duplicates import SHARED_LIST, all_shared_parts
 
-    found = all_shared_parts(source, done.out, "shape" if ignore_sizes else "exact")
+    parts = all_shared_parts(source, done.out, "shape" if ignore_sizes else "exact")
     if as_json:
-        yield from (json.dumps(asdict(part)) for part in found.parts)
+        yield from (json.dumps(asdict(part)) for part in parts.parts)
         return
-    print_shared(found.parts[:ROWS])
-    if len(found.parts) > ROWS:
-        yield f"and {len(found.parts) - ROWS:,} more"
-    yield f"{found.count:,} parts, {len(found.parts):,} distinct by {found.by} graphs: {done.out / SHARED_LIST}"
-    yield f"{found.steps:,} steps, {found.distinct_steps:,} where each part counts once"
-    if found.left_out:
-        name, why = found.left_out[0]
-        yield f"{len(found.left_out):,} samples have no parts and are left out; {name}: {why}"
+    print_shared(parts.parts[:ROWS])
+    if len(parts.parts) > ROWS:
+        yield f"and {len(parts.parts) - ROWS:,} more"
+    yield f"{parts.count:,} parts, {len(parts.parts):,} distinct by {parts.by} graphs: {done.out / SHARED_LIST}"
+    yield f"{parts.steps:,} steps, {parts.distinct_steps:,} where each part counts once"
+    if parts.left_out:
+        name, why = parts.left_out[0]
+        yield f"{len(parts.left_out):,} samples have no parts and are left out; {name}: {why}"
 
 
 def print_shared(parts: tuple[SharedPart, ...]) -> None:

@@ -49,7 +49,7 @@ def command(
             "--against compares samples, and --rows operator has a row for each operator: pass one of them"
         )
     base = output.parent if output is not None else Path()
-    asked = {
+    plan = {
         "unique": unique,
         "title": title or "",
         "base": base,
@@ -57,25 +57,25 @@ def command(
     }
 
     def make() -> Report:
-        made = corpus_report(out, against, asked)
-        if missing := dict(made.facts).get("operators not counted"):
+        built = corpus_report(out, against, plan)
+        if missing := dict(built.facts).get("operators not counted"):
             echo(f"operators: {missing}", err=True)
         shown = output is None and not as_json and format in (None, "markdown")
-        return without_links(made) if shown else made
+        return without_links(built) if shown else built
 
     write_or_print(make, format, output, as_json, f"report of {out}")
 
 
-def corpus_report(out: Path, against: Path | None, asked: dict[str, Any]) -> Report:
+def corpus_report(out: Path, against: Path | None, plan: dict[str, Any]) -> Report:
     """Return the report of a run, beside an earlier one if it is given."""
     from backprint.corpus.report import ReportPlan, RunView, report
     from backprint.corpus.report import against as compared
 
     with working("reading the ledger"):
-        made = report(RunView(out), ReportPlan(**asked))
-        return made if against is None else compared(made, RunView(against), RunView(out))
+        built = report(RunView(out), ReportPlan(**plan))
+        return built if against is None else compared(built, RunView(against), RunView(out))
 
 
-def without_links(made: Report) -> Report:
+def without_links(built: Report) -> Report:
     """Return a report for a terminal, in which addresses would only be in the way."""
-    return replace(made, links=lambda sample: ())
+    return replace(built, links=lambda sample: ())

@@ -102,8 +102,8 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
         steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
-        times, said = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
-        shown.add_row(*map(table_text, (where, row["label"], times, steps, *said)))
+        times, cells = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
+        shown.add_row(*map(table_text, (where, row["label"], times, steps, *cells)))
     console().print(shown)
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")

@@ -38,8 +38,8 @@ def demonstrate(output: Path) -> None:
     for name in MODELS:
         title(f"{name}: capture")
         model, args = importlib.import_module(f"backprint.examples.{name}").factory()
-        made = bp.capture(model, args=args, name=name)
-        place = bp.save(made, output / name, overwrite=True)
+        capture = bp.capture(model, args=args, name=name)
+        place = bp.save(capture, output / name, overwrite=True)
         places.append(place)
         loaded = bp.load(place)
         forward, backward = loaded.pairs[0].forward, loaded.pairs[0].backward

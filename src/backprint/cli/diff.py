@@ -51,19 +51,19 @@ def command(
     if output is not None:
         check_html(output)
     try:
-        found = compare(before, after, allow)
+        difference = compare(before, after, allow)
     except BackprintError as error:
         raise UsageError(f"{type(error).__name__}: {error}") from error
     if output is not None:  # before what is printed, which a pipe may cut off
-        echo(f"page: {found.view(output).title}, {output}", err=True)
+        echo(f"page: {difference.view(output).title}, {output}", err=True)
     if as_json:
-        echo(json.dumps(diff_json(found)))
+        echo(json.dumps(diff_json(difference)))
     else:
-        for line in diff_lines(found, everything, (str(before), str(after))):
+        for line in diff_lines(difference, everything, (str(before), str(after))):
             mark = line.lstrip()[:1]
             if mark in COLORS and line.startswith(" "):
                 echo_styled("", line, fg=COLORS[mark])
             else:
                 echo(line)
-    if not found.same:
+    if not difference.same:
         raise SystemExit(1)

@@ -30,7 +30,7 @@ def command(as_json: bool) -> None:
             rows[name] = f"not good: {type(error).__name__}: {error}"
             good = False
     for text in (
-        [json.dumps({"good": good, **rows})] if as_json else [f"{name:<10} {said}" for name, said in rows.items()]
+        [json.dumps({"good": good, **rows})] if as_json else [f"{name:<10} {answer}" for name, answer in rows.items()]
     ):
         echo(text)
     if not good:
@@ -53,7 +53,7 @@ def own_version() -> str:
 
 def packages_of_extras() -> dict[str, list[str]]:
     """Return what each extra brings, but for those of developers; none where Backprint runs from its sources."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     try:
         rows = importlib.metadata.requires("backprint") or []
     except importlib.metadata.PackageNotFoundError:
@@ -62,8 +62,8 @@ def packages_of_extras() -> dict[str, list[str]]:
         extra = re.search(r"extra == ['\"](\w+)['\"]", row)
         package = re.match(r"[\w.-]+", row)
         if extra and package and extra[1] not in ("dev", "docs"):
-            found.setdefault(extra[1], []).append(package[0])
-    return found
+            packages.setdefault(extra[1], []).append(package[0])
+    return packages
 
 
 def is_installed(package: str) -> bool:

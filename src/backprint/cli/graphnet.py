@@ -34,17 +34,17 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
     sample = read_graphnet(place)
     plan = plan_of(sample)
-    why = {name: (True, said) for name, said in plan.with_grad} | {
-        name: (False, said) for name, said in plan.without_grad
+    why = {name: (True, reason) for name, reason in plan.with_grad} | {
+        name: (False, reason) for name, reason in plan.without_grad
     }
     lines, calls = lines_and_calls(sample)
     inputs = []
     for named in plan.inputs:
         meta = plan.metas.get(named.raw)
         spec = {"dtype": meta.dtype, "shape": list(meta.shape)} if meta is not None else {"dtype": "int", "shape": []}
-        requires_grad, said = why[named.name]
+        requires_grad, reason = why[named.name]
         inputs.append(
-            {"name": named.name, "role": named.role, **spec, "asks": requires_grad, "why": said, "code": named.raw}
+            {"name": named.name, "role": named.role, **spec, "asks": requires_grad, "why": reason, "code": named.raw}
         )
     return {
         "sample": str(place),
@@ -69,13 +69,13 @@ def count_calls(program: Any) -> Counter[str]:
     """Count the calls of each function and method."""
     from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 
-    found: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for _, value in located_expressions(program):
         if isinstance(value, FunctionCall):
-            found[value.target] += 1
+            calls[value.target] += 1
         elif isinstance(value, MethodCall):
-            found[f".{value.name}"] += 1
-    return found
+            calls[f".{value.name}"] += 1
+    return calls
 
 
 def print_sample(row: dict[str, Any]) -> None:
@@ -90,9 +90,15 @@ def print_sample(row: dict[str, Any]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("input", "role", "spec", "gradient", "why"):
         shown.add_column(heading, overflow="fold")
-    for each in row["inputs"]:
-        spec = f"{each['dtype']}{each['shape'] or ''}"
-        cells = (each["name"], each["role"], spec, "yes" if each["asks"] else "", each["why"])
+    for row_of_input in row["inputs"]:
+        spec = f"{row_of_input['dtype']}{row_of_input['shape'] or ''}"
+        cells = (
+            row_of_input["name"],
+            row_of_input["role"],
+            spec,
+            "yes" if row_of_input["asks"] else "",
+            row_of_input["why"],
+        )
         shown.add_row(*map(table_text, cells))
     console().print(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])

@@ -53,9 +53,9 @@ def command(
 
     check_folders(folders)
     by = "structure" if ignore_sizes else "program"
-    told = f"the same command goes on from what is in {kept}" if kept else "nothing was kept"
+    hint = f"the same command goes on from what is in {kept}" if kept else "nothing was kept"
     with KernelIndex.writing(kept or "") as index:
-        with ending(lambda: told), working("reading") as at:
+        with ending(lambda: hint), working("reading") as at:
             for folder in folders:
                 index.add_folder(folder, at)
         groups = KernelGroups(index)
@@ -82,8 +82,8 @@ def check_folders(folders: Iterable[Path]) -> None:
 
 def exit_if_unread(unread: list[UnreadKernels]) -> None:
     """Name what could not be read, and exit with 1 if there is something."""
-    for each in unread:
-        echo(f"not read: {each.place}: {each.reason}", err=True)
+    for problem in unread:
+        echo(f"not read: {problem.place}: {problem.reason}", err=True)
     if unread:
         raise SystemExit(1)
 
@@ -92,13 +92,13 @@ def json_groups(groups: KernelGroups, by: str, limit: int) -> Iterator[str]:
     """Yield the groups as JSON, each with its representative and its members."""
     for group in groups.groups(by, limit):
         kernel = groups.representative(group)
-        one: dict[str, Any] = asdict(group)
-        one["representative"] = {
+        row: dict[str, Any] = asdict(group)
+        row["representative"] = {
             "hash": group.representative,
             **{name: getattr(kernel, name) for name in ("name", "target", "sample", "direction", "place", "source")},
         }
-        one["members"] = [asdict(member) for member in groups.members(group)]
-        yield json.dumps(one)
+        row["members"] = [asdict(member) for member in groups.members(group)]
+        yield json.dumps(row)
 
 
 def group_lines(groups: KernelGroups, by: str, limit: int) -> Iterator[str]:
@@ -121,8 +121,8 @@ def short_name(name: str) -> str:
     """Return a name for a table, cut off where it is long."""
     from backprint.common.text import printable
 
-    said = printable(name)
-    return said if len(said) <= WIDEST else f"{said[: WIDEST - 1]}…"
+    shown = printable(name)
+    return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
 
 
 def total_lines(groups: KernelGroups) -> Iterator[str]:

@@ -42,46 +42,46 @@ def command(
             for line in map(json.dumps, map(asdict, runs)) if as_json else run_lines(runs):
                 echo(line)
             return
-        found = find_uses(opened, sample, kernel, since, limit or -1)
-        for line in json_uses(found, since) if as_json else use_lines(list(found), since, limit):
+        uses = find_uses(opened, sample, kernel, since, limit or -1)
+        for line in json_uses(uses, since) if as_json else use_lines(list(uses), since, limit):
             echo(line)
 
 
-def json_uses(found: Iterator[IndexedUse], since: int | None) -> Iterator[str]:
-    for each in found:
-        known = {**asdict(each.use), "language": each.language, "program_run": each.program_run}
-        yield json.dumps(known if since is None else {**known, "new_program": each.program_run > since})
+def json_uses(uses: Iterator[IndexedUse], since: int | None) -> Iterator[str]:
+    for use in uses:
+        known = {**asdict(use.use), "language": use.language, "program_run": use.program_run}
+        yield json.dumps(known if since is None else {**known, "new_program": use.program_run > since})
 
 
-def use_lines(found: list[IndexedUse], since: int | None, limit: int | None) -> Iterator[str]:
+def use_lines(uses: list[IndexedUse], since: int | None, limit: int | None) -> Iterator[str]:
     """Yield the uses as a table, and how many there are of what."""
     rows = [
         [
-            *(short_name(each.use.name), short_name(each.use.sample), each.use.direction, each.use.target),
-            *(f"{each.use.calls:,}" if each.use.calls else "", str(each.use.run), each.use.hash[:LETTERS]),
+            *(short_name(use.use.name), short_name(use.use.sample), use.use.direction, use.use.target),
+            *(f"{use.use.calls:,}" if use.use.calls else "", str(use.use.run), use.use.hash[:LETTERS]),
         ]
-        for each in found
+        for use in uses
     ]
     if rows:
         yield from aligned([["kernel", "sample", "direction", "target", "calls", "run", "program"], *rows])
-    programs = {each.use.hash for each in found}
-    first = "the first " if len(found) == limit else ""
-    samples = {each.use.sample for each in found}
-    said = f"{first}{len(found):,} kernels in {len(samples):,} samples: {len(programs):,} programs"
+    programs = {use.use.hash for use in uses}
+    first = "the first " if len(uses) == limit else ""
+    samples = {use.use.sample for use in uses}
+    headline = f"{first}{len(uses):,} kernels in {len(samples):,} samples: {len(programs):,} programs"
     if since is not None:
-        new = {each.use.hash for each in found if each.program_run > since}
-        said += f", of which {len(new):,} came after run {since}"
-    yield said
+        new = {use.use.hash for use in uses if use.program_run > since}
+        headline += f", of which {len(new):,} came after run {since}"
+    yield headline
 
 
 def run_lines(runs: list[IndexRun]) -> Iterator[str]:
     """Yield the runs as a table."""
     rows = [
         [
-            *(str(each.run), time_text(each.started), time_text(each.finished) or "not finished"),
-            *(f"{count:,}" for count in (each.samples, each.programs, each.uses)),
+            *(str(run.run), time_text(run.started), time_text(run.finished) or "not finished"),
+            *(f"{count:,}" for count in (run.samples, run.programs, run.uses)),
         ]
-        for each in runs
+        for run in runs
     ]
     yield from aligned([["run", "started", "finished", "new samples", "new programs", "new kernels"], *rows])
 

@@ -48,22 +48,22 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **given: A
         return f"the smallest graph so far is in {kept[0].out}" if kept else "no smaller graph was found yet"
 
     with ending(left), working(f"minify {sample}") as at:
-        found = minify_sample(sample, compiler, output, told=at, placed=kept.append, **given)
+        minified = minify_sample(sample, compiler, output, told=at, placed=kept.append, **given)
     if as_json:
-        places = {"out": str(found.out or "") or None, "file": str(found.file or "") or None}
-        echo(json.dumps({"sample": str(found.sample), **places, "why": found.why, **(found.row or {})}))
+        places = {"out": str(minified.out or "") or None, "file": str(minified.file or "") or None}
+        echo(json.dumps({"sample": str(minified.sample), **places, "why": minified.why, **(minified.row or {})}))
     else:
-        print_found(found, compiler)
-    if found.row is None or found.why:
+        print_found(minified, compiler)
+    if minified.row is None or minified.why:
         raise SystemExit(1)
 
 
-def print_found(found: Any, compiler: str) -> None:
+def print_found(minified: Any, compiler: str) -> None:
     """Print the result, and how to see it."""
-    if found.row is None:
-        echo(f"nothing to minify: {compiler}: {found.why}")
+    if minified.row is None:
+        echo(f"nothing to minify: {compiler}: {minified.why}")
         return
-    row = found.row
+    row = minified.row
     echo(f"{row['graph']}: {row['text']}")
     echo(f"{' '.join(row['calls'])}")
     others = ", ".join(f"{count} {kind}" for kind, count in row["others"].items())
@@ -71,9 +71,11 @@ def print_found(found: Any, compiler: str) -> None:
         echo(f"note: {others} among the tests, which is another fault")
     if not row["complete"]:
         echo("note: the tests were not enough to leave out every operator that can be left out (--tests)")
-    if found.why:
-        echo(f"note: the search ended early: {found.why}")
+    if minified.why:
+        echo(f"note: the search ended early: {minified.why}")
     if row["reproduced"] is False:
-        echo(f"note: through torch.compile, {found.file} does not show it")
-    shown = f"python {found.file} --backend {compiler}" if row["reproduced"] is not None else f"python {found.file}"
-    echo(f"{found.out} and {found.file}: {shown}")
+        echo(f"note: through torch.compile, {minified.file} does not show it")
+    shown = (
+        f"python {minified.file} --backend {compiler}" if row["reproduced"] is not None else f"python {minified.file}"
+    )
+    echo(f"{minified.out} and {minified.file}: {shown}")

@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def choice(name: str, help: str, default: str | None = None, hidden: bool = False) -> Any:
-    """An option that takes one of a few words."""
+    """Return an option that takes one of a few words."""
     words = click.Choice(CHOICES[name])
     return click.option(f"--{name}", type=words, default=default, show_default=True, help=help, hidden=hidden)
 
@@ -29,7 +29,7 @@ ALLOW_UNPROVEN = click.option("--allow-unproven", is_flag=True, help="An unprove
 
 
 def power_option(default: str) -> Any:
-    """The option `--power` of a verb."""
+    """Return the option `--power` of a verb."""
     return choice("power", "What is redrawn to measure power.", default)
 
 
@@ -38,7 +38,8 @@ TIMEOUT = click.option("--timeout", type=float, default=600.0, show_default=True
 
 
 def run_options(jobs: Any = JOBS, timeout: Any = TIMEOUT) -> Callable[[F], F]:
-    """The options of every run over many samples: where and within which limits they are worked on, and which."""
+    """Return the options of every run over many samples: where and within which limits they are worked on, and
+    which."""
     options = (
         jobs,
         timeout,

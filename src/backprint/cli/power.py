@@ -74,8 +74,8 @@ def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, 
     """Measure in the sample's own process, and write its row as the answer."""
     from backprint.target import read_capture
 
-    given = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
-    return write_answer(staging, measured(task.path, options["power"], options["seconds"], given))
+    read = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
+    return write_answer(staging, measured(task.path, options["power"], options["seconds"], read))
 
 
 weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
@@ -88,22 +88,22 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
     try:
         capture = read()
         verdict = bp.verify(capture)[-1]
-        found = bp.power(capture, power, seconds=seconds)
+        measured_power = bp.power(capture, power, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
     from backprint.replaying.attest import power_json
 
-    value = found.value
+    value = measured_power.value
     return {
         "name": capture.name,
         "verdict": verdict.verdict,
-        "proof": has_proof(verdict.verdict, value, found.vacuous),
-        "reacts": found.reacts,
+        "proof": has_proof(verdict.verdict, value, measured_power.vacuous),
+        "reacts": measured_power.reacts,
         "power": value if value is None or math.isfinite(value) else str(value),
-        "vacuous": list(found.vacuous),
-        "hidden": list(found.hidden),
-        "dead_ports": list(found.dead_ports),
-        **power_json(found),
+        "vacuous": list(measured_power.vacuous),
+        "hidden": list(measured_power.hidden),
+        "dead_ports": list(measured_power.dead_ports),
+        **power_json(measured_power),
     }
 
 
@@ -119,20 +119,20 @@ def print_power(row: dict[str, Any]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("redrawn", "ports", "least", "of", "most", ""):
         shown.add_column(heading, overflow="fold")
-    for name, one in row["redrawn"].items():
-        shown.add_row(table_text(name), *map(table_text, cells(one)))
+    for name, trial in row["redrawn"].items():
+        shown.add_row(table_text(name), *map(table_text, cells(trial)))
     out.print(shown)
     echo(f"{row['tried']} of {row['of']} inputs redrawn alone; {verdict(row)}")
 
 
-def cells(one: dict[str, Any]) -> tuple[str, ...]:
+def cells(trial: dict[str, Any]) -> tuple[str, ...]:
     """Return the cells of a row after its name."""
-    if "untried" in one:
-        return "", "", "", "", f"not tried: {one['untried']}"
-    if not one["ports"]:
+    if "untried" in trial:
+        return "", "", "", "", f"not tried: {trial['untried']}"
+    if not trial["ports"]:
         return "0", "", "", "", "nothing depends on it"
-    said = f"no {' or '.join(one['silent'])} result shows it" if "silent" in one else ""
-    return str(one["ports"]), f"{float(one['least']):.3g}", one["port"], f"{float(one['most']):.3g}", said
+    text = f"no {' or '.join(trial['silent'])} result shows it" if "silent" in trial else ""
+    return str(trial["ports"]), f"{float(trial['least']):.3g}", trial["port"], f"{float(trial['most']):.3g}", text
 
 
 def verdict(row: dict[str, Any]) -> str:

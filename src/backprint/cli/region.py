@@ -50,17 +50,17 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
     for text in () if as_json or bad or index is not None else shown_unreached(dump, run):
         echo(text)
     count = unwatched = shown = 0
-    for each in shown_passes(dump, run, index):
-        count, unwatched = count + 1, unwatched + (not each.watched)
-        if bad and not each.bad:
+    for region_pass in shown_passes(dump, run, index):
+        count, unwatched = count + 1, unwatched + (not region_pass.watched)
+        if bad and not region_pass.bad:
             continue
         shown += 1
         if as_json:
-            echo(json.dumps(pass_as_dict(bad_part(each) if bad else each) | {"bad": each.bad}))
+            echo(json.dumps(pass_as_dict(bad_part(region_pass) if bad else region_pass) | {"bad": region_pass.bad}))
             continue
         if shown > 1:
             echo("")
-        print_pass(each, bad)
+        print_pass(region_pass, bad)
     if bad and not as_json:
         echo(f"{shown} of {count} passes have NaN, Inf or an error")
     if bad and unwatched:
@@ -102,10 +102,10 @@ def chosen(dump: Path, run: str) -> list[str]:
         return []
     if run == ALL:
         return [f"{dump}: all of {len(runs)} runs"]
-    one = select_run(runs, run, dump)
-    others = ", ".join(str(each) for each in runs if each is not one)
-    latest = " (the latest)" if one is runs[-1] else ""
-    return [f"{dump}: run {one}{latest}, with {one.reached} passes; left out: {others}"]
+    selected = select_run(runs, run, dump)
+    others = ", ".join(str(run_of_dump) for run_of_dump in runs if run_of_dump is not selected)
+    latest = " (the latest)" if selected is runs[-1] else ""
+    return [f"{dump}: run {selected}{latest}, with {selected.reached} passes; left out: {others}"]
 
 
 @command.command("compare")
@@ -128,56 +128,56 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
     check_dump(left)
     check_dump(right)
     ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
-    found = compare_passes(ours, theirs)
-    said = [*chosen(left, run_a), *chosen(right, run_b), *found.notes]
+    comparison = compare_passes(ours, theirs)
+    notes = [*chosen(left, run_a), *chosen(right, run_b), *comparison.notes]
     if as_json:
-        runs = [sorted({each.run for each in side}) for side in (ours, theirs)]
-        echo(json.dumps(as_dict(found) | {"runs": runs, "notes": said}))
+        runs = [sorted({region_pass.run for region_pass in side}) for side in (ours, theirs)]
+        echo(json.dumps(as_dict(comparison) | {"runs": runs, "notes": notes}))
     else:
-        for line in said:
+        for line in notes:
             echo(line)
-        print_comparison(found, every, left, right)
-    if not found.good:
+        print_comparison(comparison, every, left, right)
+    if not comparison.good:
         sys.exit(1)
 
 
-def as_dict(found: Any) -> dict[str, Any]:
+def as_dict(comparison: Any) -> dict[str, Any]:
     """Return a DumpComparison as JSON."""
 
-    def row(each: Any) -> dict[str, Any] | None:
-        if each is None:
+    def row(part: Any) -> dict[str, Any] | None:
+        if part is None:
             return None
         names = ("index", "what", "name", "tensor", "verdict", "error", "most", "detail", "line")
-        made = {name: getattr(each, name) for name in names}
-        return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in made.items()}
+        fields = {name: getattr(part, name) for name in names}
+        return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
 
     return {
-        "good": found.good,
-        "passes": list(found.passes),
-        "first": row(found.first),
-        "worst": row(found.worst),
-        "rows": [row(each) for each in found.rows],
+        "good": comparison.good,
+        "passes": list(comparison.passes),
+        "first": row(comparison.first),
+        "worst": row(comparison.worst),
+        "rows": [row(part) for part in comparison.rows],
     }
 
 
-def print_comparison(found: Any, every: bool, left: Path, right: Path) -> None:
+def print_comparison(comparison: Any, every: bool, left: Path, right: Path) -> None:
     """Print what differs; the first divergence and the largest error come last, where they are seen."""
-    shown = [row for row in found.rows if every or row.verdict not in ("bitwise", "same")]
+    shown = [row for row in comparison.rows if every or row.verdict not in ("bitwise", "same")]
     if shown:
         width = max(len(row.name) for row in shown)
         for row in shown:
             error = "" if row.error is None else f"{row.error:.3g}"
             where = f"pass {row.index} {row.what:5} {row.name:{width}}"
-            said = f" {where}  {row.tensor}  {error}  {row.detail}".rstrip()
-            echo_styled(said, f"{row.verdict:8}", fg=STYLES[row.verdict])
+            text = f" {where}  {row.tensor}  {error}  {row.detail}".rstrip()
+            echo_styled(text, f"{row.verdict:8}", fg=STYLES[row.verdict])
     counts: dict[str, int] = {}
-    for row in found.rows:
+    for row in comparison.rows:
         counts[row.verdict] = counts.get(row.verdict, 0) + 1
     echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing to compare")
-    if found.passes[0] != found.passes[1]:
-        echo(f"{left} has {found.passes[0]} passes, {right} {found.passes[1]}")
-    if found.first is not None:
-        line = f", forward {found.first.line}" if found.first.line else ""
-        echo(f"first divergence: pass {found.first.index}, {found.first.what} {found.first.name}{line}")
-    if found.worst is not None and found.worst.error:
-        echo(f"largest error: {found.worst.error:.3g}, {found.worst.what} {found.worst.name}")
+    if comparison.passes[0] != comparison.passes[1]:
+        echo(f"{left} has {comparison.passes[0]} passes, {right} {comparison.passes[1]}")
+    if comparison.first is not None:
+        line = f", forward {comparison.first.line}" if comparison.first.line else ""
+        echo(f"first divergence: pass {comparison.first.index}, {comparison.first.what} {comparison.first.name}{line}")
+    if comparison.worst is not None and comparison.worst.error:
+        echo(f"largest error: {comparison.worst.error:.3g}, {comparison.worst.what} {comparison.worst.name}")

@@ -13,44 +13,47 @@ NARROW, LEAST = 90, 20
 """The columns that a table of nodes takes without code, and the fewest for code."""
 
 
-def print_pass(found: Any, bad: bool) -> None:
+def print_pass(shown_pass: Any, bad: bool) -> None:
     """Print a pass: what it is, the gradients on its edges, and its nodes; with `bad`, what of it has NaN or Inf."""
     from backprint.regions.comparing import bad_part
 
-    head(found)
-    shown = bad_part(found) if bad else found
+    head(shown_pass)
+    shown = bad_part(shown_pass) if bad else shown_pass
     if bad:
         print_flows([("root", root.name, root) for root in shown.roots], "")
     print_flows([("edge", edge.name, edge) for edge in shown.edges], "edges, in the order of the backward")
     if bad:  # an input has what the edges to it have, and what a hook has made of their sum
-        print_flows([("input", each.name, each) for each in shown.inputs], "what nodes received")
+        print_flows([("input", flow.name, flow) for flow in shown.inputs], "what nodes received")
     print_nodes(shown.nodes)
 
 
-def head(found: Any) -> None:
+def head(region_pass: Any) -> None:
     """Print what a pass is, in a few lines."""
     from backprint.regions.nouns import NonfiniteOrigin, Unwatched
 
-    inside = sum(node.inside for node in found.nodes)
-    echo_styled("", f"{found.region}: pass {found.index}", bold=True)
-    began = f" Began at {', '.join(root.name for root in found.roots)}." if found.roots else ""
+    inside = sum(node.inside for node in region_pass.nodes)
+    echo_styled("", f"{region_pass.region}: pass {region_pass.index}", bold=True)
+    began = f" Began at {', '.join(root.name for root in region_pass.roots)}." if region_pass.roots else ""
     echo(
-        f"{inside} nodes inside, {len(found.nodes) - inside} on the boundary, {len(found.edges)} edges; "
-        f"{found.seconds * 1000:.1f} ms.{began}"
+        f"{inside} nodes inside, {len(region_pass.nodes) - inside} on the boundary, {len(region_pass.edges)} edges; "
+        f"{region_pass.seconds * 1000:.1f} ms.{began}"
     )
-    if found.error:
-        echo_styled(f": {found.error}", "the backward raised", fg="red", bold=True)
-    for note in found.notes:
+    if region_pass.error:
+        echo_styled(f": {region_pass.error}", "the backward raised", fg="red", bold=True)
+    for note in region_pass.notes:
         echo(f"not kept: {note}")
-    first = found.first_bad
-    if isinstance(found.origin, NonfiniteOrigin):
-        echo_styled("", str(found.origin), fg="red", bold=True)
+    first = region_pass.first_bad
+    if isinstance(region_pass.origin, NonfiniteOrigin):
+        echo_styled("", str(region_pass.origin), fg="red", bold=True)
     if isinstance(first, Unwatched):
         echo(f"NaN and Inf: {first}")
     elif first is None:
         echo("no NaN and no Inf on any edge")
     else:
-        echo(f"first NaN or Inf: {first.name}, the gradient of {first.tensor}, of {found.where(first) or 'outside'}")
+        echo(
+            f"first NaN or Inf: {first.name}, the gradient of {first.tensor}, "
+            f"of {region_pass.where(first) or 'outside'}"
+        )
 
 
 NUMBERS = ("norm", "min", "max")
@@ -62,17 +65,17 @@ def print_flows(rows: Sequence[tuple[str, str, Any]], title: str) -> None:
     if not rows:
         return
     kind = rows[0][0]
-    watched = any(each.stats is not None for _, _, each in rows)
-    marked = any(each.stats is not None and each.stats.bad for _, _, each in rows)
+    watched = any(flow.stats is not None for _, _, flow in rows)
+    marked = any(flow.stats is not None and flow.stats.bad for _, _, flow in rows)
     numbers = (*(NUMBERS if watched else ()), *(COUNTS if marked else ()))
     words = {"nan": "NaN", "inf": "Inf"}
     heads = (kind, *(() if kind == "root" else ("gradient of",)), "type")
     shown = new_table(heads, [words.get(name, name) for name in numbers])
-    for _, name, each in rows:
-        style = BAD if each.stats is not None and each.stats.bad else ""
-        texts = (name, *(() if kind == "root" else (each.tensor,)), type_text(each))
+    for _, name, flow in rows:
+        style = BAD if flow.stats is not None and flow.stats.bad else ""
+        texts = (name, *(() if kind == "root" else (flow.tensor,)), type_text(flow))
         cells = [table_text(text, style) for text in texts]
-        shown.add_row(*cells, *(table_text(statistic_text(each.stats, part), style) for part in numbers))
+        shown.add_row(*cells, *(table_text(statistic_text(flow.stats, part), style) for part in numbers))
     titled_table(title, shown)
 
 
@@ -122,9 +125,9 @@ def new_table(texts: Sequence[str], numbers: Sequence[str]) -> Any:
     return shown
 
 
-def type_text(each: Any) -> str:
+def type_text(flow: Any) -> str:
     """Return dtype and shape: `float32[3, 4]`."""
-    return f"{each.dtype}{list(each.shape)}" if getattr(each, "flows", True) else "nothing flows"
+    return f"{flow.dtype}{list(flow.shape)}" if getattr(flow, "flows", True) else "nothing flows"
 
 
 def statistic_text(stats: Any, name: str) -> str:

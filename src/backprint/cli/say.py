@@ -110,12 +110,12 @@ class Working:
 
     def paint(self) -> None:
         """Print the current line."""
-        said = printable(f"{self.what} … {time.monotonic() - self.since:.0f} s")
+        text = printable(f"{self.what} … {time.monotonic() - self.since:.0f} s")
         with self.lock, contextlib.suppress(OSError, ValueError):  # it may be closed, or gone
             if self.closed.is_set() or not self.what:
                 return
             width = max(shutil.get_terminal_size().columns - 1, 10)
-            self.file.write(f"{WIPE}{said[-width:]}" if self.inline else f"{said}\n")
+            self.file.write(f"{WIPE}{text[-width:]}" if self.inline else f"{text}\n")
             self.file.flush()
             self.painted = self.inline
 
@@ -148,11 +148,11 @@ def working(what: str = "") -> Iterator[Callable[[str], None]]:
     """Show the current work; yield a function that sets it."""
     global _working
     before, _working = _working, Working(sys.stderr)
-    made = _working
-    made.at(what)
-    made.thread.start()
+    outer = _working
+    outer.at(what)
+    outer.thread.start()
     try:
-        yield made.at
+        yield outer.at
     finally:
-        made.close()
+        outer.close()
         _working = before

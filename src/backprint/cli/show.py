@@ -97,8 +97,8 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     facts["proof"] = has_proof(*standing(capture.verdict))
     guards = [guard.text for guard in capture.guards]
     links = [[link.source, str(link.port), link.target, link.name] for link in capture.links]
-    told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
-    return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
+    assumptions = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
+    return facts | {"environment": dict(capture.environment), **assumptions, "pairs": pairs}
 
 
 def print_contradictions(capture: Any) -> None:
@@ -145,10 +145,10 @@ def print_parts(pair: Any) -> None:
     out.print("\n[bold]what repeats, and what one iteration costs[/bold]")
     rows = Table(box=None, show_header=False, pad_edge=False)
     for part in parts:
-        each = f"{part.steps // part.count} steps"
+        size = f"{part.steps // part.count} steps"
         saved = f"{amount(part.saved_bytes // part.count)} saved" if part.saved_bytes else ""
         name = table_text(part.name or "a loop")
-        rows.add_row(part.direction, f"{part.count} ×", name, each, f"{short(part.flops // part.count)} FLOPs", saved)
+        rows.add_row(part.direction, f"{part.count} ×", name, size, f"{short(part.flops // part.count)} FLOPs", saved)
     out.print(rows)
 
 

@@ -63,14 +63,14 @@ def command(
         try:
             with working() as at:
                 options = {"allow": list(allow), "mode": mode, "trust": trust}
-                given = (places, options, (timeout, memory), numbered(places, at))
+                arguments = (places, options, (timeout, memory), numbered(places, at))
                 answers = (
-                    ((answer.place, answer.content or [ended_row(answer)]) for answer in apart(VERIFIED, *given))
+                    ((answer.place, answer.content or [ended_row(answer)]) for answer in apart(VERIFIED, *arguments))
                     if trace is None
                     else rows_beside_trace(places, trace, mode, loss, tuple(allow))
                 )
-                for place, found in answers:
-                    for row in found:
+                for place, verdicts_of_place in answers:
+                    for row in verdicts_of_place:
                         row = {"sample": str(place), **row}
                         rows.append(row)
                         if as_json:
@@ -210,8 +210,8 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    said += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
-    echo(f"{len(rows)} checked: {said}")
+    text += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
+    echo(f"{len(rows)} checked: {text}")

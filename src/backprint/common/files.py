@@ -173,8 +173,8 @@ def check_schema(connection: sqlite3.Connection, place: Path | str, known: Itera
         return
     stranger = min(name for name in there if there[name] != schemas[0].get(name))
     kind, text = there[stranger]
-    said = f"{place}: its {kind} {stranger!r} is not one that Backprint makes: {text[:SHOWN]}"
-    raise SampleError(f"{said}; if the file is yours, make it anew")
+    problem = f"{place}: its {kind} {stranger!r} is not one that Backprint makes: {text[:SHOWN]}"
+    raise SampleError(f"{problem}; if the file is yours, make it anew")
 
 
 def objects_of(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:

@@ -64,4 +64,4 @@ FORMATS: dict[str, Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)}
 
 def format_of(folder: Path) -> Format | None:
     """Return the format of a folder's sample; None if it has none."""
-    return next((each for each in FORMATS.values() if each.has_sample(folder)), None)
+    return next((known for known in FORMATS.values() if known.has_sample(folder)), None)

@@ -25,14 +25,14 @@ def limit_memory(bytes: int) -> None:
 
 
 def memory_limit() -> int:
-    """The most bytes of one result; 0 where no limit is known."""
+    """Return the most bytes of one result; 0 where no limit is known."""
     rooms = [available_bytes(), free_address_space()]
     rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
     return min(filter(None, rooms), default=0)
 
 
 def free_address_space() -> int:
-    """The bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
+    """Return the bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
     import resource
 
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -40,27 +40,27 @@ def free_address_space() -> int:
 
 
 def held_bytes(column: int = 1) -> int:
-    """The bytes of memory that this process holds; with column 0, the bytes that it has reserved."""
+    """Return the bytes of memory that this process holds; with column 0, the bytes that it has reserved."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def available_bytes() -> int:
-    """The bytes of memory that are still free on this machine, or in its container."""
-    found = total = 0
+    """Return the bytes of memory that are still free on this machine, or in its container."""
+    available = total = 0
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
-                found = int(line.split()[1]) * 1024
+                available = int(line.split()[1]) * 1024
             if line.startswith("MemTotal:"):
                 total = int(line.split()[1]) * 1024
     for limit, used in CONTAINERS:
         with contextlib.suppress(OSError, ValueError):
             most = int(Path(limit).read_text())
             if most < total:
-                found = min(found, max(0, most - int(Path(used).read_text())))
-    return found
+                available = min(available, max(0, most - int(Path(used).read_text())))
+    return available
 
 
 def why_too_large(bytes: int, what: str = "a result of") -> str:

@@ -22,7 +22,8 @@ SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
 def printable(text: str, lines: bool = False) -> str:
-    r"""The text with `\u001b`, `\n`, `\u202e` and the like for what is not printable; with `lines`, its lines stay."""
+    r"""Return the text with `\u001b`, `\n`, `\u202e` and the like for what is not printable; with `lines`, its lines
+    stay."""
     if text.isprintable():
         return text
     stays = "\n\t" if lines else ""
@@ -68,12 +69,12 @@ def _no_constant(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"an object has the key {twice!r:.80} twice")
-    return found
+    return content
 
 
 def policy_digest(text: str) -> str:

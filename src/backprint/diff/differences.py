@@ -75,8 +75,8 @@ def value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> I
     rows = []
     for name in with_parts(before, roles):
         role = roles.get(name, "part")
-        if found := other_values(before, after, name, names.get(name, name)):
-            rows.append((f"{role} {names.get(name, name)}", *found))
+        if values := other_values(before, after, name, names.get(name, name)):
+            rows.append((f"{role} {names.get(name, name)}", *values))
     if len(rows) == 1:
         yield Fact(f"values of {rows[0][0]}", rows[0][1:2], rows[0][2:])
     elif rows:
@@ -85,14 +85,16 @@ def value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> I
 
 def renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
     """Return the inputs that have another name in the second Capture."""
-    found = {}
+    renamed = {}
     for pair in pairs:
         for diff in pair.graphs:
-            one, two = (graph_of(*side, diff.direction) for side in ((before, pair.before), (after, pair.after)))
+            graph_a, graph_b = (
+                graph_of(*side, diff.direction) for side in ((before, pair.before), (after, pair.after))
+            )
             for port in diff.ports:
-                if one and two and port.is_input and port.before is not None and port.after is not None:
-                    found[one.inputs[port.before].name] = two.inputs[port.after].name
-    return found
+                if graph_a and graph_b and port.is_input and port.before is not None and port.after is not None:
+                    renamed[graph_a.inputs[port.before].name] = graph_b.inputs[port.after].name
+    return renamed
 
 
 def with_parts(capture: Capture, names: Mapping[str, str]) -> Iterator[str]:
@@ -106,18 +108,18 @@ def with_parts(capture: Capture, names: Mapping[str, str]) -> Iterator[str]:
 
 def other_values(before: Capture, after: Capture, left: str, right: str) -> tuple[str, str] | None:
     """Return the values of a tensor on both sides as texts, if they are known to differ."""
-    one, two = before.recipes.rows.get(left), after.recipes.rows.get(right)
-    if not isinstance(one, dict) or not isinstance(two, dict) or one.get("kind") not in KEPT:
+    recipe_a, recipe_b = before.recipes.rows.get(left), after.recipes.rows.get(right)
+    if not isinstance(recipe_a, dict) or not isinstance(recipe_b, dict) or recipe_a.get("kind") not in KEPT:
         return None
-    if any(one.get(key) != two.get(key) for key in GEOMETRY):
+    if any(recipe_a.get(key) != recipe_b.get(key) for key in GEOMETRY):
         return None
-    if one["kind"] != "exact":
-        texts = facts_text(one.get("facts")), facts_text(two.get("facts"))
+    if recipe_a["kind"] != "exact":
+        texts = facts_text(recipe_a.get("facts")), facts_text(recipe_b.get("facts"))
         return texts if texts[0] != texts[1] else None
     datas = before.recipes.data(left), after.recipes.data(right)
     if None in datas or datas[0] == datas[1]:
         return None
-    shown = tuple(data_text(data or b"", one.get("dtype")) for data in datas)
+    shown = tuple(data_text(data or b"", recipe_a.get("dtype")) for data in datas)
     return (shown[0], shown[1]) if shown[0] != shown[1] else (digest_text(datas[0]), digest_text(datas[1]))
 
 
@@ -164,8 +166,8 @@ def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tupl
     places: list[tuple[int, int]] = []
     if len(before) != len(after):
         numbers: Numbers = {}
-        one, two = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
-        places = sorted(common_places(one, two))
+        labels_a, labels_b = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
+        places = sorted(common_places(labels_a, labels_b))
     low, start = 0, 0
     for high, stop in (*places, (len(before), len(after))):
         yield from zip_longest(range(low, high), range(start, stop))
@@ -184,16 +186,16 @@ def compare_pairs(left: int | None, right: int | None, before: Capture, after: C
     pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
     sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
     numbers: Numbers = {}
-    found, forward = [], Forward()
-    for name, one, two in zip(DIRECTIONS, *sides, strict=True):
-        if one is not None and two is not None:
-            diff, forward = compare_graphs(name, one, two, forward, numbers)
-            found.append(diff)
-        elif one is not None or two is not None:
-            found.append(one_side(name, one, two))
+    graph_diffs, forward = [], Forward()
+    for name, graph_a, graph_b in zip(DIRECTIONS, *sides, strict=True):
+        if graph_a is not None and graph_b is not None:
+            diff, forward = compare_graphs(name, graph_a, graph_b, forward, numbers)
+            graph_diffs.append(diff)
+        elif graph_a is not None or graph_b is not None:
+            graph_diffs.append(one_side(name, graph_a, graph_b))
     costs = [summarize(pair) if pair is not None else None for pair in pairs]
-    saved, kept = (Costs(*(each(cost) if cost else 0 for cost in costs)) for each in (saved_of, kept_of))
-    return PairDiff(left, right, tuple(found), saved, kept)
+    saved, kept = (Costs(*(part_of(cost) if cost else 0 for cost in costs)) for part_of in (saved_of, kept_of))
+    return PairDiff(left, right, tuple(graph_diffs), saved, kept)
 
 
 def saved_of(summary: Summary) -> int:
@@ -234,23 +236,28 @@ def compare_graphs(
     direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
 ) -> tuple[GraphDiff, Forward]:
     """Compare two graphs, and return what that says of the backward."""
-    found = Matching(wired(before, numbers), wired(after, numbers), numbers)
-    (left, one), (right, two) = numbered_walk(before), numbered_walk(after)
+    matching = Matching(wired(before, numbers), wired(after, numbers), numbers)
+    (left, numbers_a), (right, numbers_b) = numbered_walk(before), numbered_walk(after)
     same, only_sizes = left == right, False
     if not same:
-        (small_left, one), (small_right, two) = numbered_walk(before, sizes=False), numbered_walk(after, sizes=False)
+        (small_left, numbers_a), (small_right, numbers_b) = (
+            numbered_walk(before, sizes=False),
+            numbered_walk(after, sizes=False),
+        )
         only_sizes = small_left == small_right
     if same or only_sizes:
-        match_by_number(found, one, two)
+        match_by_number(matching, numbers_a, numbers_b)
     else:
-        match_inputs(found, forward, strictly=True)
-        match_steps(found, forward.echoes)
-        match_inputs(found, forward, strictly=False)
-    outputs = {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(found, forward)
-    changes = () if same else tuple(step_changes(found))
-    ports = (*input_changes(found), *output_changes(found, outputs))
-    orders = () if same else tuple(other_orders(found, outputs, bool(changes or ports)))
-    steps = steps_of_both(found)
+        match_inputs(matching, forward, strictly=True)
+        match_steps(matching, forward.echoes)
+        match_inputs(matching, forward, strictly=False)
+    outputs = (
+        {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(matching, forward)
+    )
+    changes = () if same else tuple(step_changes(matching))
+    ports = (*input_changes(matching), *output_changes(matching, outputs))
+    orders = () if same else tuple(other_orders(matching, outputs, bool(changes or ports)))
+    steps = steps_of_both(matching)
     diff = GraphDiff(
         direction,
         (left, right),
@@ -259,13 +266,13 @@ def compare_graphs(
         changes,
         ports,
         orders,
-        renamed_modules(found, steps),
+        renamed_modules(matching, steps),
         len(steps) - longest_rise([b for _, b in steps]),
         sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
         Costs(flops(before), flops(after)),
-        subgraphs=() if same else subgraph_diffs(direction, found, steps),
+        subgraphs=() if same else subgraph_diffs(direction, matching, steps),
     )
-    return diff, Forward(found)
+    return diff, Forward(matching)
 
 
 def subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
@@ -282,14 +289,14 @@ def subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int
     return tuple(diff for diff in diffs if not diff.same)
 
 
-def match_by_number(matching: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
+def match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
     """Match values that have one number in the canonical form, and guards in their order."""
     offered: dict[str, list[int]] = defaultdict(list)
     for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
-        offered[two[name]].append(value)
+        offered[numbers_b[name]].append(value)
     for name, value in matching.a.places.items():
-        if offered[one[name]]:
-            matching.join(value, offered[one[name]].pop())
+        if offered[numbers_a[name]]:
+            matching.join(value, offered[numbers_a[name]].pop())
     for left, right in zip(guards_of(matching.a), guards_of(matching.b), strict=True):
         matching.join(left, right)
 
@@ -353,16 +360,16 @@ def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
     """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
     name = matching.a.step_of(a).target.split(".")[1:2]
     expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
-    return expected.issuperset(parts) and any(type_differs(matching, taken) for taken in matching.a.takes[a])
+    return expected.issuperset(parts) and any(type_differs(matching, argument) for argument in matching.a.takes[a])
 
 
 def type_differs(matching: Matching, a: int) -> bool:
     """Whether a value has another type than the one it is matched with."""
-    one, two = (
+    spec_a, spec_b = (
         graph.nameless.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
         for graph, value in ((matching.a, a), (matching.b, matching.to_b[a]))
     )
-    return one != two
+    return spec_a != spec_b
 
 
 def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
@@ -370,12 +377,15 @@ def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) 
     a, b = matching.a, matching.b
     ran = [matching.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
-    order_in_b = {each: place for place, each in enumerate(runs)}
-    inputs, given = free_order(a.graph.inputs, matching.to_b, differs), free_order(a.graph.outputs, outputs, differs)
+    order_in_b = {run: place for place, run in enumerate(runs)}
+    inputs, outputs_order = (
+        free_order(a.graph.inputs, matching.to_b, differs),
+        free_order(a.graph.outputs, outputs, differs),
+    )
     for said, order in (
-        ("the steps with effects run in another order", [order_in_b[each] for each in ran if each in order_in_b]),
+        ("the steps with effects run in another order", [order_in_b[run] for run in ran if run in order_in_b]),
         ("the inputs stand in another order", inputs),
-        ("the outputs stand in another order", given),
+        ("the outputs stand in another order", outputs_order),
     ):
         if order != sorted(order):
             differs = True
@@ -409,10 +419,12 @@ def program_line(step: Step) -> tuple[str, int, str]:
 
 def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
     """Return modules that only one graph has under their name, and the other under another name."""
-    one = [matching.a.module(matching.a.first + a) for a, _ in steps]
-    two = [matching.b.module(matching.b.first + b) for _, b in steps]
-    lefts, rights = set(one), set(two)
-    rows = dict.fromkeys(row for row in zip(one, two, strict=True) if row[0] not in rights and row[1] not in lefts)
+    modules_a = [matching.a.module(matching.a.first + a) for a, _ in steps]
+    modules_b = [matching.b.module(matching.b.first + b) for _, b in steps]
+    lefts, rights = set(modules_a), set(modules_b)
+    rows = dict.fromkeys(
+        row for row in zip(modules_a, modules_b, strict=True) if row[0] not in rights and row[1] not in lefts
+    )
     return tuple(row for row in rows if all(row))
 
 

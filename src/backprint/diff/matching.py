@@ -747,9 +747,9 @@ class Forward:
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
         if matching is None:
             return
-        one, two = saved_values(matching.a), saved_values(matching.b)
-        for value, names in one.items():
-            self.saved |= dict(zip(names, two.get(matching.to_b.get(value, -1), ()), strict=False))
+        names_a, names_b = saved_values(matching.a), saved_values(matching.b)
+        for value, names in names_a.items():
+            self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
         for a, b in matching.to_b.items():
             if a < matching.a.first:
                 self.renamed[matching.a.graph.inputs[a].name] = matching.b.graph.inputs[b].name

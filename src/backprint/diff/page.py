@@ -39,11 +39,11 @@ def pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
     capture: Capture = getattr(diff, side)
     pages = numbers_of_pages(diff)
     [other] = set(SIDES) - {side}
-    for place, found in enumerate(diff.pairs):
-        number = getattr(found, side)
+    for place, pair_diff in enumerate(diff.pairs):
+        number = getattr(pair_diff, side)
         if number is not None:
             pair = capture.pairs[number]
-            rows = sorted(marks_of_pair(diff, found, side))
+            rows = sorted(marks_of_pair(diff, pair_diff, side))
             columns = enumerate(("node", "kind", "text", "other"))
             marks: dict[str, Any] = {name: [row[at] for row in rows] for at, name in columns}
             marks["pair"] = pages.get((other, place), -1)
@@ -58,23 +58,25 @@ def numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
     return {key: number for number, key in enumerate(sides)}
 
 
-def marks_of_pair(diff: Diff, found: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
+def marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
     """Yield the steps of one side that changed: node, kind, text, and node of the other side or -1."""
     [other] = set(SIDES) - {side}
-    for graph in found.graphs:
-        graphs = graphs_of(diff, found, graph.direction)
+    for graph in pair_diff.graphs:
+        graphs = graphs_of(diff, pair_diff, graph.direction)
         for change in graph.changes:
-            nodes = [node_of(diff, found, each, graph.direction, getattr(change, each)) for each in (side, other)]
+            nodes = [
+                node_of(diff, pair_diff, which, graph.direction, getattr(change, which)) for which in (side, other)
+            ]
             if nodes[0] >= 0 and not change.follows:
                 yield nodes[0], change.kind, change_text(change, graphs), nodes[1]
 
 
-def node_of(diff: Diff, found: PairDiff, side: str, direction: str, place: int | None) -> int:
+def node_of(diff: Diff, pair_diff: PairDiff, side: str, direction: str, place: int | None) -> int:
     """Return the page's number of a step, where the backward's steps follow the forward's; -1 if there is no step."""
     if place is None:
         return -1
     capture: Capture = getattr(diff, side)
-    return place + (len(capture.pairs[getattr(found, side)].forward.steps) if direction == "backward" else 0)
+    return place + (len(capture.pairs[getattr(pair_diff, side)].forward.steps) if direction == "backward" else 0)
 
 
 def change_text(change: StepChange, graphs: tuple[Graph | None, Graph | None]) -> str:

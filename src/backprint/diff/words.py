@@ -27,11 +27,11 @@ def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
     """Yield the facts that differ."""
     left, right = capture_texts(before), capture_texts(after)
     for name in dict.fromkeys((*left, *right)):
-        one, two = left.get(name, ()), right.get(name, ())
-        if one != two:
-            left_only, right_only = set(one).difference(two), set(two).difference(one)
-            only = tuple(filter(left_only.__contains__, one)), tuple(filter(right_only.__contains__, two))
-            yield Fact(name, *(only if any(only) else (one, two)))
+        lines_a, lines_b = left.get(name, ()), right.get(name, ())
+        if lines_a != lines_b:
+            left_only, right_only = set(lines_a).difference(lines_b), set(lines_b).difference(lines_a)
+            only = tuple(filter(left_only.__contains__, lines_a)), tuple(filter(right_only.__contains__, lines_b))
+            yield Fact(name, *(only if any(only) else (lines_a, lines_b)))
 
 
 def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
@@ -85,13 +85,13 @@ def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None
 
 def linked_places(capture: Capture) -> list[tuple[object, ...]]:
     """Return the links of a Capture without names: from which port of which Pair to which."""
-    found: list[tuple[object, ...]] = []
+    places: list[tuple[object, ...]] = []
     for link in capture.links:
         source, target = link.source, link.target
         left = port_place(capture, source, link.port.role, link.port.name)
         right = port_place(capture, target, "", link.name) if target is not None else None
-        found.append((source, link.port.role, left, target, right))
-    return found
+        places.append((source, link.port.role, left, target, right))
+    return places
 
 
 def port_place(capture: Capture, pair: int | None, role: str, name: str) -> int | None:
@@ -139,7 +139,7 @@ class ChangeGroup:
 
 def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
     """Return the changes of a graph's steps, apart from those that only follow from others."""
-    shown = Shown(diff, before, after)
+    shown = ChangeWriter(diff, before, after)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     wholes = [new_modules(graph, other) for graph, other in ((before, after), (after, before))]
     for change in shown.in_order(diff.changes):
@@ -164,12 +164,12 @@ def new_modules(graph: Graph, other: Graph) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
     either."""
     known = {prefix for name in modules_of(other) for prefix in prefixes(name)}
-    found = {}
+    new_names = {}
     for name in modules_of(graph):
         outer = next((prefix for prefix in prefixes(name) if prefix not in known), None)
         if outer is not None:
-            found[name] = outer
-    return found
+            new_names[name] = outer
+    return new_names
 
 
 def modules_of(graph: Graph) -> set[str]:
@@ -186,25 +186,25 @@ def prefixes(name: str) -> list[str]:
 def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
     """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
     operator and the module that makes it."""
-    shown = Shown(diff, before, after)
+    shown = ChangeWriter(diff, before, after)
     rows = []
     for change in diff.ports:
-        if (made := shown.port(change)) is not None:
-            name, text = made
+        if (row := shown.port(change)) is not None:
+            name, text = row
             rows.append((name, (ChangeLine(change.kind, text, 1),)))
     return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
 
 
 def alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
     """Yield equal lines with all of their names, which differ in nothing but numbers."""
-    found: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
+    modules_of_row: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
     for name, lines in rows:
-        found[divided_text(name)[0], lines].append(name)
-    for (_, lines), names in found.items():
+        modules_of_row[divided_text(name)[0], lines].append(name)
+    for (_, lines), names in modules_of_row.items():
         yield tuple(names), lines
 
 
-class Shown:
+class ChangeWriter:
     """Writes steps and ports of both sides of a GraphDiff."""
 
     def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
@@ -232,14 +232,14 @@ class Shown:
 
     def sides(self, change: StepChange) -> tuple[Step | None, Step | None]:
         """Return the step of a change on both sides."""
-        one = self.graphs[0].steps[change.before] if change.before is not None else None
-        two = self.graphs[1].steps[change.after] if change.after is not None else None
-        return one, two
+        before = self.graphs[0].steps[change.before] if change.before is not None else None
+        after = self.graphs[1].steps[change.after] if change.after is not None else None
+        return before, after
 
     def module(self, change: StepChange) -> str:
         """Return the module of a change, after it if there is one."""
-        one, two = self.sides(change)
-        step = two or one
+        before, after = self.sides(change)
+        step = after or before
         return step.source.module if step is not None and step.source is not None else ""
 
     def text(self, change: StepChange) -> str:
@@ -253,41 +253,41 @@ class Shown:
                 return self.changed(one, two, set(change.parts))
         raise AssertionError("a change has a step on one side")
 
-    def changed(self, one: Step, two: Step, parts: set[str]) -> str:
+    def changed(self, before: Step, after: Step, parts: set[str]) -> str:
         """Return what differs between two steps."""
-        left, right = operator_names(one, two)
-        said: list[str] = []
+        left, right = operator_names(before, after)
+        texts: list[str] = []
         if parts <= {"operator", "type"} and "operator" in parts:
-            said = [f"{left} -> {right}"]
+            texts = [f"{left} -> {right}"]
         elif parts & {"operator", "arguments"}:
-            said = [f"{left}{self.arguments(one, 0)} -> {right}{self.arguments(two, 1)}"]
+            texts = [f"{left}{self.arguments(before, 0)} -> {right}{self.arguments(after, 1)}"]
         elif "inputs" in parts:
-            said = [f"{right} takes {self.taken(one, two)}"]
+            texts = [f"{right} takes {self.taken(before, after)}"]
         if "subgraphs" in parts:
-            said += [f"{right} calls another {name}" for name in self.called(one, two)]
-        text = "; ".join(said) or right
-        return f"{text}: {types_text(one.spec, two.spec)}" if "type" in parts else text
+            texts += [f"{right} calls another {name}" for name in self.called(before, after)]
+        text = "; ".join(texts) or right
+        return f"{text}: {types_text(before.spec, after.spec)}" if "type" in parts else text
 
-    def taken(self, one: Step, two: Step) -> str:
+    def taken(self, step_a: Step, step_b: Step) -> str:
         """Return which values a step takes, and which it took."""
-        lefts, rights = used(one), used(two)
+        lefts, rights = used(step_a), used(step_b)
         same = [self.same.get(name) for name in lefts]
         if None not in same and same != [*rights] and Counter(same) == Counter(rights):
             return "the same values in another order"
-        found = []
+        texts = []
         for left, known, right in zip(lefts, same, rights, strict=False):
             before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
             if before != after or known not in (None, right):
-                found.append(instead(before, after))
+                texts.append(instead(before, after))
         if len(lefts) != len(rights):
-            found.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
+            texts.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
         unsure = "another value of the same kind" if None in same else "a value that other steps changed in place"
-        return "; ".join(dict.fromkeys(found)) or unsure
+        return "; ".join(dict.fromkeys(texts)) or unsure
 
-    def called(self, one: Step, two: Step) -> Iterator[str]:
+    def called(self, before: Step, after: Step) -> Iterator[str]:
         """Yield the subgraphs that two steps call, and that are not the same."""
         graphs = [dict(graph.subgraphs) for graph in self.graphs]
-        for left, right in zip(subgraphs_of(one), subgraphs_of(two), strict=False):
+        for left, right in zip(subgraphs_of(before), subgraphs_of(after), strict=False):
             if graphs[0][left].hash() != graphs[1][right].hash():
                 yield right
 
@@ -298,53 +298,53 @@ class Shown:
 
     def arguments(self, step: Step, side: int) -> str:
         """Return the arguments of a call, named by the operators that make them."""
-        made = mapped(step, lambda name: Ref(self.makers[side].get(name, name)))
-        return f"({show_call(made.args, made.kwargs)})"
+        with_makers = mapped(step, lambda name: Ref(self.makers[side].get(name, name)))
+        return f"({show_call(with_makers.args, with_makers.kwargs)})"
 
     def port(self, change: PortChange) -> tuple[str, str] | None:
         """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved."""
         before, after = ((graph.inputs if change.is_input else graph.outputs) for graph in self.graphs)
-        one = before[change.before] if change.before is not None else None
-        two = after[change.after] if change.after is not None else None
-        port = two or one
+        port_a = before[change.before] if change.before is not None else None
+        port_b = after[change.after] if change.after is not None else None
+        port = port_b or port_a
         if port is None or (change.is_input and port.role == "saved"):
             return None
         if port.role == "saved":
-            return self.saved(change, one, two)
-        if one is None or two is None:
+            return self.saved(change, port_a, port_b)
+        if port_a is None or port_b is None:
             return port.name, f"{port.role} {show_spec(port.spec)}"
         if change.kind == "renamed":
-            return port.name, f"{port.role}, before: {difference_of_names(one.name, two.name)}"
-        said = {
-            "name": f"before: {one.name}",
-            "role": f"before: {one.role}",
-            "type": types_text(one.spec, two.spec),
+            return port.name, f"{port.role}, before: {difference_of_names(port_a.name, port_b.name)}"
+        texts = {
+            "name": f"before: {port_a.name}",
+            "role": f"before: {port_a.role}",
+            "type": types_text(port_a.spec, port_b.spec),
         }
         if "value" in change.parts:
-            said |= self.other_value(change, one, two)
-        return port.name, f"{port.role}, {'; '.join(said[part] for part in change.parts if said[part])}"
+            texts |= self.other_value(change, port_a, port_b)
+        return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
 
-    def other_value(self, change: PortChange, one: Port, two: Port) -> dict[str, str]:
+    def other_value(self, change: PortChange, port_a: Port, port_b: Port) -> dict[str, str]:
         """Return that an output is made by another step; or that it is made by none, and its type."""
         left, right = self.maker(0, change.before), self.maker(1, change.after)
-        made = [
+        makers = [
             any(refs(graph.results[place or 0]))
             for graph, place in zip(self.graphs, (change.before, change.after), strict=True)
         ]
-        if all(made):
+        if all(makers):
             return {"value": f"comes from {instead(left, right)}"}
         before, after = (
-            f"{show_spec(port.spec)} from {name}" if each else name
-            for each, port, name in zip(made, (one, two), (left, right), strict=True)
+            f"{show_spec(port.spec)} from {name}" if maker else name
+            for maker, port, name in zip(makers, (port_a, port_b), (left, right), strict=True)
         )
         return {"type": "", "value": f"is {after}, before: {before}"}
 
-    def saved(self, change: PortChange, one: Port | None, two: Port | None) -> tuple[str, str]:
+    def saved(self, change: PortChange, port_a: Port | None, port_b: Port | None) -> tuple[str, str]:
         """Return the module and the operator of a saved value, and its type."""
-        side, place = (1, change.after) if two is not None else (0, change.before)
+        side, place = (1, change.after) if port_b is not None else (0, change.before)
         result = self.graphs[side].results[place or 0]
         name = next(refs(result), "")
-        kind = types_text(*(port.spec for port in (one, two) if port is not None))
+        kind = types_text(*(port.spec for port in (port_a, port_b) if port is not None))
         return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
 
     def maker(self, side: int, place: int | None) -> str:
@@ -361,15 +361,15 @@ def types_text(*specs: Spec) -> str:
 def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
     """Return the names of values that both graphs have, with their names in the second: steps, and inputs that are
     found by name."""
-    found = {before.steps[a].name: after.steps[b].name for a, b in diff.steps}
+    same = {before.steps[a].name: after.steps[b].name for a, b in diff.steps}
     locals_of = {port.key: port.local for port in after.inputs if port.role != "saved"}
-    found |= {port.local: locals_of[port.key] for port in before.inputs if port.key in locals_of}
+    same |= {port.local: locals_of[port.key] for port in before.inputs if port.key in locals_of}
     for port in diff.ports:
         if port.is_input and port.before is not None:
-            found.pop(before.inputs[port.before].local, None)
+            same.pop(before.inputs[port.before].local, None)
             if port.after is not None:
-                found[before.inputs[port.before].local] = after.inputs[port.after].local
-    return found
+                same[before.inputs[port.before].local] = after.inputs[port.after].local
+    return same
 
 
 def instead(before: str, after: str) -> str:
@@ -377,11 +377,11 @@ def instead(before: str, after: str) -> str:
     return f"{after}, not {before}" if before != after else f"another {after.removeprefix('a ')}"
 
 
-def operator_names(one: Step, two: Step) -> tuple[str, str]:
+def operator_names(before: Step, after: Step) -> tuple[str, str]:
     """Return the operators of two steps; with their overloads if only these differ."""
-    left, right = short_target(one), short_target(two)
-    if left == right and one.target != two.target:
-        return one.target.removeprefix("aten."), two.target.removeprefix("aten.")
+    left, right = short_target(before), short_target(after)
+    if left == right and before.target != after.target:
+        return before.target.removeprefix("aten."), after.target.removeprefix("aten.")
     return left, right
 
 
@@ -392,8 +392,8 @@ def module_of_values(graph: Graph) -> dict[str, str]:
 
 def makers_of(graph: Graph) -> dict[str, str]:
     """Return what each value of a graph is called: the operator that makes it, or the last part of an input's name."""
-    found = {port.local: input_name(port) for port in graph.inputs}
-    return found | {step.name: short_target(step) for step in graph.steps}
+    makers = {port.local: input_name(port) for port in graph.inputs}
+    return makers | {step.name: short_target(step) for step in graph.steps}
 
 
 def input_name(port: Port) -> str:
@@ -412,12 +412,12 @@ def short_target(step: Step) -> str:
 
 def difference_of_names(before: str, after: str) -> str:
     """Return the parts of a name that are no longer in it, with what stands around them left out: `attn`."""
-    one, two = before.split("."), after.split(".")
-    while one and two and one[0] == two[0]:
-        one, two = one[1:], two[1:]
-    while len(one) > 1 and two and one[-1] == two[-1]:
-        one, two = one[:-1], two[:-1]
-    return ".".join(one) or before
+    parts_a, parts_b = before.split("."), after.split(".")
+    while parts_a and parts_b and parts_a[0] == parts_b[0]:
+        parts_a, parts_b = parts_a[1:], parts_b[1:]
+    while len(parts_a) > 1 and parts_b and parts_a[-1] == parts_b[-1]:
+        parts_a, parts_b = parts_a[:-1], parts_b[:-1]
+    return ".".join(parts_a) or before
 
 
 def names_together(names: Sequence[str]) -> str:
@@ -483,9 +483,11 @@ def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
         return
     for graph in pair.graphs:
         where = f"pair {pair.before} -> {pair.after}, {graph.direction}" if several else graph.direction
-        told = graph is not pair.graphs[0] and all(pair.graphs[0].hashes)  # by the forward: what is renamed
+        shown_with_forward = graph is not pair.graphs[0] and all(
+            pair.graphs[0].hashes
+        )  # by the forward: what is renamed
         before, after = graphs_of(diff, pair, graph.direction)
-        lines = list(graph_lines(graph, before, after, pair.graphs[0] if told else None, everything))
+        lines = list(graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
         if lines or not graph.same:
             yield f"{where}: {headline(graph)}"
             yield from lines
@@ -501,13 +503,13 @@ def headline(graph: GraphDiff) -> str:
     if graph.same:
         return "the same (equal hashes)"
     counts = Counter(change.kind if not change.follows else "" for change in graph.changes)
-    said = [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
+    counted = [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
     if counts[""]:
         takes = "it takes" if counts[""] == 1 else "they take"
-        said.append(f"{counts['']} with other sizes or types, because what {takes} has")
-    told = "only sizes differ: " if graph.only_sizes else ""
+        counted.append(f"{counts['']} with other sizes or types, because what {takes} has")
+    prefix = "only sizes differ: " if graph.only_sizes else ""
     same = number_of(len(graph.steps) - changed_count(graph), "step")
-    return f"{told}{', '.join(said) or 'no step changed'}, {same} the same"
+    return f"{prefix}{', '.join(counted) or 'no step changed'}, {same} the same"
 
 
 def changed_count(graph: GraphDiff) -> int:
@@ -516,23 +518,27 @@ def changed_count(graph: GraphDiff) -> int:
 
 
 def graph_lines(
-    graph: GraphDiff, before: Graph | None, after: Graph | None, told: GraphDiff | None, everything: bool
+    graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
 ) -> Iterator[str]:
     """Yield the lines of a graph that both sides have, and of its subgraphs; `told` has the names that were shown."""
     if before is None or after is None:
         return
     yield from group_lines(change_groups(graph, before, after), everything)
     ports = port_groups(graph, before, after)
-    yield from port_lines([group for group in ports if told is None or group.lines[0].kind != "renamed"], everything)
+    yield from port_lines(
+        [group for group in ports if forward_shown is None or group.lines[0].kind != "renamed"], everything
+    )
     yield from (f"  ! {order}" for order in graph.orders)
-    for left, right in renamed_together([row for row in graph.modules if told is None or row not in told.modules]):
+    for left, right in renamed_together(
+        [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
+    ):
         yield f"  ~ module {right}, before: {left}"
-    for count, one, several in (
+    for count, singular, several in (
         (graph.moved, "stands in another order", "stand in another order"),
         (graph.lines, "comes from another line of the program", "come from other lines of the program"),
     ):
         if count and not graph.same:
-            yield f"  ({number_of(count, 'step')} that both have {one if count == 1 else several})"
+            yield f"  ({number_of(count, 'step')} that both have {singular if count == 1 else several})"
     if graph.flops.before != graph.flops.after:
         yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({growth_text(graph.flops)})"
     for sub in graph.subgraphs:
@@ -585,10 +591,10 @@ def shortened(text: str) -> str:
 
 def renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield renamed modules, those that differ in numbers alone as one."""
-    found: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
+    families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
     for left, right in modules:
-        found.setdefault((divided_text(left)[0], divided_text(right)[0]), []).append((left, right))
-    for rows in found.values():
+        families.setdefault((divided_text(left)[0], divided_text(right)[0]), []).append((left, right))
+    for rows in families.values():
         yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
 
 
@@ -599,7 +605,7 @@ def fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
         yield f"{fact.name}: {shortened(left)} -> {shortened(right)}"
         return
     yield f"{fact.name}:"
-    rows = [*(f"  - {each}" for each in fact.before), *(f"  + {each}" for each in fact.after)]
+    rows = [*(f"  - {line}" for line in fact.before), *(f"  + {line}" for line in fact.after)]
     shown = rows if everything else rows[:MOST_LINES]
     yield from map(shortened, shown)
     if len(shown) < len(rows):

@@ -68,9 +68,9 @@ def node_line(drawn: DrawnPair, place: int) -> str:
 def folded_line(drawn: DrawnPair, number: int) -> str:
     """Return the line of a frame that is not open."""
     cost = drawn.frame_costs[number]
-    said = f"{frame_title(drawn, number)}: {steps_text(cost.forward_steps)} forward"
-    said += f", {steps_text(cost.backward_steps)} backward, {amount(cost.saved_bytes)} saved"
-    return f"f{number} [label={quoted(said)}, {LOOK['folded']}];"
+    text = f"{frame_title(drawn, number)}: {steps_text(cost.forward_steps)} forward"
+    text += f", {steps_text(cost.backward_steps)} backward, {amount(cost.saved_bytes)} saved"
+    return f"f{number} [label={quoted(text)}, {LOOK['folded']}];"
 
 
 def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
@@ -79,12 +79,12 @@ def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
     What goes to or from a turn that is not shown goes to or from the same step of the turn that is.
     """
     places = places_in(drawn.scene, drawn.frames)
-    found: dict[tuple[int, str, str], dict[int, None]] = {}
+    values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
     for kind, value, taker in flows_kinds(drawn.scene):
         source, target = seen_as(drawn, opened, places, value), seen_as(drawn, opened, places, taker)
         if source != target:
-            found.setdefault((kind, source, target), {})[value] = None
-    for (kind, source, target), values in found.items():
+            values_of_edge.setdefault((kind, source, target), {})[value] = None
+    for (kind, source, target), values in values_of_edge.items():
         spec = drawn.scene.nodes[next(iter(values))].spec
         text = show_spec(spec) if len(values) == 1 and spec is not None else f"{len(values)} values"
         ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"
@@ -140,9 +140,9 @@ def nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterat
 def dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
     """Yield the names of ports at the steps that are seen, each with its edge."""
     for place, ports in ports_beside(drawn).items():
-        for count, each in enumerate(ports if place in seen else ()):
-            name, role = f"p{place}_{count}", each.port.role
-            up = each.enters != (each.side == BACKWARD)
+        for count, port in enumerate(ports if place in seen else ()):
+            name, role = f"p{place}_{count}", port.port.role
+            up = port.enters != (port.side == BACKWARD)
             ends = f"{name} -> n{place}" if up else f"n{place} -> {name}"
-            yield f"  {name} [label={quoted(pill_text(each))}, tooltip={quoted(f'{role} {each.port.name}')}, {PORT}];"
+            yield f"  {name} [label={quoted(pill_text(port))}, tooltip={quoted(f'{role} {port.port.name}')}, {PORT}];"
             yield f'  {ends} [color="#8a939e", arrowhead=none];'

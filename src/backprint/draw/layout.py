@@ -102,8 +102,8 @@ def layout_of(
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
-        taken = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
-        placed = slots_of(flows[side], row_of, taken, len(rows), side)
+        blocked = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
+        placed = slots_of(flows[side], row_of, blocked, len(rows), side)
         slots.append(max(placed.values(), default=-1) + 1)
         lines.append(
             tuple(
@@ -144,8 +144,8 @@ class LaneBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """How many units stand in each row and column. Steps do not stand beside frames: they would be far from the
+class RowOccupancy:
+    """Counts the units in each row and column. Steps do not stand beside frames: they would be far from the
     gutter."""
 
     units: Sequence[int]
@@ -193,24 +193,24 @@ def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[LaneBlock]:
 
 def takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """Return for each unit those that take its values."""
-    found: dict[int, list[int]] = {}
+    takers: dict[int, list[int]] = {}
     for source, target in flows:
-        found.setdefault(source, []).append(target)
-    return found
+        takers.setdefault(source, []).append(target)
+    return takers
 
 
 def levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return steps of the backward in levels: each below those that take its result."""
     level: dict[int, int] = {}
-    found: list[list[int]] = []
+    levels: list[list[int]] = []
     for place in reversed(places):
         at = max((level[taker] + 1 for taker in takers.get(place, ()) if taker in level), default=0)
-        while at < len(found) and len(found[at]) >= WIDE:
+        while at < len(levels) and len(levels[at]) >= WIDE:
             at += 1
-        found += [[] for _ in range(at + 1 - len(found))]
-        found[at].insert(0, place)
+        levels += [[] for _ in range(at + 1 - len(levels))]
+        levels[at].insert(0, place)
         level[place] = at
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, levels))
 
 
 def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
@@ -224,18 +224,18 @@ def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], fr
             if OUTSIDE < upper < lower:
                 above[lower].add(upper)
     starts: list[int] = []
-    crowd = Crowd(frame.units)
+    occupancy = RowOccupancy(frame.units)
     for count, block in enumerate(blocks):
         at = max((starts[upper] + blocks[upper].height for upper in above[count]), default=0)
-        while not crowd.has_room(block, at):
+        while not occupancy.has_room(block, at):
             at += 1
-        crowd.put(block, at)
+        occupancy.put(block, at)
         starts.append(at)
-    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, crowd)
+    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, occupancy)
 
 
 def lowered(
-    blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int], crowd: Crowd
+    blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int], occupancy: RowOccupancy
 ) -> list[int]:
     """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
     below: list[list[int]] = [[] for _ in blocks]
@@ -245,12 +245,12 @@ def lowered(
     for count in range(len(blocks) - 1, -1, -1):
         block = blocks[count]
         if not above[count] and below[count] and taking.isdisjoint(block.ahead):
-            crowd.put(block, starts[count], -1)
+            occupancy.put(block, starts[count], -1)
             at = max(starts[count], min(starts[lower] for lower in below[count]) - block.height)
-            while at > starts[count] and not crowd.has_room(block, at):
+            while at > starts[count] and not occupancy.has_room(block, at):
                 at -= 1
             starts[count] = at
-            crowd.put(block, at)
+            occupancy.put(block, at)
     return starts
 
 
@@ -274,7 +274,7 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
     behind = takers_of(flows[BACKWARD])
     linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
     seat = {OUTSIDE: 0.0}
-    found = []
+    ordered = []
     for row in rows:
         columns = []
         for column, uppers, joined, first, way in (
@@ -285,20 +285,20 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
             here = {place: first + count for count, place in enumerate(column)}
             wish = {}
             for place in column:
-                seats = sorted(way * seat[each] for each in uppers.get(place, ()) if each in seat)
+                seats = sorted(way * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
                 at = seats[(len(seats) - 1) // 2] if seats else here[place]
                 wish[place] = place not in joined, at, not seats
             columns.append(tuple(sorted(column, key=wish.__getitem__)))
             seat |= {place: way * at for place, at in zip(columns[-1], here.values(), strict=True)}
-        found.append(FrameRow(*columns))
-    return tuple(found)
+        ordered.append(FrameRow(*columns))
+    return tuple(ordered)
 
 
 # ---- Channels
 
 
 def slots_of(
-    flows: Flows, row_of: Mapping[int, int], taken: set[int], count: int, side: int
+    flows: Flows, row_of: Mapping[int, int], blocked: set[int], count: int, side: int
 ) -> dict[tuple[int, int], int]:
     """Return the slot of the channel in which each flow runs; -1 if nothing stands between its ends.
 
@@ -306,24 +306,24 @@ def slots_of(
     """
     first, last = (-1, count) if side == FORWARD else (count, -1)
     down = 1 if side == FORWARD else -1
-    found: dict[tuple[int, int], int] = {}
+    slots: dict[tuple[int, int], int] = {}
     spans: dict[int, tuple[int, int]] = {}
     for source, target in flows:
         start = first if source == OUTSIDE else row_of[source]
         end = last if target == OUTSIDE else row_of[target]
         low, high = min(start, end), max(start, end)
-        if (end - start) * down > 0 and taken.isdisjoint(range(low + 1, high)):
-            found[source, target] = -1
+        if (end - start) * down > 0 and blocked.isdisjoint(range(low + 1, high)):
+            slots[source, target] = -1
         else:
             was = spans.get(source, (low, high))
             spans[source] = (min(low, was[0]), max(high, was[1]))
     ends: list[int] = []
     slot: dict[int, int] = {}
     for source, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
-        free = next((each for each, end in enumerate(ends) if end <= low), len(ends))
+        free = next((column for column, end in enumerate(ends) if end <= low), len(ends))
         ends[free : free + 1] = [high]
         slot[source] = free
-    return {ends_: found.get(ends_, slot.get(ends_[0], -1)) for ends_ in flows}
+    return {ends_: slots.get(ends_, slot.get(ends_[0], -1)) for ends_ in flows}
 
 
 # ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
@@ -394,7 +394,7 @@ def drawn_scene(
 ) -> DrawnPair:
     """Return a scene as it is drawn; `marks` are by the step that makes a value and the step that takes it."""
     frames = frames_of(scene)
-    own = {each.bridge.made: each.own for each in saved if each.own}
+    own = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
     places = places_in(scene, frames)
     flows = flows_in(scene, frames, places)
     layouts, numbers = layouts_of(scene, frames, flows, lambda value: own.get(value, 0))
@@ -405,15 +405,15 @@ def drawn_scene(
 
 def marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
     """Return what was measured on flows for each line of each frame: of several flows the first with NaN or Inf."""
-    found: dict[Ends, FlowMark] = {}
+    mark_of_ends: dict[Ends, FlowMark] = {}
     for kind, value, taker in flows_kinds(scene):
         mark = marks.get((value, taker))
         if mark is not None:
             for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
-                before = found.get((frame, kind, source, target))
+                before = mark_of_ends.get((frame, kind, source, target))
                 if before is None or (mark.is_bad and not before.is_bad):
-                    found[frame, kind, source, target] = mark
-    return found
+                    mark_of_ends[frame, kind, source, target] = mark
+    return mark_of_ends
 
 
 def layouts_of(

@@ -77,7 +77,7 @@ def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[s
         "nodes": nodes,
         "ports": list(ports_data(drawn.scene, strings)),
         "sources": [source_row(source, strings) for source in sources],
-        "saved": [[each.bridge.made, each.bridge.taken, each.bytes, each.own] for each in drawn.saved],
+        "saved": [[saved.bridge.made, saved.bridge.taken, saved.bytes, saved.own] for saved in drawn.saved],
         "frames": frames,
         "layouts": layouts,
         "memory": measured.line,
@@ -92,10 +92,11 @@ def node_columns(
     """Return the steps, a column for each of their fields."""
     scene, costs, number = drawn.scene, drawn.costs, strings.number
     home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
-    made = {each.bridge.made for each in drawn.saved}
+    saved_nodes = {saved.bridge.made for saved in drawn.saved}
     views = measured.views
     flags = [
-        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in made) for place, node in enumerate(scene.nodes)
+        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in saved_nodes)
+        for place, node in enumerate(scene.nodes)
     ]
     return {
         "name": [number(node.name) for node in scene.nodes],
@@ -114,22 +115,22 @@ def node_columns(
         "flags": flags,
         "inputs": [node.inputs for node in scene.nodes],
         "echo": [number(node.echo) for node in scene.nodes],
-        "partners": [[each for each in node.partners if each < scene.forward] for node in scene.nodes],
+        "partners": [[saved for saved in node.partners if saved < scene.forward] for node in scene.nodes],
     }
 
 
 def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
     """Yield the ports; those on the way in come first."""
-    for each in scene.ports:
-        port = each.port
+    for scene_port in scene.ports:
+        port = scene_port.port
         yield {
-            "side": each.side,
-            "into": each.enters,
+            "side": scene_port.side,
+            "into": scene_port.enters,
             "role": port.role,
             "name": strings.number(port.name),
             "spec": strings.number(show_spec(port.spec) if port.spec is not None else ""),
             "bytes": bytes_of(port.spec),
-            "value": each.value,
+            "value": scene_port.value,
         }
 
 
@@ -158,15 +159,15 @@ def frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any
 def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
     """Return a layout."""
 
-    def line(each: FlowLine) -> list[int]:
-        return [each.source, each.target, each.slot, strings.number(each.spec), each.count]
+    def line(flow: FlowLine) -> list[int]:
+        return [flow.source, flow.target, flow.slot, strings.number(flow.spec), flow.count]
 
     return {
         "rows": [[row.left, row.frames, row.right] for row in layout.rows],
         "left": list(map(line, layout.left)),
         "right": list(map(line, layout.right)),
         "slots": layout.slots,
-        "bridges": [[each.source, each.target, each.bytes, each.count] for each in layout.bridges],
+        "bridges": [[flow.source, flow.target, flow.bytes, flow.count] for flow in layout.bridges],
     }
 
 
@@ -203,15 +204,15 @@ def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> 
     pairs = list(data["pairs"])
     for index, pair in enumerate(capture.pairs):
         ids = values_by_name(scene_of(pair))
-        found = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
-        pairs[index] |= {"stats": {"value": list(found), "rows": list(found.values())}}
+        row_of_node = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
+        pairs[index] |= {"stats": {"value": list(row_of_node), "rows": list(row_of_node.values())}}
     return data | {"pairs": pairs}
 
 
 def stats_row(stats: Stats) -> list[float | None]:
     """Return statistics as JSON has them: without numbers that are not finite."""
-    found = (getattr(stats, name) for name in ("count", "min", "max", "mean", "std", "norm", "nan", "inf", "zeros"))
-    return [value if value is not None and math.isfinite(value) else None for value in found]
+    numbers = (getattr(stats, name) for name in ("count", "min", "max", "mean", "std", "norm", "nan", "inf", "zeros"))
+    return [value if value is not None and math.isfinite(value) else None for value in numbers]
 
 
 def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
@@ -219,9 +220,9 @@ def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
     values: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for place, node in enumerate(scene.nodes):
         values[node.side][node.name] = place
-    for each in scene.ports:
-        if each.enters:
-            values[each.side][each.port.local] = each.value
+    for port in scene.ports:
+        if port.enters:
+            values[port.side][port.port.local] = port.value
     return values
 
 
@@ -252,23 +253,23 @@ def graphs_of(pair: Pair) -> list[Graph]:
 
 def views_of(pair: Pair) -> list[bool]:
     """Return for each step whether its result is a view, or an item of a tuple."""
-    found = []
+    views = []
     for graph in graphs_of(pair):
         specs = specs_of(graph)
-        found += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
-    return found
+        views += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
+    return views
 
 
 def memory_of_steps(pair: Pair) -> list[int]:
     """Return for each step the bytes of memory that its result takes."""
-    found = []
+    bytes_at_step = []
     for graph in graphs_of(pair):
-        made: dict[str, int] = {}
+        step_of_name: dict[str, int] = {}
         for storage, size in storages_of(graph)[1].items():
             name = storage.partition("[")[0]
-            made[name] = made.get(name, 0) + size
-        found += [made.get(step.name, 0) for step in graph.steps]
-    return found
+            step_of_name[name] = step_of_name.get(name, 0) + size
+        bytes_at_step += [step_of_name.get(step.name, 0) for step in graph.steps]
+    return bytes_at_step
 
 
 def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:

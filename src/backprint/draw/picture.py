@@ -149,16 +149,16 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
     scene = drawn.scene
     entering = {port.value: port for port in scene.ports if port.enters}
     made_by = scene.made_by()
-    found: dict[int, list[ScenePort]] = {}
+    ports: dict[int, list[ScenePort]] = {}
     for place, node in enumerate(scene.nodes):
         for value in dict.fromkeys(node.inputs):
             port = entering.get(made_by.get(value, value))
             if port is not None:
-                found.setdefault(place, []).append(port)
+                ports.setdefault(place, []).append(port)
     for port in scene.ports:
         if not port.enters and port.port.role != "saved" and 0 <= port.value < len(scene.nodes):
-            found.setdefault(port.value, []).append(port)
-    return found
+            ports.setdefault(port.value, []).append(port)
+    return ports
 
 
 def pill_text(port: ScenePort) -> str:
@@ -210,8 +210,8 @@ def curves_of(line: DrawnLine) -> Iterator[Curve]:
         else:
             middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
             upright = [
-                is_upright(*pieces[each]) if 0 <= each < len(pieces) else line.kind != "saved"
-                for each in (count - 1, count + 1)
+                is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
+                for neighbor in (count - 1, count + 1)
             ]
             first = (start[0], middle[1]) if upright[0] else (middle[0], start[1])
             yield start, first, (end[0], middle[1]) if upright[1] else (middle[0], end[1]), end
@@ -359,11 +359,11 @@ class Lines:
 
     def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
         """Yield what is saved. The bytes of a step's value stand once, where the first line of it begins."""
-        told: set[int] = set()
+        labeled: set[int] = set()
         for line in lines:
-            begins = line.source != OUTSIDE and line.source not in told and not self.placed[line.source].is_open
+            begins = line.source != OUTSIDE and line.source not in labeled and not self.placed[line.source].is_open
             if begins and self.placed[line.source].unit >= 0:
-                told.add(line.source)
+                labeled.add(line.source)
             yield self.bridge(line, amount(line.bytes) if line.bytes and begins else "")
 
     def bridge(self, line: BridgeLine, text: str) -> DrawnLine:
@@ -405,7 +405,7 @@ class Lines:
         """Whether nothing stands between a step and the gutter."""
         box, gutter = self.placed[place], self.box.gutter
         low, high = sorted((box.x + box.width / 2, gutter))
-        row = (other for each, other in self.placed.items() if self.bands[each] == self.bands[place] and each != place)
+        row = (other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place)
         return not any(low < other.x + other.width / 2 < high for other in row)
 
 
@@ -477,8 +477,11 @@ class TakenPlaces:
     def has(self, area: Area) -> bool:
         """Whether some of an area is taken."""
         left, top, right, bottom = area
-        near = (each for band in self.bands_of(area) for each in self.bands.get(band, ()))
-        return any(each[0] < right and left < each[2] and each[1] < bottom and top < each[3] for each in near)
+        near = (area_in_band for band in self.bands_of(area) for area_in_band in self.bands.get(band, ()))
+        return any(
+            area_in_band[0] < right and left < area_in_band[2] and area_in_band[1] < bottom and top < area_in_band[3]
+            for area_in_band in near
+        )
 
     def bands_of(self, area: Area) -> range:
         """Return the bands that an area touches."""
@@ -487,14 +490,14 @@ class TakenPlaces:
 
 def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
     """Yield the texts of lines at their places. NaN and Inf choose first, then what is saved."""
-    taken = TakenPlaces()
+    taken_places = TakenPlaces()
     for area in boxes_and_titles(picture):
-        taken.add(area)
+        taken_places.add(area)
     for line in sorted(picture.lines, key=lambda line: (not line.is_bad, line.kind != "saved")):
         for label in places_for(line) if line.text else ():
             area = area_of(label)
-            if not taken.has(area):
-                taken.add(area)
+            if not taken_places.has(area):
+                taken_places.add(area)
                 yield label
                 break
 
@@ -578,11 +581,11 @@ class PairPicture:
 
 def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
     """Return the picture of a Pair in which some frames are open."""
-    desk = Desk(drawn, frozenset(opened))
-    extent = desk.extent_of(frame_unit(0))
-    desk.place(frame_unit(0), PAD + extent.left, PAD)
+    builder = PictureBuilder(drawn, frozenset(opened))
+    extent = builder.extent_of(frame_unit(0))
+    builder.place(frame_unit(0), PAD + extent.left, PAD)
     width, height = extent.left + extent.right + 2 * PAD, extent.height + 2 * PAD
-    return PairPicture(drawn, width, height, tuple(desk.boxes), tuple(desk.lines))
+    return PairPicture(drawn, width, height, tuple(builder.boxes), tuple(builder.lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,18 +604,18 @@ class Extent:
 def around_gutter(frames: Sequence[Extent]) -> tuple[float, float]:
     """Return how far frames side by side reach to both sides of the gutter. It runs between two of them, or through the
     gutter of one: what is saved passes them there. Of these places it is the one nearest to the middle."""
-    total = sum(each.width + ACROSS for each in frames) - ACROSS
+    total = sum(frame.width + ACROSS for frame in frames) - ACROSS
     places, at = [], 0.0
-    for each in frames:
-        places += [at + each.left, at + each.width + ACROSS / 2]
-        at += each.width + ACROSS
+    for frame in frames:
+        places += [at + frame.left, at + frame.width + ACROSS / 2]
+        at += frame.width + ACROSS
     left = min(places[:-1], key=lambda place: abs(place - total / 2))
     return left, total - left
 
 
 @dataclass(slots=True)
-class Desk:
-    """Where boxes are put down."""
+class PictureBuilder:
+    """Places the boxes and lines of a picture. It is mutable: boxes are added frame by frame."""
 
     drawn: DrawnPair
     opened: frozenset[int]
@@ -671,9 +674,9 @@ class Desk:
         frames = [self.extent_of(units[place]) for place in row.frames]
         left, right = around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
-        left += sum(each.left - GUTTER / 2 + ACROSS for each in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
-        right += sum(each.right - GUTTER / 2 + ACROSS for each in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
-        heights = [each.height for each in (*frames, *nodes[0], *nodes[1])]
+        left += sum(box.left - GUTTER / 2 + ACROSS for box in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
+        right += sum(box.right - GUTTER / 2 + ACROSS for box in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
+        heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
         return Extent(left, right, max(heights, default=0.0))
 
     # -------------------------------------------------------------- places
@@ -724,8 +727,8 @@ class Desk:
             bands |= dict.fromkeys((*row.left, *row.frames, *row.right), (top, top + height))
             top += height + GAP
         lines = Lines(self.drawn, box, placed, bands)
-        self.lines += (lines.flow("forward", each) for each in layout.left)
-        self.lines += (lines.flow("backward", each) for each in layout.right)
+        self.lines += (lines.flow("forward", line) for line in layout.left)
+        self.lines += (lines.flow("backward", line) for line in layout.right)
         self.lines += lines.bridges(layout.bridges)
 
     def place_row(

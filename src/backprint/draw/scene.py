@@ -106,9 +106,9 @@ def scene_of(pair: Pair) -> Scene:
 
 def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[str, int]) -> SceneNode:
     """Return a step as a node."""
-    taken: list[int] = []
-    named = [f"{key}={template(value, values, taken)}" for key, value in step.kwargs]
-    arguments = ", ".join([*(template(value, values, taken) for value in step.args), *named])
+    taken_values: list[int] = []
+    named = [f"{key}={template(value, values, taken_values)}" for key, value in step.kwargs]
+    arguments = ", ".join([*(template(value, values, taken_values) for value in step.args), *named])
     echo = step.echo
     partners = tuple(forward[name] for name in echo.names if name in forward) if echo is not None else ()
     return SceneNode(
@@ -116,7 +116,7 @@ def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[s
         step.name,
         step.target,
         step.spec,
-        tuple(taken),
+        tuple(taken_values),
         arguments,
         step.source,
         echo.kind if echo is not None else "",
@@ -126,21 +126,21 @@ def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[s
     )
 
 
-def template(value: Value, values: Mapping[str, int], taken: list[int]) -> str:
+def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> str:
     """Return an argument as text in which `{3}` is the fourth value of `taken`, to which its values are added."""
     match value:
         case Ref(name):
-            taken.append(values[name])
-            return f"{{{len(taken) - 1}}}"
+            arguments.append(values[name])
+            return f"{{{len(arguments) - 1}}}"
         case List(items):
-            return "[" + ", ".join(template(item, values, taken) for item in items) + "]"
+            return "[" + ", ".join(template(item, values, arguments) for item in items) + "]"
         case tuple():
-            inside = ", ".join(template(item, values, taken) for item in value)
+            inside = ", ".join(template(item, values, arguments) for item in value)
             return f"({inside},)" if len(value) == 1 else f"({inside})"
         case Slice(start, stop, step):
-            return "slice(" + ", ".join(template(item, values, taken) for item in (start, stop, step)) + ")"
+            return "slice(" + ", ".join(template(item, values, arguments) for item in (start, stop, step)) + ")"
         case Dict(items):
-            parts = (f"{template(k, values, taken)}: {template(v, values, taken)}" for k, v in items)
+            parts = (f"{template(k, values, arguments)}: {template(v, values, arguments)}" for k, v in items)
             return "{" + ", ".join(parts) + "}"
     return show(value).replace("{", "\\x7b")  # only strings have braces, and braces mark values
 
@@ -154,14 +154,14 @@ def ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[Sc
 def bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
     """Yield what the forward saves and the backward takes."""
     forward, backward = pair.forward, pair.backward
-    made = {
+    node_of_saved = {
         port.name: next((known[FORWARD][name] for name in refs(result)), NO_VALUE)
         for port, result in zip(forward.outputs, forward.results, strict=True)
         if port.role == "saved"
     }
     for port in backward.inputs if backward is not None else ():
-        if port.role == "saved" and made.get(port.name, NO_VALUE) != NO_VALUE:
-            yield SceneBridge(made[port.name], known[BACKWARD][port.local], port.spec)
+        if port.role == "saved" and node_of_saved.get(port.name, NO_VALUE) != NO_VALUE:
+            yield SceneBridge(node_of_saved[port.name], known[BACKWARD][port.local], port.spec)
 
 
 def bytes_of(spec: Spec) -> int:
@@ -247,10 +247,10 @@ def frames_of(scene: Scene) -> tuple[Frame, ...]:
 
 def inner_first(box: Box) -> list[Box]:
     """Return a box and those in it, the inner ones first."""
-    found = [box]
-    for each in found:
-        found += (unit for unit in each.units if isinstance(unit, Box))
-    return found[::-1]
+    boxes = [box]
+    for outer in boxes:
+        boxes += (unit for unit in outer.units if isinstance(unit, Box))
+    return boxes[::-1]
 
 
 # ---- Calls of modules
@@ -287,13 +287,13 @@ def calls_in(scene: Scene) -> Box:
 def for_backward_alone(scene: Scene) -> set[int]:
     """Return the steps of the forward whose results no step of the forward needs but such steps, and no output."""
     needed = {port.value for port in scene.ports if not port.enters and port.port.role != "saved"}
-    found: set[int] = set()
+    only_backward: set[int] = set()
     for place in range(scene.forward - 1, -1, -1):
         if place in needed or scene.nodes[place].is_guard:
             needed.update(scene.nodes[place].inputs)
         else:
-            found.add(place)
-    return found
+            only_backward.add(place)
+    return only_backward
 
 
 # ---- Loops
@@ -304,9 +304,9 @@ def fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
     if len(box.units) < 2:
         return
     steps = steps_of_units(box.units, nodes)
-    found = loops_of(steps)
-    if any(isinstance(each, Repeat) for each in found):
-        box.units = joined_alike(list(units_with_loops(found, box.units)), nodes)
+    repeats = loops_of(steps)
+    if any(isinstance(repeat, Repeat) for repeat in repeats):
+        box.units = joined_alike(list(units_with_loops(repeats, box.units)), nodes)
         for loop in box.units:
             if isinstance(loop, Box) and loop.kind == "loop":
                 for turn in loop.units:
@@ -317,15 +317,15 @@ def fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
 def steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
     """Return units as what repeats in them."""
     inside = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
-    place = {node: count for count, each in enumerate(inside) for node in each}
+    place = {node: count for count, nodes_of_unit in enumerate(inside) for node in nodes_of_unit}
     numbers: dict[Any, int] = {}
     tokens, uses, borders = [], [], []
     for count, unit in enumerate(units):
         tokens.append(numbers.setdefault(token_of_unit(unit, inside[count], nodes), len(numbers)))
-        taken = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
-        uses.append([each for each in taken if each != count])
+        arguments = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
+        uses.append([argument for argument in arguments if argument != count])
         borders.append(isinstance(unit, Box) and not (count and isinstance(units[count - 1], Box)))
-    return Steps(tokens, uses, borders, [len(each) for each in inside])
+    return Steps(tokens, uses, borders, [len(nodes_of_unit) for nodes_of_unit in inside])
 
 
 def token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
@@ -337,9 +337,9 @@ def token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneN
     return divided_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
 
 
-def units_with_loops(found: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
+def units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
     """Yield units with those that repeat in loops."""
-    for node in found:
+    for node in repeats:
         if isinstance(node, int):
             yield units[node]
         else:
@@ -352,16 +352,16 @@ def units_with_loops(found: Iterable[Node], units: Sequence[Box | int]) -> Itera
 def joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
     """Return units in which a loop of calls has also those next to it that are nearly the same: a first layer may
     compute what the others take from it."""
-    found: list[Box | int] = []
+    joined: list[Box | int] = []
     for unit in units:
-        before = found[-1] if found else None
+        before = joined[-1] if joined else None
         if isinstance(unit, Box) and isinstance(before, Box) and "loop" in (unit.kind, before.kind):
-            turns = [each for box in (before, unit) for each in (box.units if box.kind == "loop" else [box])]
+            turns = [member for box in (before, unit) for member in (box.units if box.kind == "loop" else [box])]
             if are_alike(turns[0], turns[-1], nodes):
-                found[-1] = loop_of_turns([[turn] for turn in turns])
+                joined[-1] = loop_of_turns([[turn] for turn in turns])
                 continue
-        found.append(unit)
-    return found
+        joined.append(unit)
+    return joined
 
 
 def are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
@@ -380,7 +380,7 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     for count, turn in enumerate(turns):
         alone = turn[0]
         boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(f"turn {count}", "turn", list(turn)))
-    ends = [each.name for each in (boxes[0], boxes[-1]) if isinstance(each, Box) and each.kind != "turn"]
+    ends = [box.name for box in (boxes[0], boxes[-1]) if isinstance(box, Box) and box.kind != "turn"]
     return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
 
@@ -431,7 +431,7 @@ def put_beside(root: Box, scene: Scene) -> None:
         home |= {unit: box for unit in box.units if isinstance(unit, int)}
     for place in range(scene.forward, len(scene.nodes)):
         node = scene.nodes[place]
-        known = [each for each in (*node.partners, *reversed(node.inputs)) if each in home]
+        known = [neighbor for neighbor in (*node.partners, *reversed(node.inputs)) if neighbor in home]
         box = home[known[0]] if known else root
         home[place] = box
         box.units.append(place)
@@ -440,7 +440,7 @@ def put_beside(root: Box, scene: Scene) -> None:
 def partner_in(place: int, own: set[int], nodes: Sequence[SceneNode]) -> int | None:
     """Return the step of the forward beside which a step of the backward stands: in the same box; None if there is
     none."""
-    return next((each for each in nodes[place].partners if each in own), None)
+    return next((partner for partner in nodes[place].partners if partner in own), None)
 
 
 def gather_box(box: Box, scene: Scene) -> None:
@@ -516,9 +516,9 @@ class Places:
     """Where each node and each frame stands."""
 
     of_node: Sequence[tuple[int, int]]
-    """Its frame, and its place among the units of it."""
+    """For each node: its frame, and its place among the frame's units."""
     of_frame: Sequence[tuple[int, int]]
-    """The same of a frame; -1 and -1 of the first."""
+    """For each frame: the frame around it, and its place among that one's units; -1 and -1 for the outermost."""
     depth: Sequence[int]
 
 
@@ -539,11 +539,11 @@ def places_in(scene: Scene, frames: Sequence[Frame]) -> Places:
 
 def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tuple[Flows, Flows, Flows]]:
     """Return the flows in each frame: of the forward, of the backward, and of what is saved."""
-    found: list[tuple[Flows, Flows, Flows]] = [({}, {}, {}) for _ in frames]
+    flows: list[tuple[Flows, Flows, Flows]] = [({}, {}, {}) for _ in frames]
     for kind, value, taker in flows_kinds(scene):
         for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
-            found[frame][kind].setdefault((source, target), {})[value] = None
-    return found
+            flows[frame][kind].setdefault((source, target), {})[value] = None
+    return flows
 
 
 def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:

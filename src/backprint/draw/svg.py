@@ -134,7 +134,7 @@ path { fill: none; }
 
 def colored(rules: str, colors: Mapping[str, str]) -> str:
     """Return rules with their colors."""
-    return re.sub(r"\$([a-z-]+)", lambda found: colors[found[1]], rules)
+    return re.sub(r"\$([a-z-]+)", lambda match: colors[match[1]], rules)
 
 
 IN_DARK = f"@media screen and (prefers-color-scheme: dark) {{{colored(RULES, DARK)}}}\n"
@@ -168,10 +168,10 @@ def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     drawn = "".join(drawn_parts(picture, title))
     legend, lines = legend_svg(drawn, picture.width, picture.height)
     width, height = picture.width, picture.height + LEGEND * lines + PAD
-    said = in_xml(f"{title}: {contents_of(picture)}")
+    description = in_xml(f"{title}: {contents_of(picture)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{said}">\n<title>{said}</title>\n'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{description}">\n<title>{description}</title>\n'
         f"<style>{STYLE}</style>\n<defs>\n{ARROWS}</defs>\n"
         f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>\n'
     )
@@ -192,11 +192,11 @@ def drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
 def contents_of(picture: PairPicture) -> str:
     """Return what a picture shows, in numbers."""
     cost = picture.drawn.frame_costs[0]
-    said = f"{steps_text(cost.forward_steps)} forward, "
+    text = f"{steps_text(cost.forward_steps)} forward, "
     if not cost.backward_steps:
-        return f"{said}no backward"
+        return f"{text}no backward"
     saved = f", {amount(cost.saved_bytes)} saved for the backward" if picture.drawn.scene.bridges else ""
-    return f"{said}{steps_text(cost.backward_steps)} backward{saved}"
+    return f"{text}{steps_text(cost.backward_steps)} backward{saved}"
 
 
 ARROWS = "".join(
@@ -229,8 +229,8 @@ def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     """Return a frame: open, or as a box of two halves. The title stands over the outermost."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
-    said = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
-    tip = f"<title>{escaped_lines(said)}</title>"
+    tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
+    tip = f"<title>{escaped_lines(tooltip)}</title>"
     if box.is_open:
         over = frame_title(drawn, number) if number else shortened(title, 60)
         head = text_svg(box.x + 8, box.y + 15, over, "bold", "start")
@@ -261,9 +261,9 @@ def node_svg(picture: PairPicture, box: DrawnBox) -> str:
     thin = is_thin(drawn, box.unit)
     kind = "view" if thin else "backward" if node.side else "forward"
     kind += " guard" if node.is_guard else ""
-    kind += " keeps" if any(each.bridge.made == box.unit for each in drawn.saved) else ""
+    kind += " keeps" if any(saved.bridge.made == box.unit for saved in drawn.saved) else ""
     facts = node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit)
-    said = "\n".join(filter(None, facts))
+    title = "\n".join(filter(None, facts))
     name = step_text(node.target)
     inside = rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
     inside += text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
@@ -271,7 +271,7 @@ def node_svg(picture: PairPicture, box: DrawnBox) -> str:
         shape = rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
         text = text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
         inside += f"<g><title>{in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
-    return f"<g><title>{escaped_lines(said)}</title>{inside}</g>\n"
+    return f"<g><title>{escaped_lines(title)}</title>{inside}</g>\n"
 
 
 def spec_text(picture: PairPicture, node: int) -> str:
@@ -293,8 +293,8 @@ def line_svg(line: DrawnLine) -> str:
     """Return a line; the width of a bridge says how many bytes are saved."""
     kind = f"flow-{line.kind}"
     if line.kind == "saved":
-        said = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
-        return path_svg(line, kind if line.bytes else f"{kind} thin", bridge_width(line.bytes), "", said)
+        title = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
+        return path_svg(line, kind if line.bytes else f"{kind} thin", bridge_width(line.bytes), "", title)
     is_bad = line.is_bad
     arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
@@ -302,9 +302,9 @@ def line_svg(line: DrawnLine) -> str:
     return path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
 
 
-def path_svg(line: DrawnLine, kind: str, width: float, end: str, said: str) -> str:
+def path_svg(line: DrawnLine, kind: str, width: float, end: str, tooltip: str) -> str:
     """Return the path of a line, with its title."""
-    title = f"<title>{escaped_lines(said)}</title>" if said else ""
+    title = f"<title>{escaped_lines(tooltip)}</title>" if tooltip else ""
     path = f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path_of(line)}"'
     return f"{path}>{title}</path>\n" if title else f"{path}/>\n"
 

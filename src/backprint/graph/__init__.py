@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def code_of_graph(graph: Graph) -> str:
-    """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
+    """Return the graph as Python text that runs with torch alone; parsing it returns an equal graph."""
     return emit(graph)
 
 

@@ -71,7 +71,7 @@ def canonical(graph: Graph, sizes: bool = True) -> Canonical:
 
 
 def graph_hash(graph: Graph, sizes: bool = True) -> str:
-    """The digest of a graph's canonical form."""
+    """Return the digest of a graph's canonical form."""
     return canonical(graph, sizes).digest()
 
 

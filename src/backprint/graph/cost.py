@@ -553,7 +553,7 @@ def updates_first(target: str) -> bool:
 
 @functools.cache
 def view_operators() -> frozenset[str]:
-    """The names of operators that return a view, without namespace and overload."""
+    """Return the names of operators that return a view, without namespace and overload."""
     return UNDECLARED | {operator_name(target) for target, flags in operators().items() if "v" in flags}
 
 
@@ -1104,7 +1104,7 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]
 
 
 def summarize_all(capture: Capture) -> tuple[Summary, ...]:
-    """A Summary for each Pair."""
+    """Return a Summary for each Pair."""
     return tuple(map(summarize, capture.pairs))
 
 

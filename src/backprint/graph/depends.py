@@ -55,7 +55,7 @@ def dependence(capture: Capture) -> dict[PortKey, frozenset[str]]:
 
 
 def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]], ...]:
-    """Return the same for each of several Pairs: its own results, and the inputs of the whole that they depend on."""
+    """Return, for each of several Pairs, the inputs of the whole that each of its own results depends on."""
     if len(capture.pairs) == 1:
         return ()
     walk = DependenceWalk(capture)
@@ -140,7 +140,7 @@ class DependenceWalk:
         return side.get(port, 0)
 
     def results(self) -> Sets:
-        """Return the same for the Capture's own results: outputs, mutations, gradients."""
+        """Return what the Capture's own results depend on: outputs, mutations, gradients."""
         inputs = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
         own = between(self.capture)
         for index in range(len(self.capture.pairs)):
@@ -206,7 +206,10 @@ def union(value: Value, env: Mapping[str, int]) -> int:
 
 
 def together(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
-    """Return the same for a graph whose steps change arguments: values that may share memory are one."""
+    """Return what each value depends on in a graph whose steps change arguments in place.
+
+    Values that may share memory have one set: `y.add_(x)` changes each view of `y`, also those taken before.
+    """
     cell = {name: name for name in inputs}
     for step in graph.steps:
         shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))

@@ -269,7 +269,7 @@ def is_kept(capture: Capture, port: Port) -> bool:
 
 
 def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Contradiction]:
-    """The roles of a direction's ports."""
+    """Yield a Contradiction for each port whose role its direction cannot have."""
     for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
         for port in ports:
             if port.role not in known:
@@ -292,7 +292,7 @@ def kind(spec: Spec, whole: bool = False) -> Any:
 
 
 def dtype(spec: Spec) -> str:
-    """The dtype of a tensor's annotation."""
+    """Return the dtype of a tensor's annotation."""
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 

@@ -27,7 +27,7 @@ class OperatorRow:
 
 
 def read_rows(text: str) -> dict[str, OperatorRow]:
-    """The rows of a table's text."""
+    """Return the rows of a table's text."""
     rows = {}
     for line in text.splitlines():
         name, flags, standing, *reason = line.split(" ", 3)
@@ -35,19 +35,19 @@ def read_rows(text: str) -> dict[str, OperatorRow]:
     return rows
 
 
-def written(rows: Mapping[str, OperatorRow]) -> str:
-    """The text of a table."""
+def text_of_rows(rows: Mapping[str, OperatorRow]) -> str:
+    """Return the rows of a table as its text."""
     lines = (f"{name} {row.flags or '-'} {row.standing} {row.reason}".rstrip() for name, row in sorted(rows.items()))
     return "".join(line + "\n" for line in lines)
 
 
 @functools.cache
 def table() -> Mapping[str, OperatorRow]:
-    """Every operator of the table."""
+    """Return every operator of the table."""
     return read_rows(Path(__file__).with_name("operators.txt").read_text(encoding="ascii"))
 
 
 @functools.cache
 def operators() -> Mapping[str, str]:
-    """The tensor operators that a graph may call, with their flags."""
+    """Return the tensor operators that a graph may call, with their flags."""
     return {name: row.flags for name, row in table().items()}

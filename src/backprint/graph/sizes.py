@@ -50,7 +50,7 @@ MAX_POWER = 128
 
 
 def bounded_power(base: Number, exponent: Number) -> Number:
-    """A bounded power."""
+    """Return a power; raise if the exponent or the result is larger than a size can need."""
     if abs(exponent) > MAX_POWER:
         raise GraphError(f"an exponent of {exponent} is not an exponent of a size")
     return base**exponent

@@ -373,7 +373,7 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
 
 
 def quote(text: str) -> str:
-    """A string in double quotes."""
+    """Return a string in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -173,7 +173,7 @@ class Proofs:
         return sum(len(ports) for _, ports in self.without)
 
     def told(self) -> str:
-        """Return the same in one line."""
+        """Return the numbers of proofs in one line."""
         counts = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
         if self.of_forwards:
             counts.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")

@@ -60,7 +60,7 @@ def choose_numbers(
     numbers = [argument for argument in program.arguments if argument.kind.startswith("Sym")]
     if not numbers:
         return {}, ()
-    static = {size for each in metas.values() if "_parameters_" in each.name for size in each.shape}
+    static = {size for meta in metas.values() if "_parameters_" in meta.name for size in meta.shape}
     choices = [number_candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
     names = [argument.name for argument in numbers]
     best = likeliest_numbers(numbers, choices, program.arguments, metas)
@@ -69,17 +69,17 @@ def choose_numbers(
         return first, numbers_note(first, numbers, "nothing in the graph reads them")
     cause = ""
     for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
-        given = dict(zip(names, tried, strict=True))
-        error = run_on_shapes(program, metas, given).error
+        numbers_by_name = dict(zip(names, tried, strict=True))
+        error = run_on_shapes(program, metas, numbers_by_name).error
         if error is None:
-            return given, numbers_note(given, numbers, "the graph runs on shapes with them")
+            return numbers_by_name, numbers_note(numbers_by_name, numbers, "the graph runs on shapes with them")
         cause = cause or error
     return first, numbers_note(first, numbers, f"the graph does not run on shapes alone: {cause}")
 
 
-def numbers_note(given: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
-    """The note on the numbers."""
-    values = ", ".join(f"{argument.name} = {given[argument.name]}" for argument in numbers)
+def numbers_note(chosen: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
+    """Return the note on the numbers."""
+    values = ", ".join(f"{argument.name} = {chosen[argument.name]}" for argument in numbers)
     return (f"numbers among the inputs: {values} ({why})",)
 
 
@@ -90,7 +90,7 @@ def number_candidates(
     examples: Mapping[str, int],
     static: set[int],
 ) -> tuple[Any, ...]:
-    """The candidate values of a number, the likeliest first."""
+    """Return the candidate values of a number, the likeliest first."""
     meta = metas.get(argument.name)
     printed = meta.data[0] if meta is not None and meta.data else None
     if argument.kind == "SymFloat":
@@ -118,24 +118,24 @@ def likeliest_numbers(
     arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
 ) -> tuple[Any, ...]:
-    """The likeliest value of each number: those before one tensor are distinct, in the order of its sizes."""
+    """Return the likeliest value of each number: those before one tensor are distinct, in the order of its sizes."""
     groups: dict[str, list[int]] = {}
     for place, argument in enumerate(numbers):
         groups.setdefault(tensor_after(argument, arguments), []).append(place)
-    made = [one[0] for one in choices]
+    likeliest = [choice[0] for choice in choices]
     for name, places in groups.items():
         sizes = metas[name].shape if name in metas else ()
         best = [size for size in choices[places[0]][: len(places)] if size in sizes]
         if len(places) > 1 and len(best) == len(places):
             for place, size in zip(places, sorted(best, key=sizes.index), strict=True):
-                made[place] = size
-    return tuple(made)
+                likeliest[place] = size
+    return tuple(likeliest)
 
 
 def tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
-    """The first tensor after a number among the arguments, or ''."""
+    """Return the first tensor after a number among the arguments, or ''."""
     after = arguments[arguments.index(argument) + 1 :]
-    return next((each.name for each in after if not each.kind.startswith("Sym")), "")
+    return next((candidate.name for candidate in after if not candidate.kind.startswith("Sym")), "")
 
 
 def computes_with(program: ModelProgram, names: Sequence[str]) -> bool:
@@ -186,11 +186,11 @@ def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Map
         values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), quiet_random(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = compile_program(program, names, {}, SHAPES, "meta", extra)
+            function = compile_program(program, names, {}, SHAPES, "meta", extra)
             with ResultSizes():
-                made(None, *values)
+                function(None, *values)
     except OutgrownResult as error:
-        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == SHAPES]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SHAPES]
         return ShapeRun(str(error), tuple(alone), f"model.py:{lines[-1] if lines else '?'}: {error}")
     except Exception as error:  # a graph may raise anything where it has no values
         return ShapeRun(
@@ -212,15 +212,15 @@ class ResultSizes(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         complaint = why_outgrown(function, args, kwargs or {})  # results with values, such as a factory's
-        made = None if complaint else function(*args, **(kwargs or {}))
-        complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(made)), default=0))
+        result = None if complaint else function(*args, **(kwargs or {}))
+        complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(result)), default=0))
         if complaint:
             raise OutgrownResult(f"{function} would make {complaint}")
-        return made
+        return result
 
 
 def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
-    """The value of an argument in a run on shapes."""
+    """Return the value of an argument in a run on shapes."""
     if argument.name in numbers:
         return numbers[argument.name]
     meta = metas[argument.name]
@@ -239,10 +239,10 @@ def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Batch norm in training mode, in eval mode where a channel has one value."""
     if x.numel() > math.prod(x.shape[1:2]):
         return F.batch_norm(x, *args, **kwargs)
-    given = dict(
+    statistics = dict(
         zip(("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args, strict=False)
     )
-    return F.batch_norm(x, **{**given, **kwargs, "training": False})
+    return F.batch_norm(x, **{**statistics, **kwargs, "training": False})
 
 
 # ---- Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power
@@ -323,14 +323,14 @@ def has_data(meta: Meta) -> bool:
 
 
 def recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
-    """The recipe of a tensor whose elements are given, and the tensor itself where its recipe is `exact`."""
+    """Return the recipe of a tensor whose elements are given, and the tensor itself where its recipe is `exact`."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
     recipe = fit(tensor, seed)
     return (recipe, None) if recipe.kind in KEPT else (recipe_at(tensor, "exact", {}, seed), tensor)
 
 
 def recipe_from_statistics(known: Known, seed: int) -> Recipe:
-    """The recipe of a tensor of which at most statistics are known."""
+    """Return the recipe of a tensor of which at most statistics are known."""
     _, _, meta, _ = known
     stride = torch.empty(meta.shape, device="meta").stride()
     extent = reach(meta.shape, stride)
@@ -339,7 +339,7 @@ def recipe_from_statistics(known: Known, seed: int) -> Recipe:
 
 
 def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
-    """A recipe's kind and facts, by dtype."""
+    """Return a recipe's kind and facts, by dtype."""
     dtype = known[2].dtype
     if dtype == "bool":
         return mask_recipe(known, 0, 1)
@@ -357,7 +357,7 @@ def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
 
 
 def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
-    """The recipe of integers: in the range that the metadata and the uses allow."""
+    """Return the recipe of integers: in the range that the metadata and the uses allow."""
     name, _, meta, use = known
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
@@ -384,7 +384,8 @@ def is_mask_input(name: str, use: Use) -> bool:
 
 
 def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFacts]:
-    """The recipe of a mask: triangular if the name says so and the shape is square, else three places in four open."""
+    """Return the recipe of a mask: triangular if the name says so and the shape is square, else three places in four
+    open."""
     name, _, meta, _ = known
     if len(meta.shape) >= 2 and meta.shape[-1] == meta.shape[-2] > 1 and _CAUSAL.search(name):
         rows, cols = meta.shape[-2:]
@@ -396,7 +397,7 @@ def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFact
 
 
 def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
-    """The recipe of floats: a mask, one number, a positive or a normal distribution."""
+    """Return the recipe of floats: a mask, one number, a positive or a normal distribution."""
     name, role, meta, use = known
     mean, std = finite_or(meta.mean, 0.0), finite_or(meta.std, 1.0)
     low, high = meta.min_val, meta.max_val
@@ -427,7 +428,7 @@ def is_lost_epsilon(known: Known) -> bool:
 
 
 def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
-    """The recipe of numbers that the program reads: evenly spread, so that no draw changes them."""
+    """Return the recipe of numbers that the program reads: evenly spread, so that no draw changes them."""
     step = std / math.sqrt(count * (count + 1) / 12)
     if step == 0:
         return "constant", {"value": mean}
@@ -466,19 +467,19 @@ def rounding_slack(meta: Meta) -> float:
 
 
 def finite_or(value: float | None, default: float) -> float:
-    """A statistic if it is finite, else the default."""
+    """Return a statistic if it is finite, else the default."""
     return default if value is None or not math.isfinite(value) else float(value)
 
 
 def normal_facts(mean: float, std: float, low: float | None, high: float | None) -> RecipeFacts:
-    """The facts of a normal distribution, cut at four deviations and at its bounds."""
+    """Return the facts of a normal distribution, cut at four deviations and at its bounds."""
     floor = mean - 4 * std if low is None else max(low, mean - 4 * std)
     ceiling = mean + 4 * std if high is None else min(high, mean + 4 * std)
     return {"mean": mean, "std": std, "low": min(floor, ceiling), "high": max(floor, ceiling)}
 
 
 def lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
-    """The facts of a positive tensor of this mean and deviation: FLOOR of the mean plus log-normal quantiles."""
+    """Return the facts of a positive tensor of this mean and deviation: FLOOR of the mean plus log-normal quantiles."""
     slack = OPEN * rounding_slack(meta)
     mean = max(mean, slack)
     above = mean * (1 - FLOOR)
@@ -500,7 +501,7 @@ def relative_deviation(values: Sequence[float]) -> float:
 
 
 def invert_growing(of: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """The argument at which a growing function has a value."""
+    """Return the argument at which a growing function has a value."""
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if of(middle) < wanted else (low, middle)
@@ -555,16 +556,16 @@ def build_sample(
     forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         check_result_sizes(sample, numbers)
-    made = recipes.make() if fake is None else unallocated_tensors(known, recipes, device, fake)
-    asked = {name for name, _ in plan.with_grad}
+    tensors = recipes.make() if fake is None else unallocated_tensors(known, recipes, device, fake)
+    names_with_grad = {name for name, _ in plan.with_grad}
     with nullcontext() if fake is None else fake():
-        module = module_with_state(sample.name, forward, plan.inputs, made, asked)
+        module = module_with_state(sample.name, forward, plan.inputs, tensors, names_with_grad)
     inputs: dict[str, Any] = {}
     for named in plan.inputs:
         if named.role == "input" and named.raw in numbers:
             inputs[named.name] = numbers[named.raw]
         elif named.role == "input":
-            inputs[named.name] = made[named.name].requires_grad_(named.name in asked)
+            inputs[named.name] = tensors[named.name].requires_grad_(named.name in names_with_grad)
     module.train(mode != "eval")
     return BuiltSample(
         module,
@@ -595,7 +596,7 @@ def forward_in_mode(
     fake: Fake | None = None,
     run: GraphRunner | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The module's forward in a mode, the inputs that are numbers, and notes on both."""
+    """Return the module's forward in a mode, the inputs that are numbers, and notes on both."""
     program, notes = sample.program, list[str]()
     extra: dict[str, Any] = {}
     if sample.graph is not None:
@@ -617,8 +618,8 @@ def forward_in_mode(
         notes.append(f"mode {mode}: nothing changed in {odd}")
     names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
     state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
-    made = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
-    return made, numbers, tuple(notes)
+    function = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
+    return function, numbers, tuple(notes)
 
 
 def batch_norm_notes(probe: ShapeRun) -> list[str]:
@@ -637,7 +638,8 @@ EXECUTED = "torch.executed"
 
 
 def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> tuple[ModelProgram, dict[str, Any]]:
-    """A program that calls one function with all arguments: a Graph's, or the class of a file that was executed."""
+    """Return a program that calls one function with all arguments: a Graph's, or the class of a file that was
+    executed."""
     arguments = sample.arguments
     call = FunctionCall(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
     return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: function}
@@ -651,19 +653,23 @@ def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
         with nullcontext() if fake is None else fake():
             # an import would leave a cache beside the file
             exec(compile(read_sample_text(path), str(path), "exec"), vars(module))
-            made = module.GraphModule()
+            graph_module = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
         raise SampleError(f"{path}: executing it raised {type(error).__name__}: {str(error)[:300]}") from error
-    if not isinstance(made, nn.Module):
-        raise SampleError(f"{path}: its GraphModule is a {type(made).__name__}, not a torch.nn.Module")
-    return made
+    if not isinstance(graph_module, nn.Module):
+        raise SampleError(f"{path}: its GraphModule is a {type(graph_module).__name__}, not a torch.nn.Module")
+    return graph_module
 
 
 # ---- The module
 
 
 def module_with_state(
-    name: str, forward: Any, inputs: Iterable[NamedInput], made: Mapping[str, Tensor], asked: Collection[str]
+    name: str,
+    forward: Any,
+    inputs: Iterable[NamedInput],
+    tensors: Mapping[str, Tensor],
+    names_with_grad: Collection[str],
 ) -> nn.Module:
     """Make a module of this class name, with parameters and buffers under their FQNs."""
     module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
@@ -674,9 +680,9 @@ def module_with_state(
         owner = module
         for step in path:  # add_module refuses names of methods, such as `type`
             owner = own_modules(owner).setdefault(step, nn.Module())
-        tensor = made[named.name]
+        tensor = tensors[named.name]
         if named.role == "parameter":
-            own_parameters(owner)[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
+            own_parameters(owner)[last] = nn.Parameter(tensor, requires_grad=named.name in names_with_grad)
         else:
             own_buffers(owner)[last] = tensor
     return module
@@ -687,12 +693,12 @@ def unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fa
     small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
     here = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
     values = {name: tensor.flatten().tolist() for name, tensor in here.make().items()}
-    made: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     with fake():
         for name, _, meta, _ in known:
             dtype = getattr(torch, meta.dtype)
             if name in values:
-                made[name] = torch.tensor(values[name], dtype=dtype, device=device).reshape(meta.shape)
+                tensors[name] = torch.tensor(values[name], dtype=dtype, device=device).reshape(meta.shape)
             else:
-                made[name] = torch.empty(meta.shape, dtype=dtype, device=device)
-    return made
+                tensors[name] = torch.empty(meta.shape, dtype=dtype, device=device)
+    return tensors

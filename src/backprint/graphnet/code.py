@@ -218,7 +218,7 @@ class ModelProgram:
 
 @functools.cache
 def callables() -> frozenset[str]:
-    """The functions and methods that a graph may call: `torch.conv2d`, `Tensor.view`."""
+    """Return the functions and methods that a graph may call: `torch.conv2d`, `Tensor.view`."""
     lines = Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines()
     return frozenset(line.partition(" ")[0] for line in lines)
 
@@ -302,7 +302,7 @@ class CodeReader:
         self.depth = 0
 
     def source_of(self, node: Any) -> str:
-        """The source text of a node, up to 80 characters of its first line."""
+        """Return the source text of a node, up to 80 characters of its first line."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
@@ -313,21 +313,21 @@ class CodeReader:
     # ---- the file, the class, the function
 
     def program(self, tree: ast.Module) -> ModelProgram:
-        found = None
+        program = None
         for node in tree.body:
             match node:
                 case ast.Import() | ast.ImportFrom():
                     self.check_import(node)
                 case ast.Expr(value=ast.Constant(value=str())) if node is tree.body[0]:
                     pass
-                case ast.ClassDef(name="GraphModule") if found is None:
-                    found = self.forward_of(node)
+                case ast.ClassDef(name="GraphModule") if program is None:
+                    program = self.forward_of(node)
                 case _:
                     odd = f"{self.source_of(node)!r} is outside the class"
                     raise self.refused(node, f"{odd}: a GraphNet model is imports and one class GraphModule")
-        if found is None:
+        if program is None:
             raise GraphError("the text holds no class GraphModule")
-        return self.function(found)
+        return self.function(program)
 
     def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Raise at an import of anything but the few names that graphs use."""
@@ -339,7 +339,7 @@ class CodeReader:
                 raise self.refused(node, f"{statement!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
 
     def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
-        """The class's only function, forward."""
+        """Return the class's only function, forward."""
         plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
         if not plain or self.dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
@@ -358,10 +358,10 @@ class CodeReader:
             raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
         if not spec.args or spec.args[0].arg != "self":
             raise self.refused(node, "forward takes self first")
-        stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
-        self.locals = {each.arg for each in spec.args[1:]} | {each.id for each in stored}
+        stored = (child for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store))
+        self.locals = {child.arg for child in spec.args[1:]} | {child.id for child in stored}
         arguments = tuple(self.argument(arg) for arg in spec.args[1:])
-        lines = tuple(self.line(each, last=each is node.body[-1]) for each in node.body)
+        lines = tuple(self.line(child, last=child is node.body[-1]) for child in node.body)
         if not isinstance(lines[-1], Return):
             raise GraphError(f"line {node.lineno}: forward does not return")
         return ModelProgram(arguments, lines)
@@ -386,12 +386,12 @@ class CodeReader:
         at = node.lineno
         match node:
             case ast.Assign(targets=targets, value=value):
-                made = self.expr(value)
-                if holds_text(made):
+                expression = self.expr(value)
+                if holds_text(expression):
                     raise self.refused(
                         node, f"{self.source_of(node)!r}: a text is an argument or a key in a graph, not a value"
                     )
-                return Assign(at, tuple(map(self.target, targets)), made)
+                return Assign(at, tuple(map(self.target, targets)), expression)
             case ast.AugAssign(target=target, op=op, value=value):
                 kind = type(op).__name__
                 if kind not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
@@ -431,9 +431,9 @@ class CodeReader:
         self.depth += 1
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
-        made = read(self, node)
+        expression = read(self, node)
         self.depth -= 1
-        return made
+        return expression
 
     def constant(self, node: ast.Constant) -> Expr:
         value = node.value
@@ -506,14 +506,16 @@ class CodeReader:
     def device(self, node: ast.Call) -> Expr:
         """`device("cuda:0")`, `device(type="cuda", index=0)`."""
         args, kwargs = self.arguments(node)
-        given = dict(zip(("type", "index"), args, strict=False)) | dict(kwargs)
-        kind, index = given.pop("type", None), given.pop("index", Const(None))
+        arguments = dict(zip(("type", "index"), args, strict=False)) | dict(kwargs)
+        kind, index = arguments.pop("type", None), arguments.pop("index", Const(None))
         if isinstance(kind, DeviceExpr):
             kind = Const(kind.name)
         match kind, index:
-            case Const(value=str(text)), Const(value=None) if not given and (_DEVICE.fullmatch(text) or text == "meta"):
+            case Const(value=str(text)), Const(value=None) if not arguments and (
+                _DEVICE.fullmatch(text) or text == "meta"
+            ):
                 return DeviceExpr(text)
-            case Const(value=str(text)), Const(value=int(number)) if not given and text in DEVICES and number >= 0:
+            case Const(value=str(text)), Const(value=int(number)) if not arguments and text in DEVICES and number >= 0:
                 return DeviceExpr(f"{text}:{number}")
         raise self.refused(node, f"{self.source_of(node)!r} is not a device: write device(type='cuda', index=0)")
 
@@ -536,13 +538,13 @@ class CodeReader:
         kind = type(node.op).__name__
         if kind not in BINARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
-        made = Operation(kind, self.expr(node.left), self.expr(node.right))
-        self.check_growth(node, made)
-        return made
+        operation = Operation(kind, self.expr(node.left), self.expr(node.right))
+        self.check_growth(node, operation)
+        return operation
 
-    def check_growth(self, node: ast.BinOp, made: Operation) -> None:
+    def check_growth(self, node: ast.BinOp, operation: Operation) -> None:
         """Raise where a text could grow to any size; `emit` bounds numbers and lists when the line runs."""
-        if holds_text(made.left) or holds_text(made.right):
+        if holds_text(operation.left) or holds_text(operation.right):
             raise self.refused(
                 node, f"{self.source_of(node)!r}: texts are not added, multiplied or filled in, in a graph"
             )
@@ -553,10 +555,10 @@ class CodeReader:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
         if kind == "USub" and isinstance(node.operand, ast.Constant) and node.operand.value == MAX_INTEGER:
             return Const(-MAX_INTEGER)
-        made = self.expr(node.operand)
-        if kind == "USub" and isinstance(made, Const) and type(made.value) in (int, float):
-            return Const(-made.value)
-        return Unary(kind, made)
+        operand = self.expr(node.operand)
+        if kind == "USub" and isinstance(operand, Const) and type(operand.value) in (int, float):
+            return Const(-operand.value)
+        return Unary(kind, operand)
 
     def compare(self, node: ast.Compare) -> Expr:
         kind = type(node.ops[0]).__name__
@@ -571,7 +573,7 @@ class CodeReader:
 
     def slice(self, node: ast.Slice) -> Expr:
         start, stop, step = (
-            Const(None) if each is None else self.expr(each) for each in (node.lower, node.upper, node.step)
+            Const(None) if bound is None else self.expr(bound) for bound in (node.lower, node.upper, node.step)
         )
         return SliceExpr(start, stop, step)
 
@@ -626,23 +628,23 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[CodeReader, Any], Expr]] = {
 AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 
-def with_device_exprs(made: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
-    """The call with DeviceExprs for texts that name a device: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
-    if isinstance(made, MethodCall) and made.name in ("cuda", "cpu") and not made.kwargs and len(made.args) < 2:
-        return MethodCall(made.of, "to", (DeviceExpr(made.name, object=False),))
-    args = made.args
-    if (isinstance(made, MethodCall) and made.name == "to") or (
-        isinstance(made, FunctionCall) and made.target == AUTOCAST
+def with_device_exprs(call: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
+    """Return the call with DeviceExprs for texts that name a device: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
+    if isinstance(call, MethodCall) and call.name in ("cuda", "cpu") and not call.kwargs and len(call.args) < 2:
+        return MethodCall(call.of, "to", (DeviceExpr(call.name, object=False),))
+    args = call.args
+    if (isinstance(call, MethodCall) and call.name == "to") or (
+        isinstance(call, FunctionCall) and call.target == AUTOCAST
     ):
         args = (*map(as_device_expr, args[:1]), *args[1:])
-    kwargs = tuple((key, as_device_expr(value) if key == "device" else value) for key, value in made.kwargs)
-    if isinstance(made, MethodCall):
-        return MethodCall(made.of, made.name, args, kwargs)
-    return FunctionCall(made.target, args, kwargs)
+    kwargs = tuple((key, as_device_expr(value) if key == "device" else value) for key, value in call.kwargs)
+    if isinstance(call, MethodCall):
+        return MethodCall(call.of, call.name, args, kwargs)
+    return FunctionCall(call.target, args, kwargs)
 
 
 def as_device_expr(value: Expr) -> Expr:
-    """A DeviceExpr for a text that names a device; any other expression as it is."""
+    """Return a DeviceExpr for a text that names a device; any other expression as it is."""
     match value:
         case Const(value=str(text)) if _DEVICE.fullmatch(text):
             return DeviceExpr(text, object=False)
@@ -653,14 +655,14 @@ def as_device_expr(value: Expr) -> Expr:
 
 
 def nested_expressions(value: Expr) -> Iterator[Expr]:
-    """An expression and all expressions inside it, outermost first."""
+    """Yield an expression and all expressions inside it, outermost first."""
     yield value
     for part in subexpressions(value):
         yield from nested_expressions(part)
 
 
 def subexpressions(value: Expr) -> Iterator[Expr]:
-    """The direct operands of an expression."""
+    """Yield the direct operands of an expression."""
     match value:
         case Const() | Name() | Torch() | DeviceExpr():
             return
@@ -684,11 +686,11 @@ def subexpressions(value: Expr) -> Iterator[Expr]:
 
 
 def located_expressions(program: ModelProgram) -> Iterator[tuple[int, Expr]]:
-    """Every expression of a program with its line; also those in targets."""
+    """Yield every expression of a program with its line; also those in targets."""
     for line in program.lines:
         if isinstance(line, Assign):
             for target in line.targets:
-                yield from ((line.line, each) for each in nested_expressions(target))
+                yield from ((line.line, expression) for expression in nested_expressions(target))
         if isinstance(line, Augment):
-            yield from ((line.line, each) for each in nested_expressions(line.target))
-        yield from ((line.line, each) for each in nested_expressions(line.value))
+            yield from ((line.line, expression) for expression in nested_expressions(line.target))
+        yield from ((line.line, expression) for expression in nested_expressions(line.value))

@@ -98,11 +98,11 @@ class ModeRewriter:
             return line
         match line:
             case Assign(value=value) | Augment(value=value) | Do(value=value) | Return(value=value):
-                made = self.expr(value)
-                return line if made is value else replace(line, value=made)
+                expression = self.expr(value)
+                return line if expression is value else replace(line, value=expression)
 
     def expr(self, value: Expr) -> Expr:
-        """The expression in the mode; itself where no call in it has one."""
+        """Return the expression in the mode; itself where no call in it has one."""
         match value:
             case FunctionCall(target=target, args=args, kwargs=kwargs):
                 args, kwargs = self.exprs(args), tuple((key, self.expr(item)) for key, item in kwargs)
@@ -135,20 +135,20 @@ class ModeRewriter:
         query, key, values, width, heads, *weights = value.args[:9]
         self.changed[FUSED] = self.changed.get(FUSED, 0) + 1
         none, zero, one = Const(None), Const(0), Const(1)
-        turned = (MethodCall(each, "transpose", (zero, one), ()) for each in (query, key, values))
+        turned = (MethodCall(tensor, "transpose", (zero, one), ()) for tensor in (query, key, values))
         options = (("training", Const(True)), ("need_weights", Const(False)))
         args = (*turned, width, heads, *weights[:2], none, none, Const(False), Const(0.0), *weights[2:])
-        made = FunctionCall(f"{FUNCTIONAL}multi_head_attention_forward", args, options)
-        return Items((MethodCall(Item(made, zero), "transpose", (zero, one), ()), none), False)
+        call = FunctionCall(f"{FUNCTIONAL}multi_head_attention_forward", args, options)
+        return Items((MethodCall(Item(call, zero), "transpose", (zero, one), ()), none), False)
 
     def call(self, value: FunctionCall) -> FunctionCall:
         """Set the mode of a call; a mode that the program computes stays."""
         place, keyword, default = TRAINING[value.target]
         named = dict(value.kwargs)
-        given = named.get(keyword) or (value.args[place] if place < len(value.args) else Const(default))
-        if not isinstance(given, Const) or bool(given.value) is self.train:
+        argument = named.get(keyword) or (value.args[place] if place < len(value.args) else Const(default))
+        if not isinstance(argument, Const) or bool(argument.value) is self.train:
             return value
-        if given.value is None and len(value.args) < place:
+        if argument.value is None and len(value.args) < place:
             return value
         self.changed[value.target] = self.changed.get(value.target, 0) + 1
         if place < len(value.args):
@@ -165,16 +165,16 @@ def rewrite_mode(
     if mode is None:
         return program, ()
     work = ModeRewriter(mode == "train", frozenset(stay), {})
-    made = replace(program, lines=tuple(map(work.line, program.lines)))
+    rewritten = replace(program, lines=tuple(map(work.line, program.lines)))
     changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
     notes = [f"mode {mode}: {changes} changed" if changes else f"mode {mode}: no call to change"]
     if mode == "train" and (lost := len(calls_to(program, ATTENTION))):
         notes.append(f"{lost} scaled_dot_product_attention keep dropout_p as traced: what it was in training is lost")
-    return made, tuple(notes)
+    return rewritten, tuple(notes)
 
 
 def calls_to(program: ModelProgram, targets: Collection[str]) -> list[tuple[int, FunctionCall]]:
-    """The calls of these functions in a program, with their lines."""
+    """Return the calls of these functions in a program, with their lines."""
     return [
         (line, value)
         for line, value in located_expressions(program)
@@ -214,21 +214,21 @@ def compile_program(
     names of the other arguments in the signature. Devices in the code become `device`. `extra` are functions that the
     program may call besides the table's.
     """
-    made = ProgramEmitter(program, file, device, dict(extra or {}))
-    return made.function(names, state)
+    emitter = ProgramEmitter(program, file, device, dict(extra or {}))
+    return emitter.function(names, state)
 
 
 def torch_callable(target: str) -> Any:
-    """The function of a row of the table; a name outside the table is refused."""
+    """Return the function of a row of the table; a name outside the table is refused."""
     if target not in code.callables():
         raise ReplayError(f"{target!r:.120} is not in the table of functions that graphs call")
-    found: Any = torch
+    value: Any = torch
     try:
         for part in target.split(".")[1:]:
-            found = getattr(found, part)
+            value = getattr(value, part)
     except AttributeError:
         raise ReplayError(f"torch {torch.__version__} has no {target}, which the sample calls") from None
-    return found
+    return value
 
 
 @dataclass(slots=True)
@@ -257,15 +257,15 @@ class ProgramEmitter:
         body = [*self.arguments(self.program.arguments, names, state), *map(self.line, self.program.lines)]
         body = self.undisturbed(body)
         self.place(1)
-        given = ["self", *(names[each.name] for each in self.program.arguments if each.name in names)]
-        signature = ast.arguments([], [ast.arg(name, **self.at) for name in given], None, [], [], None, [])
+        parameters = ["self", *(names[part.name] for part in self.program.arguments if part.name in names)]
+        signature = ast.arguments([], [ast.arg(name, **self.at) for name in parameters], None, [], [], None, [])
         top = ast.FunctionDef("forward", signature, body, [], None, None, **self.at)
         if hasattr(top, "type_params"):
             top.type_params = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
             compiled = compile(ast.Module([top], []), self.file, "exec")
-        inner = next(each for each in compiled.co_consts if isinstance(each, CodeType))
+        inner = next(part for part in compiled.co_consts if isinstance(part, CodeType))
         # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
         return FunctionType(inner, {"__name__": "graphnet", "__builtins__": vars(builtins), **self.globals})
 
@@ -277,7 +277,7 @@ class ProgramEmitter:
     def arguments(
         self, arguments: tuple[ForwardArgument, ...], names: Mapping[str, str], state: Mapping[str, str]
     ) -> Iterator[ast.stmt]:
-        """The lines that bind every argument: a parameter by its FQN, an input by its own name.
+        """Yield the lines that bind every argument: a parameter by its FQN, an input by its own name.
 
         All inputs are bound at once, because one may have the name that another has in the code.
         """
@@ -318,9 +318,9 @@ class ProgramEmitter:
 
     def line(self, line: Statement) -> ast.stmt:
         self.place(line.line)
-        made = self.statement(line)
+        statement = self.statement(line)
         self.kinds.after(line)
-        return made
+        return statement
 
     def statement(self, line: Statement) -> ast.stmt:
         match line:
@@ -408,9 +408,9 @@ class ProgramEmitter:
 
     def items(self, value: code.Items) -> ast.expr:
         """Compile a tuple or a list; one that may hold lists is bounded."""
-        made = [self.expr(item) for item in value.items]
+        elements = [self.expr(item) for item in value.items]
         built: ast.expr = (
-            ast.List(made, ast.Load(), **self.at) if value.list else ast.Tuple(made, ast.Load(), **self.at)
+            ast.List(elements, ast.Load(), **self.at) if value.list else ast.Tuple(elements, ast.Load(), **self.at)
         )
         if not self.kinds.may_nest(value.items):
             return built
@@ -419,24 +419,26 @@ class ProgramEmitter:
     def pairs(self, value: code.Pairs) -> ast.expr:
         """Compile a dictionary; one that may hold lists is bounded."""
         keys: list[ast.expr | None] = [self.expr(key) for key, _ in value.pairs]
-        made = ast.Dict(keys, [self.expr(item) for _, item in value.pairs], **self.at)
+        mapping = ast.Dict(keys, [self.expr(item) for _, item in value.pairs], **self.at)
         if not self.kinds.may_nest([item for _, item in value.pairs]):
-            return made
-        return ast.Call(self.global_name("bounded_items", lambda: bounded_items), [made], [], **self.at)
+            return mapping
+        return ast.Call(self.global_name("bounded_items", lambda: bounded_items), [mapping], [], **self.at)
 
     def owner(self, of: Expr, name: str) -> ast.expr:
-        """The owner of a method; a method that is arithmetic requires a tensor."""
-        made = self.expr(of)
+        """Return the owner of a method; a method that is arithmetic requires a tensor."""
+        expression = self.expr(of)
         if name.startswith("__") and name != "__getitem__" and self.kinds.of(of) != "tensor":
-            return ast.Call(self.global_name("require_tensor", lambda: require_tensor), [made], [], **self.at)
-        return made
+            return ast.Call(self.global_name("require_tensor", lambda: require_tensor), [expression], [], **self.at)
+        return expression
 
     def item_of(self, of: Expr, index: Expr, context: Any) -> ast.expr:
         """`x[index]`; writing requires a tensor, because a list could come to hold itself."""
-        made = self.expr(of)
+        expression = self.expr(of)
         if isinstance(context, ast.Store) and self.kinds.of(of) != "tensor":
-            made = ast.Call(self.global_name("require_tensor", lambda: require_tensor), [made], [], **self.at)
-        return ast.Subscript(made, self.expr(index), context, **self.at)
+            expression = ast.Call(
+                self.global_name("require_tensor", lambda: require_tensor), [expression], [], **self.at
+            )
+        return ast.Subscript(expression, self.expr(index), context, **self.at)
 
     def called(self, function: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]) -> ast.expr:
         named = [ast.keyword(key, self.expr(item), **self.at) for key, item in kwargs]
@@ -446,12 +448,12 @@ class ProgramEmitter:
         self, function: ast.expr, owner: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]
     ) -> ast.expr:
         """Call a function of ours in place of a method, with the owner first."""
-        made: Any = self.called(function, args, kwargs)
-        made.args.insert(0, owner)
-        return made
+        call: Any = self.called(function, args, kwargs)
+        call.args.insert(0, owner)
+        return call
 
     def literal(self, value: Any) -> ast.expr:
-        """A constant; in Python's tree inf and nan are constants too."""
+        """Return a constant; in Python's tree inf and nan are constants too."""
         return ast.Constant(value, **self.at)
 
     def global_name(self, name: str, make: Callable[[], Any]) -> ast.expr:
@@ -460,7 +462,7 @@ class ProgramEmitter:
         return ast.Name(self.known[name], ast.Load(), **self.at)
 
     def globally(self, name: str, value: Any) -> str:
-        """The name of the global that holds a value, distinct from every local."""
+        """Return the name of the global that holds a value, distinct from every local."""
         if name not in self.known:
             plain = "".join(c if c.isalnum() else "_" for c in name)
             while plain in self.taken:
@@ -474,7 +476,7 @@ class ProgramEmitter:
 
 
 def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    """A parameter or buffer of this module itself."""
+    """Return a parameter or buffer of this module itself."""
     return own_parameters(module)[name] if name in own_parameters(module) else own_buffers(module)[name]
 
 
@@ -499,12 +501,12 @@ def restored_modes() -> Iterator[None]:
 
 
 def autocast_nesting() -> int:
-    """How many autocasts are open."""
+    """Return how many autocasts are open."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 
 
 def vmap_level() -> int:
-    """The innermost level of functorch's transforms; -1 outside of them."""
-    found = current_level()
-    return -1 if found is None else int(found)
+    """Return the innermost level of functorch's transforms; -1 outside of them."""
+    level = current_level()
+    return -1 if level is None else int(level)

@@ -80,21 +80,21 @@ MAX_BYTES = 64 * 2**20
 def read_metas(text: str) -> dict[str, Meta]:
     """Parse a `weight_meta.py` or `input_meta.py`: the metadata of tensors by their names in the code."""
     tree, lines = tree_of(text)
-    found: dict[str, Meta] = {}
+    metas: dict[str, Meta] = {}
     for node in tree.body:
         match node:
             case ast.ClassDef(bases=[], keywords=[], decorator_list=[]):
-                made = meta_from_class(node, lines)
-                found[made.name] = made
+                meta = meta_from_class(node, lines)
+                metas[meta.name] = meta
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 pass  # an import is not run: what follows must be literals anyway
             case _:
                 raise RefusedError(f"line {node.lineno}: metadata is plain classes of literals, one a tensor")
-    return found
+    return metas
 
 
 def meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
-    """The Meta of a class of literals."""
+    """Return the Meta of a class of literals."""
     fields: dict[str, Any] = {}
     digits = 3
     for row in node.body:
@@ -114,7 +114,7 @@ def meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
 
 
 def printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
-    """How many decimals a float literal is printed with; None for any other node."""
+    """Return how many decimals a float literal is printed with; None for any other node."""
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
@@ -191,7 +191,7 @@ def required_field(fields: Mapping[str, Any], key: str, kind: type, words: str) 
 
 
 def statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
-    """A field that is a number, or None where it is absent."""
+    """Return a field that is a number, or None where it is absent."""
     value = fields.get(key)
     if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
         return value
@@ -199,15 +199,15 @@ def statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | N
 
 
 def data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
-    """The elements of `data`, flat and in index order; each must fit the dtype."""
+    """Return the elements of `data`, flat and in index order; each must fit the dtype."""
     if value is None:
         return None
     flat = tuple(flattened(value)) if isinstance(value, list) else (value,)
-    if len(flat) > MOST_DATA or not all(type(one) in (int, float, bool) for one in flat):
+    if len(flat) > MOST_DATA or not all(type(number) in (int, float, bool) for number in flat):
         raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
-    for one in flat:
-        if not dtype_holds(dtype, one):
-            raise SampleError(f"{name!r:.100}: data has {one!r:.80}, which {dtype} cannot hold")
+    for number in flat:
+        if not dtype_holds(dtype, number):
+            raise SampleError(f"{name!r:.100}: data has {number!r:.80}, which {dtype} cannot hold")
     return flat
 
 
@@ -216,11 +216,11 @@ _WHOLE = re.compile(r"(u?)int(\d+)")
 
 def dtype_holds(dtype: str, number: float) -> bool:
     """Whether a tensor of this dtype can hold a number; integers truncate floats."""
-    found = _WHOLE.fullmatch(dtype)
-    if found is None:
+    match = _WHOLE.fullmatch(dtype)
+    if match is None:
         return type(number) is float or abs(number) < 2**1023
-    bits = int(found[2])
-    low, high = (0, 2**bits) if found[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    bits = int(match[2])
+    low, high = (0, 2**bits) if match[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     return low <= number < high and (type(number) is not float or dtype != "uint64")
 
 
@@ -288,12 +288,12 @@ def read_sample_text(path: Path) -> str:
 
 def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
     """Read the metadata of a sample's inputs, by their names in the code, with notes on it."""
-    found: dict[str, Meta] = {}
+    metas: dict[str, Meta] = {}
     for name in ("weight_meta.py", "input_meta.py"):
         if (folder / name).is_file():
-            found |= parse_file(folder / name, read_metas)
-    if found:
-        return found, ()
+            metas |= parse_file(folder / name, read_metas)
+    if metas:
+        return metas, ()
     place = folder / "input_tensor_constraints.py"
     if not place.is_file():
         raise SampleError(f"{folder}: neither weight_meta.py nor input_tensor_constraints.py says what its inputs are")
@@ -302,8 +302,8 @@ def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
         known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
-        found[name] = meta_from_fields({"name": name, "shape": list(known)}, 3)
-    return found, (UNTYPED,)
+        metas[name] = meta_from_fields({"name": name, "shape": list(known)}, 3)
+    return metas, (UNTYPED,)
 
 
 def read_symbol_examples(folder: Path) -> dict[str, int]:
@@ -351,7 +351,7 @@ ITEMSIZE = re.compile(r"([0-9]{1,4})")
 
 
 def listed_bytes(folder: Path) -> int:
-    """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
+    """Return the bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
     try:
         text = read_sample_text(folder / "weight_meta.py")
     except SampleError:
@@ -360,6 +360,6 @@ def listed_bytes(folder: Path) -> int:
 
 
 def dtype_itemsize(dtype: str) -> int:
-    """The bytes of one element of a dtype."""
+    """Return the bytes of one element of a dtype."""
     bits = ITEMSIZE.search(dtype)
     return max(1, int(bits[1]) // 8) if bits else 1

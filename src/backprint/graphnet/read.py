@@ -123,8 +123,8 @@ def name_inputs(
     `roles` has the role of each argument and the reason for it, where names and annotations do not have to tell.
     """
     children = modules_in_names([argument.name for argument in arguments])
-    found: list[NamedInput] = []
-    taken: dict[str, bool] = {}
+    named: list[NamedInput] = []
+    used_names: dict[str, bool] = {}
     inner: set[str] = set()
     for argument in arguments:
         meta = metas.get(argument.name)
@@ -136,28 +136,32 @@ def name_inputs(
             name = re.sub(r"\W", "_", name)
             name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
         state = role != "input"
-        if not is_free(name, state, taken, inner):
-            name = argument.name if is_free(argument.name, state, taken, inner) else f"{argument.name}_{len(taken)}"
-        taken[name] = state
+        if not is_free(name, state, used_names, inner):
+            name = (
+                argument.name
+                if is_free(argument.name, state, used_names, inner)
+                else f"{argument.name}_{len(used_names)}"
+            )
+        used_names[name] = state
         inner |= set(enclosing_modules(name)) if state else set()
-        found.append(NamedInput(argument.name, name, role, why))
-    return tuple(found)
+        named.append(NamedInput(argument.name, name, role, why))
+    return tuple(named)
 
 
-def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection[str]) -> bool:
+def is_free(name: str, state: bool, used_names: Mapping[str, bool], inner: Collection[str]) -> bool:
     """Whether a name is free for a tensor; that of a module's tensor is neither a module's nor below a tensor's."""
     steps = name.split(".")
     if (
         not all(steps)
-        or name in taken
+        or name in used_names
         or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
     ):
         return False
-    return not state or (name not in inner and not any(taken.get(each) for each in enclosing_modules(name)))
+    return not state or (name not in inner and not any(used_names.get(module) for module in enclosing_modules(name)))
 
 
 def enclosing_modules(name: str) -> list[str]:
-    """The modules that enclose a tensor: `a` and `a.b` of `a.b.weight`."""
+    """Return the modules that enclose a tensor: `a` and `a.b` of `a.b.weight`."""
     steps = name.split(".")
     return [".".join(steps[:count]) for count in range(1, len(steps))]
 
@@ -165,7 +169,7 @@ def enclosing_modules(name: str) -> list[str]:
 def name_and_role(
     argument: ForwardArgument, children: Mapping[tuple[str, ...], Collection[str]]
 ) -> tuple[str, str, str]:
-    """The own name of an argument, its role, and why."""
+    """Return the own name of an argument, its role, and why."""
     raw = _PREFIX.sub("", argument.name)
     number = argument.kind.startswith("Sym")
     state = _STATE.match(raw)
@@ -187,7 +191,7 @@ def name_and_role(
 
 
 def call_argument_name(raw: str, state: re.Match[str] | None) -> str:
-    """The name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
+    """Return the name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
     name = state[1] if state else re.sub(r"^[Ll]_", "", raw)
     name = re.sub(r"^(?:kwargs|args)_(?=[A-Za-z])", "", name).rstrip("_")
     return name or raw
@@ -201,8 +205,8 @@ def module_path(text: str) -> list[str]:
 
 
 def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
-    """The modules that the names spell unambiguously, by the path of the enclosing module."""
-    found: dict[tuple[str, ...], set[str]] = {}
+    """Return the modules that the names spell unambiguously, by the path of the enclosing module."""
+    modules: dict[tuple[str, ...], set[str]] = {}
     for raw in names:
         state = _STATE.match(_PREFIX.sub("", raw))
         if state is None or not state[1].startswith("modules_"):
@@ -211,8 +215,8 @@ def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
         end = _END.match(last)
         steps = [*path, *([end[1]] if end and end[1] else [])]
         for depth, step in enumerate(steps):
-            found.setdefault(tuple(steps[:depth]), set()).add(step)
-    return found
+            modules.setdefault(tuple(steps[:depth]), set()).add(step)
+    return modules
 
 
 def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
@@ -221,8 +225,8 @@ def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, 
     if known:
         child = max(known, key=len)
         return [child, last.removeprefix(f"{child}_")]
-    if found := re.match(r"^(\d+)_(\D.*)$", last):
-        return [found[1], found[2]]
+    if match := re.match(r"^(\d+)_(\D.*)$", last):
+        return [match[1], match[2]]
     ends = [word for word in ATTRIBUTES if last.endswith(f"_{word}")]
     if ends and path:
         word = max(ends, key=len)
@@ -231,7 +235,7 @@ def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, 
 
 
 def name_meaning(name: str) -> str:
-    """The use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
+    """Return the use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
     words = re.split(r"[._]+|(?<=[a-z])(?=[A-Z])", name)
     return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")
 
@@ -344,14 +348,14 @@ MOST_STEPS = 5_000_000
 
 def merge_shown(seen: Iterable[ShownInput]) -> tuple[ShownInput, ...]:
     """Merge duplicates, so that a value that is joined to itself again and again does not grow."""
-    found = dict.fromkeys(seen)
-    if len(found) <= MOST_SEEN:
-        return tuple(found)
+    merged = dict.fromkeys(seen)
+    if len(merged) <= MOST_SEEN:
+        return tuple(merged)
     most: dict[tuple[str, bool, bool], ShownInput] = {}
-    for each in found:
-        key = (each.name, each.own_shape, each.summed)
-        if key not in most or most[key].added < each.added:
-            most[key] = each
+    for shown in merged:
+        key = (shown.name, shown.own_shape, shown.summed)
+        if key not in most or most[key].added < shown.added:
+            most[key] = shown
     return tuple(most.values())
 
 
@@ -366,7 +370,7 @@ class UseWalk:
         self.steps = 0
 
     def use(self, name: str) -> Use:
-        """The Use found for an input."""
+        """Return the Use found for an input."""
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
     def bind(self, target: Expr, value: Expr, seen: tuple[ShownInput, ...]) -> None:
@@ -375,11 +379,11 @@ class UseWalk:
             case Name(name), _:
                 self.env[name] = seen
             case Items(items=targets), Items(items=values) if len(targets) == len(values):
-                for one, other in zip(targets, values, strict=True):
-                    self.bind(one, other, self.result(other))
+                for element, other in zip(targets, values, strict=True):
+                    self.bind(element, other, self.result(other))
             case Items(items=targets), _:
-                for one in targets:
-                    self.bind(one, value, tuple(replace(each, own_shape=False) for each in seen))
+                for element in targets:
+                    self.bind(element, value, tuple(replace(shown, own_shape=False) for shown in seen))
             case Item(of=of, index=index), _:
                 self.take(Item(of, index))
 
@@ -393,17 +397,17 @@ class UseWalk:
     # -------------------------------------------------------------- what a value shows
 
     def result(self, value: Expr) -> tuple[ShownInput, ...]:
-        """The inputs whose values an expression has, merged and counted."""
-        found = self.shown(value)
-        if len(found) > 1:
-            found = merge_shown(found)
-        self.steps += 1 + len(found)
+        """Return the inputs whose values an expression has, merged and counted."""
+        shown = self.shown(value)
+        if len(shown) > 1:
+            shown = merge_shown(shown)
+        self.steps += 1 + len(shown)
         if self.steps > MOST_STEPS:
             raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
-        return found
+        return shown
 
     def shown(self, value: Expr) -> tuple[ShownInput, ...]:
-        """The inputs whose values an expression has, as often as they occur in it."""
+        """Return the inputs whose values an expression has, as often as they occur in it."""
         match value:
             case Name(name):
                 return self.env.get(name, ())
@@ -412,20 +416,20 @@ class UseWalk:
             case FunctionCall(target=target, args=(of, *_)) if last_name(target) in KEEPS:
                 return self.kept(of, last_name(target))
             case Item(of=of) | FunctionCall(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
-                return tuple(replace(each, own_shape=False) for each in self.result(of))
+                return tuple(replace(shown, own_shape=False) for shown in self.result(of))
             case FunctionCall(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
-                return tuple(replace(each, own_shape=False) for item in items for each in self.result(item))
+                return tuple(replace(shown, own_shape=False) for item in items for shown in self.result(item))
             case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
                 more = number if kind == "Add" else -number
-                return tuple(replace(each, added=each.added + more) for each in self.result(left))
+                return tuple(replace(shown, added=shown.added + more) for shown in self.result(left))
             case Operation(kind="Add", right=right):
-                return tuple(replace(each, summed=True) for each in self.result(right))
+                return tuple(replace(shown, summed=True) for shown in self.result(right))
         return ()
 
     def kept(self, of: Expr, name: str) -> tuple[ShownInput, ...]:
-        """The inputs of an argument that a method or function of KEEPS rearranges."""
+        """Return the inputs of an argument that a method or function of KEEPS rearranges."""
         own = name in OWN_SHAPE
-        return tuple(replace(each, own_shape=each.own_shape and own) for each in self.result(of))
+        return tuple(replace(shown, own_shape=shown.own_shape and own) for shown in self.result(of))
 
     # -------------------------------------------------------------- what is done with it
 
@@ -451,23 +455,23 @@ class UseWalk:
         """Note what a call does with its arguments, by the tables."""
         name = last_name(target)
         for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
-            for given in given_at(places, args, kwargs):
-                self.note(given, kind)
+            for argument in given_at(places, args, kwargs):
+                self.note(argument, kind)
                 if of is not None and of < len(args):
-                    self.bound(given, self.size(args[of], 0))
+                    self.bound(argument, self.size(args[of], 0))
         if name == "one_hot" and len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, int):
             self.bound(args[0], args[1].value if args[1].value > 0 else None)
         if name in INDEXED:
             place, dim = INDEXED[name]
-            for given in given_at((place, "index"), args, kwargs):
-                self.note(given, "index")
+            for argument in given_at((place, "index"), args, kwargs):
+                self.note(argument, "index")
                 for where in given_at((dim, "dim"), args, kwargs):
                     if isinstance(where, Const) and isinstance(where.value, int):
-                        self.bound(given, self.size(args[0], where.value))
+                        self.bound(argument, self.size(args[0], where.value))
         if name in SOFTMAX and args:
-            for each in self.result(args[0]):
-                if each.summed:
-                    self.kinds.setdefault(each.name, set()).add("additive")
+            for shown in self.result(args[0]):
+                if shown.summed:
+                    self.kinds.setdefault(shown.name, set()).add("additive")
 
     def indexed(self, of: Expr, index: Expr) -> None:
         """Note the indices in brackets."""
@@ -479,32 +483,32 @@ class UseWalk:
 
     def note(self, value: Expr, kind: str) -> None:
         """Note a use of the inputs that a value shows."""
-        for each in self.result(value):
-            if not each.summed:
-                self.kinds.setdefault(each.name, set()).add(kind)
+        for shown in self.result(value):
+            if not shown.summed:
+                self.kinds.setdefault(shown.name, set()).add(kind)
 
     def bound(self, value: Expr, size: int | None) -> None:
         """Bound the inputs that a value shows by `size`, less what was added to them."""
-        for each in self.result(value):
-            if size is not None and not each.summed and math.isfinite(each.added):
-                most = size - int(each.added)
-                self.below[each.name] = min(most, self.below.get(each.name, most))
+        for shown in self.result(value):
+            if size is not None and not shown.summed and math.isfinite(shown.added):
+                most = size - int(shown.added)
+                self.below[shown.name] = min(most, self.below.get(shown.name, most))
 
     def size(self, value: Expr, dim: int) -> int | None:
-        """The size of a dimension, where the value has the shape of an input."""
-        own = [self.metas[each.name] for each in self.result(value) if each.own_shape and each.name in self.metas]
+        """Return the size of a dimension, where the value has the shape of an input."""
+        own = [self.metas[shown.name] for shown in self.result(value) if shown.own_shape and shown.name in self.metas]
         shapes = [meta.shape for meta in own]
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
 def last_name(target: str) -> str:
-    """The last part of a function's name; an operator's name without its overload."""
+    """Return the last part of a function's name; an operator's name without its overload."""
     *rest, name = target.split(".")
     return rest[-1] if name == "default" and rest else name
 
 
 def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
-    """The arguments given at any of these positions and keywords."""
+    """Yield the arguments given at any of these positions and keywords."""
     for place in places:
         if isinstance(place, int) and place < len(args):
             yield args[place]
@@ -584,8 +588,8 @@ def has_mask_values(data: Sequence[float]) -> bool:
 
 def is_later_part(place: Path) -> bool:
     """Whether a folder holds a part of a model other than the first: `subgraph_3`."""
-    found = _SUBGRAPH.fullmatch(place.name)
-    return found is not None and int(found[1]) > 0
+    match = _SUBGRAPH.fullmatch(place.name)
+    return match is not None and int(match[1]) > 0
 
 
 def is_inner(raw: str, place: Path) -> bool:
@@ -605,17 +609,17 @@ IMPORT, MOVABLE_IMPORT = "from torch import inf, nan\n", "from torch import devi
 
 
 def with_movable_devices(text: str) -> str:
-    """The text of a graph with its devices written as GraphNet's tools find them."""
-    text = DEVICE.sub(lambda found: f'device(type="{found[1]}"' + (f", index={found[2]})" if found[2] else ")"), text)
+    """Return the text of a graph with its devices written as GraphNet's tools find them."""
+    text = DEVICE.sub(lambda match: f'device(type="{match[1]}"' + (f", index={match[2]})" if match[2] else ")"), text)
     return text.replace(IMPORT, MOVABLE_IMPORT, 1)
 
 
 def without_movable_devices(text: str) -> str:
-    """The text of a graph as it was before `with_movable_devices`."""
+    """Return the text of a graph as it was before `with_movable_devices`."""
     if MOVABLE_IMPORT not in text:
         return text
     text = MOVABLE_DEVICE.sub(
-        lambda found: f"torch.device('{found[1]}" + (f":{found[2]}')" if found[2] else "')"), text
+        lambda match: f"torch.device('{match[1]}" + (f":{match[2]}')" if match[2] else "')"), text
     )
     return text.replace(MOVABLE_IMPORT, IMPORT, 1)
 
@@ -643,7 +647,8 @@ def read_graph_text(text: str) -> Graph:
 
 
 def without_saved(graph: Graph) -> Graph:
-    """A forward without the values that it saves for its backward; a graph that returns nothing else as it is."""
+    """Return a forward without the values that it saves for its backward; a graph that returns nothing else as it
+    is."""
     kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
     if not kept:
         return graph
@@ -651,7 +656,7 @@ def without_saved(graph: Graph) -> Graph:
 
 
 def graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
-    """The inputs of a Graph as arguments of a `forward`."""
+    """Return the inputs of a Graph as arguments of a `forward`."""
     return tuple(
         ForwardArgument(port.local, "Parameter" if port.role == "parameter" else "Tensor", 1) for port in graph.inputs
     )
@@ -673,7 +678,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
 
 
 def graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
-    """The role of each input of a Graph in a sample, by its name in the code, and why it has that role."""
+    """Return the role of each input of a Graph in a sample, by its name in the code, and why it has that role."""
     return {port.local: ROLES.get(port.role, ("input", "")) for port in graph.inputs}
 
 
@@ -748,7 +753,9 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
 
 def check_metadata(sample: GraphNetSample) -> None:
     """Raise where an argument that is a tensor has no metadata."""
-    absent = [each.name for each in sample.arguments if needs_metadata(each) and each.name not in sample.metas]
+    absent = [
+        argument.name for argument in sample.arguments if needs_metadata(argument) and argument.name not in sample.metas
+    ]
     if absent:
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
         raise SampleError(
@@ -771,7 +778,7 @@ def needs_metadata(argument: ForwardArgument) -> bool:
 
 
 def sample_name(path: Path, facts: Mapping[str, Any]) -> str:
-    """The sample's name from its facts, else from its folder."""
+    """Return the sample's name from its facts, else from its folder."""
     title = facts.get("model_name")
     name = title if isinstance(title, str) and title.strip() else path.resolve().name
     return "".join(c if c.isprintable() else "_" for c in name)[:200]
@@ -809,7 +816,7 @@ def plan_of(sample: GraphNetSample) -> SamplePlan:
 
 
 def tensor_bytes(meta: Meta) -> int:
-    """The bytes of a tensor."""
+    """Return the bytes of a tensor."""
     return math.prod(meta.shape) * dtype_itemsize(meta.dtype)
 
 
@@ -817,7 +824,7 @@ def tensor_bytes(meta: Meta) -> int:
 
 
 def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
-    """A text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
+    """Return a text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
     sample = read_graphnet(folder)
     examples = read_symbol_examples(folder)
     inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
@@ -832,7 +839,7 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
 
 
 def program_text(program: ModelProgram) -> str:
-    """A program as a text without names, line numbers, devices, and the lines that only free values."""
+    """Return a program as a text without names, line numbers, devices, and the lines that only free values."""
     numbers: dict[str, str] = {}
 
     def bind(target: Any, to: str = "") -> str:

@@ -68,22 +68,22 @@ SAME = frozenset("norm einsum cdist tensordot chain_matmul cartesian_prod block_
 
 @functools.cache
 def operator_returns() -> Mapping[str, str]:
-    """The kind that each operator returns, by its name without the overload."""
-    found: dict[str, str] = {}
+    """Return the kind that each operator returns, by its name without the overload."""
+    kinds_returned: dict[str, str] = {}
     for schema in all_schemas():
         space, _, name = schema.name.partition("::")
         if space == "aten":
-            kinds = [str(each.type) for each in schema.returns]
-            several = TENSORS if kinds and all("Tensor" in each for each in kinds) else ANY
+            kinds = [str(result.type) for result in schema.returns]
+            several = TENSORS if kinds and all("Tensor" in result for result in kinds) else ANY
             kind = TENSOR if kinds == ["Tensor"] else several
-            before = found.get(name, kind)
-            found[name] = kind if before == kind else ANY if ANY in (kind, before) else TENSORS
-    return found
+            before = kinds_returned.get(name, kind)
+            kinds_returned[name] = kind if before == kind else ANY if ANY in (kind, before) else TENSORS
+    return kinds_returned
 
 
 @functools.cache
 def function_returns(target: str) -> str:
-    """The kind that a function of the table returns."""
+    """Return the kind that a function of the table returns."""
     *_, name = target.removesuffix(".default").split(".")
     if target.startswith("torch.nn.functional."):
         return ANY if name in TUPLES else TENSOR
@@ -99,7 +99,7 @@ def function_returns(target: str) -> str:
 
 @functools.cache
 def method_returns(name: str) -> str:
-    """The kind that a method returns on a value of any kind."""
+    """Return the kind that a method returns on a value of any kind."""
     if name in COUNTS:
         return NUMBER
     return ANY if name in ALSO_PLAIN or name.startswith("__") else tensor_method_returns(name)
@@ -107,7 +107,7 @@ def method_returns(name: str) -> str:
 
 @functools.cache
 def tensor_method_returns(name: str) -> str:
-    """The kind that a method returns on a tensor."""
+    """Return the kind that a method returns on a tensor."""
     if name in COUNTS:
         return NUMBER
     if name in ("size", "stride"):
@@ -140,15 +140,15 @@ class ValueKinds:
             case Name(name), _:
                 self.names[name] = kind
             case Items(items=targets), Items(items=values) if len(targets) == len(values):
-                for one, kind in zip(targets, [self.of(each) for each in values], strict=True):
-                    self.bind(one, None, kind)
+                for element, kind in zip(targets, [self.of(item) for item in values], strict=True):
+                    self.bind(element, None, kind)
             case Items(items=targets), _:
-                one_of = {TENSOR: TENSOR, TENSORS: TENSOR, NUMBERS: NUMBER}.get(kind, ANY)
-                for one in targets:
-                    self.bind(one, None, one_of)
+                element_kind = {TENSOR: TENSOR, TENSORS: TENSOR, NUMBERS: NUMBER}.get(kind, ANY)
+                for element in targets:
+                    self.bind(element, None, element_kind)
 
     def of(self, value: Expr) -> str:
-        """The kind of an expression."""
+        """Return the kind of an expression."""
         match value:
             case Name(name):
                 return self.names.get(name, ANY)
@@ -171,13 +171,13 @@ class ValueKinds:
         return ANY
 
     def attribute(self, kind: str, name: str) -> str:
-        """The kind of an attribute of a value."""
+        """Return the kind of an attribute of a value."""
         if name in HELD:
             return TENSOR if kind == TENSOR or name not in ALSO_PLAIN else ANY
         return NUMBERS if name == "shape" else NUMBER if name in ("ndim", "itemsize", "nbytes") else ANY
 
     def item(self, kind: str, index: Expr) -> str:
-        """The kind of an item of a value."""
+        """Return the kind of an item of a value."""
         if kind in (TENSOR, TENSORS):
             return TENSOR if kind == TENSOR or (isinstance(index, Const) and type(index.value) is int) else TENSORS
         return kind if kind != NUMBERS else NUMBERS if isinstance(index, SliceExpr) else NUMBER
@@ -191,18 +191,18 @@ class ValueKinds:
             return True
         if operation not in WATCHED or TENSOR in kinds:
             return False
-        constants = [each.value for each in (left, right) if isinstance(each, Const)]
+        constants = [side.value for side in (left, right) if isinstance(side, Const)]
         if operation == "Add":
             return NUMBER not in kinds
         if operation == "Mod":
             return self.of(left) != NUMBER
-        small = any(isinstance(each, float) or (isinstance(each, int) and abs(each) <= 64) for each in constants)
+        small = any(isinstance(side, float) or (isinstance(side, int) and abs(side) <= 64) for side in constants)
         return not (operation == "Mult" and kinds == {NUMBER} and small)
 
     def may_nest(self, items: Iterable[Expr]) -> bool:
         """Whether an item of a list may itself be a list behind a name."""
         return any(
-            self.of(each) in (ANY, TENSORS, NUMBERS) and not isinstance(each, (Const, SliceExpr)) for each in items
+            self.of(item) in (ANY, TENSORS, NUMBERS) and not isinstance(item, (Const, SliceExpr)) for item in items
         )
 
 
@@ -354,7 +354,7 @@ MOST_ROUNDS = 1000
 
 
 def guarded_function(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function to call for a row of the table: itself, or where it is unsafe, with its arguments checked."""
+    """Return the function to call for a row of the table: itself, or where it is unsafe, with its arguments checked."""
     name = target.removesuffix(".default").rpartition(".")[2]
     if isinstance(function, types.BuiltinFunctionType):
         name = function.__name__  # torch.special.i0 is the operator special_i0
@@ -366,7 +366,7 @@ def guarded_function(target: str, function: Callable[..., Any]) -> Callable[...,
 
 
 def guarded_method(name: str) -> Callable[..., Any] | None:
-    """A tensor method with its arguments checked, as `call(tensor, ...)`; None where it needs no check."""
+    """Return a tensor method with its arguments checked, as `call(tensor, ...)`; None where it needs no check."""
     swapped = name in REFLECTED
     operator = DIVISIONS.get(name, name)
     check = check_by_name(f"aten.{operator}.default")
@@ -376,8 +376,8 @@ def guarded_method(name: str) -> Callable[..., Any] | None:
 
     def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(owner, torch.Tensor) and not torch.compiler.is_compiling():
-            given = (*args, owner) if swapped else (owner, *args)
-            if complaint := call_complaint(check, forms, given, kwargs):
+            arguments = (*args, owner) if swapped else (owner, *args)
+            if complaint := call_complaint(check, forms, arguments, kwargs):
                 raise ReplayError(f"{name}: {complaint}")
         return getattr(owner, name)(*args, **kwargs)
 
@@ -426,7 +426,8 @@ def check_before_call(
 def call_complaint(
     check: Callable[[Bound], str], forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str:
-    """The complaint of a check about a call. Arguments that it cannot read are left to torch, which refuses them."""
+    """Return the complaint of a check about a call. Arguments that it cannot read are left to torch, which refuses
+    them."""
     try:
         return check(bind_to_form(forms, args, kwargs))
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError):
@@ -439,11 +440,11 @@ def bind_to_form(forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[st
     for rows in forms:
         names = {name for name, *_ in rows}
         key = {"self": "input"} if "self" in named and "self" not in names else {}
-        given = dict(zip((name for name, _, _, alone in rows if not alone), args, strict=False))
-        given |= {key.get(name, name): value for name, value in named.items()}
-        fit = all(fits(given[name]) for name, _, fits, _ in rows if name in given)
-        if fit and set(given) <= names and len(given) == len(args) + len(kwargs):
-            return {name: default for name, default, *_ in rows} | given
+        arguments = dict(zip((name for name, _, _, alone in rows if not alone), args, strict=False))
+        arguments |= {key.get(name, name): value for name, value in named.items()}
+        fit = all(fits(arguments[name]) for name, _, fits, _ in rows if name in arguments)
+        if fit and set(arguments) <= names and len(arguments) == len(args) + len(kwargs):
+            return {name: default for name, default, *_ in rows} | arguments
     first = forms[0]
     return (
         {name: default for name, default, *_ in first}
@@ -458,7 +459,7 @@ OperatorForms: TypeAlias = tuple[tuple[tuple[str, Any, Callable[[Any], bool], bo
 
 @functools.cache
 def operator_forms(name: str) -> OperatorForms:
-    """The overloads of an operator; () where torch has no operator of this name."""
+    """Return the overloads of an operator; () where torch has no operator of this name."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return ()
@@ -467,7 +468,7 @@ def operator_forms(name: str) -> OperatorForms:
             (row.name, default, fits, row.kwarg_only)
             for (_, _, fits, default), row in zip(rows_of(function), schema_of(function).arguments, strict=True)
         )
-        for function in (getattr(packet, each) for each in packet.overloads())
+        for function in (getattr(packet, overload) for overload in packet.overloads())
         if isinstance(function, OpOverload)
     )
 
@@ -479,7 +480,7 @@ def operator_forms(name: str) -> OperatorForms:
 
 @functools.cache
 def callable_standings() -> Mapping[str, tuple[str, str]]:
-    """The standing of each function and method, with the reason."""
+    """Return the standing of each function and method, with the reason."""
     rows = {}
     for line in Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines():
         name, standing, *reason = line.split(" ", 2)
@@ -488,14 +489,14 @@ def callable_standings() -> Mapping[str, tuple[str, str]]:
 
 
 def calls_to_isolate(sample: GraphNetSample) -> list[str]:
-    """The calls of a sample that are only safe in a process of its own, each with the reason."""
+    """Return the calls of a sample that are only safe in a process of its own, each with the reason."""
     if sample.graph is not None:
         return needs_isolation(sample.graph)
     return isolated_calls(sample.program) if sample.program is not None else []
 
 
 def isolated_calls(program: ModelProgram) -> list[str]:
-    """The same of a program."""
+    """Return the calls of a program that are only safe in a process of its own, each with the reason."""
     return sorted({why_isolate_call(value) for _, value in located_expressions(program)} - {""})
 
 

@@ -70,7 +70,7 @@ def is_worth_trying(graph: Graph, values: PortValues) -> bool:
 
 
 def operator_name(target: str) -> str:
-    """An operator's name without its library and overload: `div` of `aten.div.Tensor`."""
+    """Return an operator's name without its library and overload: `div` of `aten.div.Tensor`."""
     return target.removeprefix("torch.ops.").split(".")[1] if "." in target else target
 
 
@@ -169,7 +169,7 @@ def write_graphnet(
 
 
 def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str, Graph, str, PortValues], None]:
-    """A writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
+    """Return a writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
 
     def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: PortValues) -> None:
         write_graphnet(folder, name, graph, text, values, inputs_to_keep(capture, graph), run)
@@ -178,7 +178,7 @@ def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str
 
 
 def inputs_to_keep(capture: Capture, graph: Graph) -> set[str]:
-    """The inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
+    """Return the inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
     guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
     saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
     return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
@@ -194,7 +194,7 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 def describe_inputs(
     graph: Graph, values: PortValues, exact: Collection[str], run: DirectionRunner | None
 ) -> DirectionMetas:
-    """The rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
+    """Return the rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
     if run is None or not is_worth_trying(graph, values):
         return DirectionMetas(meta_rows(graph, values, exact, SMALL))
     why = ""
@@ -208,7 +208,7 @@ def describe_inputs(
 
 
 def meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
-    """A row for each input; tensors of fewer than `whole` elements are written out."""
+    """Return a row for each input; tensors of fewer than `whole` elements are written out."""
     sizes = hints(graph)
     rows = []
     for port in at_hints(graph).inputs:
@@ -226,7 +226,7 @@ def must_be_exact(port: Port, exact: Collection[str]) -> bool:
 
 
 def tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
-    """The row of an input tensor."""
+    """Return the row of an input tensor."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return {
@@ -240,7 +240,7 @@ def tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
 
 
 def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
-    """The row of a size or a number: GraphNet has these as tensors of one element."""
+    """Return the row of a size or a number: GraphNet has these as tensors of one element."""
     spec = port.spec
     assert isinstance(spec, ScalarSpec)
     number = value
@@ -265,7 +265,7 @@ def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Me
     if value.is_floating_point() and value.element_size() > 1:
         return {**empty, **finite_moments(value), **finite_range(value)}
     if value.dtype in RANGED:
-        low, high = (int(one) for one in value.aminmax())
+        low, high = (int(bound) for bound in value.aminmax())
         return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
     return empty
 
@@ -278,7 +278,7 @@ def only_elements_describe(value: Tensor) -> bool:
 
 
 def elements(value: Tensor) -> list[Any]:
-    """The elements as Python numbers."""
+    """Return the elements as Python numbers."""
     wide = value.double() if value.is_floating_point() else value
     return list(wide.flatten().tolist())
 
@@ -296,14 +296,14 @@ def finite_moments(value: Tensor) -> MetaRow:
 
 
 def finite_range(value: Tensor) -> MetaRow:
-    """The range of the finite elements."""
+    """Return the range of the finite elements."""
     wide = sampled_elements(value)
     wide = wide[torch.isfinite(wide)]
     return {"min_val": float(wide.min()), "max_val": float(wide.max())} if wide.numel() else {}
 
 
 def sampled_elements(value: Tensor) -> Tensor:
-    """The elements that statistics are taken from: enough for three digits, which GraphNet itself keeps."""
+    """Return the elements that statistics are taken from: enough for three digits, which GraphNet itself keeps."""
     seen = value.reshape(-1)[:SEEN]
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
 
@@ -318,7 +318,7 @@ def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, 
     size = sum(math.prod(entry["shape"]) for entry in rows)
     for seed in range(DRAWS if size <= SEEN else 1):
         try:
-            found = run(
+            backward_results = run(
                 graph,
                 {
                     entry["name"]: in_model_layout(orders, draw_like_graphnet(entry, seed), entry["name"])
@@ -327,11 +327,13 @@ def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, 
             )
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
-        bad += [index for index, each in enumerate(found) if not is_all_finite(each) and index not in bad]
+        bad += [
+            index for index, result in enumerate(backward_results) if not is_all_finite(result) and index not in bad
+        ]
     if not bad:
         return ""
-    given = run(graph, {port.local: values[port.key] for port in graph.inputs})
-    new = [graph.outputs[index].name for index in bad if is_all_finite(given[index])]
+    forward_results = run(graph, {port.local: values[port.key] for port in graph.inputs})
+    new = [graph.outputs[index].name for index in bad if is_all_finite(forward_results[index])]
     return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
 
 
@@ -353,13 +355,13 @@ def is_all_finite(value: Any) -> bool:
 
 
 def meta_class_text(entry: MetaRow) -> str:
-    """The class that describes one input."""
+    """Return the class that describes one input."""
     body = "".join(f"    {key} = {python_literal(item)}\n" for key, item in entry.items())
     return f"class Program_weight_tensor_meta_{entry['name']}:\n{body}"
 
 
 def python_literal(value: Any) -> str:
-    """A value as a Python expression without names."""
+    """Return a value as a Python expression without names."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, complex):
@@ -379,10 +381,10 @@ def constraints_text(graph: Graph) -> str:
         for shape in [getattr(port.spec, "shape", ())]
     }
     shapes = [f"    ([{plain[port.local]}], {json.dumps(port.local)}),\n" for port in rows]
-    made = "".join(f"{name} = Symbol({name!r})\n" for name in symbols)
+    symbol_lines = "".join(f"{name} = Symbol({name!r})\n" for name in symbols)
     examples = ", ".join(f"{symbol.name}: {symbol.hint}" for symbol in graph.symbols)
     return (
-        ("from sympy import Symbol\n\n" + made + "\n" if symbols else "")
+        ("from sympy import Symbol\n\n" + symbol_lines + "\n" if symbols else "")
         + f"dynamic_dim_constraint_symbols = [{', '.join(symbols)}]\n\n"
         + f"dynamic_dim_constraint_symbol2example_value = {{{examples}}}\n\n"
         + "dynamic_dim_constraint_relations = []\n\n"
@@ -476,9 +478,9 @@ def write_each_tree(
         copy_sample(source, there)
         written.append(True)
     elif evaluation is not None:
-        made, theirs = evaluation
-        inference = [without_saved(pair.forward) for pair in made.pairs]
-        written.append(write_one_tree(there, made, f"{name}_eval_forward", inference, theirs, run))
+        trained, theirs = evaluation
+        inference = [without_saved(pair.forward) for pair in trained.pairs]
+        written.append(write_one_tree(there, trained, f"{name}_eval_forward", inference, theirs, run))
     return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
 
 
@@ -507,7 +509,7 @@ def write_one_tree(
 
 
 def movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
-    """The text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
+    """Return the text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
     return with_movable_devices(emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}."))
 
 
@@ -525,13 +527,13 @@ def copy_sample(source: Path, there: Path) -> None:
     for model in sorted(there.rglob("model.py")):
         folder = model.parent
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
-        made = {
+        captures = {
             "weight_meta.py": "",
             "input_meta.py": "",
             "input_tensor_constraints.py": EMPTY,
             "graph_hash.txt": digest,
         }
-        for file, text in made.items():
+        for file, text in captures.items():
             if not (folder / file).exists():
                 (folder / file).write_text(text, encoding="utf-8")
         facts = folder / "graph_net.json"
@@ -552,7 +554,7 @@ def copy_sample(source: Path, there: Path) -> None:
 
 
 def uncopied_names(folder: str, names: list[str]) -> list[str]:
-    """The names in a folder that are not copied: hidden files, caches, and links, which may lead anywhere."""
+    """Return the names in a folder that are not copied: hidden files, caches, and links, which may lead anywhere."""
     return [name for name in names if name[0] in "._" or (Path(folder) / name).is_symlink()]
 
 

@@ -62,21 +62,21 @@ def operator(step: Step) -> str:
     return (parts[1] if len(parts) > 1 else parts[0]).lstrip("_")
 
 
-def matches(name: str, asked: str) -> bool:
+def matches(name: str, wanted: str) -> bool:
     """Whether an operator has this name, or is a variant of it (`native_batch_norm_legit_functional`)."""
-    return name == asked or name.startswith(asked + "_")
+    return name == wanted or name.startswith(wanted + "_")
 
 
 def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Return the places of a sequence, from the left and without overlap."""
-    found, at = [], 0
+    places, at = [], 0
     while at + len(wanted) <= len(names):
         if tuple(names[at : at + len(wanted)]) == tuple(wanted):
-            found.append(at)
+            places.append(at)
             at += len(wanted)
         else:
             at += 1
-    return found
+    return places
 
 
 def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
@@ -85,15 +85,15 @@ def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tu
     for step in graph.steps:
         names = used(step)
         behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     at = 0
     while at < len(steps):
         end = chain(graph, steps, at, wanted, behind)
         if end is not None and wanted:
-            found.append((at, end + 1 - at))
+            ranges.append((at, end + 1 - at))
             at = end
         at += 1
-    return found
+    return ranges
 
 
 def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]) -> int | None:
@@ -102,13 +102,13 @@ def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], be
     if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
         return None
     place = at
-    for asked in wanted[1:]:
+    for wanted_name in wanted[1:]:
         name = graph.steps[steps[place]].name
         ahead_ = range(place + 1, min(len(steps), at + 3 * len(wanted)))
         takers = (
             later
             for later in ahead_
-            if matches(operator(graph.steps[steps[later]]), asked)
+            if matches(operator(graph.steps[steps[later]]), wanted_name)
             and name in {behind.get(used_, used_) for used_ in used(graph.steps[steps[later]])}
         )
         following = next(takers, None)
@@ -121,12 +121,12 @@ def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], be
 def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
     """Return the sequences that repeat, by start: start, length and label of each place."""
     left = list(names)
-    found: list[tuple[int, int, str]] = []
+    ranges: list[tuple[int, int, str]] = []
     while (sequence := covering(left)) is not None:
         for spot in occurrences(left, sequence):
-            found.append((spot, len(sequence), ",".join(sequence)))
+            ranges.append((spot, len(sequence), ",".join(sequence)))
             left[spot : spot + len(sequence)] = [""] * len(sequence)  # no operator has this name
-    return sorted(found)
+    return sorted(ranges)
 
 
 def covering(names: Sequence[str]) -> tuple[str, ...] | None:
@@ -206,12 +206,12 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`ranges:0-10,10-25`: these steps. The rest becomes pieces that are not wanted."""
     spans = []
     for text in what.split(","):
-        found = re.fullmatch(r"\s*(\d+)-(\d+)\s*", text)
-        if not found or int(found[1]) >= int(found[2]) or int(found[2]) > len(graph.steps):
+        match = re.fullmatch(r"\s*(\d+)-(\d+)\s*", text)
+        if not match or int(match[1]) >= int(match[2]) or int(match[2]) > len(graph.steps):
             raise UsageError(
                 f"by=ranges: {text!r:.40} is not a range of the {len(graph.steps)} forward steps, as 0-10 is"
             )
-        spans.append((int(found[1]), int(found[2])))
+        spans.append((int(match[1]), int(match[2])))
     return with_gaps(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
 
 
@@ -222,15 +222,15 @@ def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
     names = [operator(graph.steps[number]) for number in steps]
     if what:
         wanted = [part.strip() for part in what.split(",") if part.strip()]
-        found = [(spot, length, ",".join(wanted)) for spot, length in chains(graph, steps, wanted)]
-        if not found:
+        ranges = [(spot, length, ",".join(wanted)) for spot, length in chains(graph, steps, wanted)]
+        if not ranges:
             raise UsageError(f"by=operators: the forward has no {', '.join(wanted)} that take each other's results")
     else:
-        found = typical(names)
-        if not found:
+        ranges = typical(names)
+        if not ranges:
             raise UsageError("by=operators: no sequence of operators repeats in this forward; name one")
     ends = [*steps, len(graph.steps)]
-    spans = [(steps[spot], ends[spot + length], label) for spot, length, label in found]
+    spans = [(steps[spot], ends[spot + length], label) for spot, length, label in ranges]
     return with_gaps(graph, spans, "operators")
 
 
@@ -282,10 +282,10 @@ def by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
         counts[first.setdefault(key, stretch)] += 1
     starts = [0, *(places[short.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
     ends = dict(zip(stretches, pairwise(starts), strict=True))
-    labels = {each: module_of_stretch(short, each) or (ITSELF if each.loop is None else "a loop") for each in counts}
-    found = with_gaps(graph, [(*ends[each], labels[each]) for each in counts], "fold")
-    times = {ends[each][0]: count for each, count in counts.items()}
-    return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in found)
+    labels = {kind: module_of_stretch(short, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts}
+    pieces = with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
+    times = {ends[kind][0]: count for kind, count in counts.items()}
+    return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in pieces)
 
 
 def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -315,23 +315,23 @@ def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
 
 def crossing(graph: Graph) -> list[int]:
     """Return, for each place before a step, the bytes of the values made before it that are used from there on."""
-    made: dict[str, int] = {}
+    makers: dict[str, int] = {}
     last: dict[str, int] = {}
     for number_, step in enumerate(graph.steps):
         for name in used(step):
             last[name] = number_
         if not step.is_guard:
-            made[step.name] = number_
+            makers[step.name] = number_
     change = [0] * (len(graph.steps) + 2)
     for step in graph.steps:
         if not step.is_guard and step.name in last and isinstance(step.spec, TensorSpec):
-            change[made[step.name] + 1] += step.spec.nbytes
+            change[makers[step.name] + 1] += step.spec.nbytes
             change[last[step.name] + 1] -= step.spec.nbytes
-    found, total = [], 0
+    bytes_at_place, total = [], 0
     for index in range(len(graph.steps) + 1):
         total += change[index]
-        found.append(total)
-    return found
+        bytes_at_place.append(total)
+    return bytes_at_place
 
 
 KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
@@ -353,18 +353,18 @@ def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
 
 def with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
     """Return these pieces, and the unwanted ones between them."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     at = 0
     for start, stop, label in sorted(spans):
         if start < at:
             raise UsageError(f"by={kind}: steps {start}-{stop} overlap those before, which end at {at}")
         if start > at:
-            found.append(Piece(at, start, f"steps {at}-{start}", wanted=False))
-        found.append(Piece(start, stop, label))
+            pieces.append(Piece(at, start, f"steps {at}-{start}", wanted=False))
+        pieces.append(Piece(start, stop, label))
         at = stop
     if at < len(graph.steps):
-        found.append(Piece(at, len(graph.steps), f"steps {at}-{len(graph.steps)}", wanted=False))
-    return tuple(found)
+        pieces.append(Piece(at, len(graph.steps), f"steps {at}-{len(graph.steps)}", wanted=False))
+    return tuple(pieces)
 
 
 def whole_number(text: str, kind: str, low: int, high: int) -> int:
@@ -412,16 +412,16 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     home = homes(graph, places)
     kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
     stands = [home_of(number, step, home, places) for number, step in kept]
-    taken: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
+    crossing_values: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
     for (_, step), index in zip(kept, stands, strict=True):
         for name in used(step):
             if home.get(name, -1) != index:
-                taken[index][name] = None
+                crossing_values[index][name] = None
     check_updates(kept, home, stands)
-    check_initialized(graph, home, taken)
-    check_numbers(graph, home, taken)
+    check_initialized(graph, home, crossing_values)
+    check_numbers(graph, home, crossing_values)
     owner = dict(home)
-    for index, names in taken.items():
+    for index, names in crossing_values.items():
         for name in names:
             owner.setdefault(name, index)
     parts = []
@@ -432,7 +432,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
             for port, result in zip(graph.outputs, graph.results, strict=True)
             if port.role != "saved" and max((owner.get(name, 0) for name in refs(result)), default=0) == index
         )
-        takes = dict(taken[index])
+        takes = dict(crossing_values[index])
         for _, result in results:
             takes |= {name: None for name in refs(result) if home.get(name, -1) != index}
         parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
@@ -499,19 +499,19 @@ def home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[i
 
 def with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
     """Set `gives` of each part to the values that it makes and later parts take."""
-    made = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
+    part_of_value = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
     gives: dict[int, dict[str, None]] = {part.index: {} for part in parts}
     for part in parts:
         for name in part.takes:
-            if name in made:
-                gives[made[name]][name] = None
+            if name in part_of_value:
+                gives[part_of_value[name]][name] = None
     return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
 
 
-def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+def check_numbers(graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]) -> None:
     """Refuse a cut between a number that is read from a tensor and the steps that use it: parts pass tensors."""
     specs = {step.name: step.spec for step in graph.steps}
-    for names in taken.values():
+    for names in crossing_values.values():
         for name in names:
             if name in home and not isinstance(specs[name], TensorSpec):
                 raise RefusedError(
@@ -520,10 +520,10 @@ def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Map
                 )
 
 
-def check_initialized(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+def check_initialized(graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]) -> None:
     """Refuse a cut between memory that is not initialized and the steps that write or read it in several parts."""
     bare = uninitialized_values(graph).left
-    for names in taken.values():
+    for names in crossing_values.values():
         for name in names:
             if name in home and name in bare:
                 raise RefusedError(

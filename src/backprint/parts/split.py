@@ -155,17 +155,17 @@ def backward_graph(
             inputs.append(ports[local])
         else:
             inputs.append(Port(local, "saved", by_name[local].spec, local))
-    taken = set(cut.saved) | {step.name for step in cut.steps}
+    used_names = set(cut.saved) | {step.name for step in cut.steps}
     tangent_of: dict[str, str] = {}
     needed = {name for step in cut.steps for name in used(step)} | set(flow.gradients.values())
     for value, result in flow.tangents.items():
-        if value not in needed or value in taken:
+        if value not in needed or value in used_names:
             continue
         label = tangent_name(part, names, result)
         known = next((port for port in inputs if port.role == "tangent" and port.name == label), None)
         if known is None:
-            local = free(f"tangent_{identifier(label)}", taken | set(by_name))
-            taken.add(local)
+            local = free(f"tangent_{identifier(label)}", used_names | set(by_name))
+            used_names.add(local)
             known = Port(label, "tangent", dense(specs[result]), local)
             inputs.append(known)
         tangent_of[value] = known.local
@@ -224,20 +224,22 @@ class PartOrigin(FixedOrigin):
             name: value.detach().clone().requires_grad_(name in asking) if isinstance(value, Tensor) else value
             for name, value in values.items()
         }
-        found = self.eager_forward(leaf)
-        outputs = {name: found[PortKey("output", name)] for name in self.differentiable}
-        given = {name: torch.ones_like(o) if tangents is None else tangents[name] for name, o in outputs.items()}
+        returned = self.eager_forward(leaf)
+        outputs = {name: returned[PortKey("output", name)] for name in self.differentiable}
+        tangents_of_outputs = {
+            name: torch.ones_like(o) if tangents is None else tangents[name] for name, o in outputs.items()
+        }
         gradients: dict[str, Tensor | None] = dict.fromkeys(asking)
         if asking and self.opaque and backward is not None:
-            feed = {key: value.detach() for key, value in found.items() if isinstance(value, Tensor)}
-            feed |= keyed("tangent", given) | keyed("constant", values)
+            feed = {key: value.detach() for key, value in returned.items() if isinstance(value, Tensor)}
+            feed |= keyed("tangent", tangents_of_outputs) | keyed("constant", values)
             gradients = dict(zip(asking, run_graph(backward, feed, strict=False), strict=True))
         elif asking:
             grads = torch.autograd.grad(
-                list(outputs.values()), [leaf[n] for n in asking], list(given.values()), allow_unused=True
+                list(outputs.values()), [leaf[n] for n in asking], list(tangents_of_outputs.values()), allow_unused=True
             )
             gradients = dict(zip(asking, grads, strict=True))
-        plain = {key: value.detach() if isinstance(value, Tensor) else value for key, value in found.items()}
+        plain = {key: value.detach() if isinstance(value, Tensor) else value for key, value in returned.items()}
         return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
     def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
@@ -277,7 +279,7 @@ class PartOfWhole:
         """The opaque edges in the part: those at a line of one of its steps, and those without a line."""
         lines = {(step.source.file, step.source.line) for step in self.part.steps if step.source}
         edges = self.whole.opaque
-        return tuple(each for each in edges if each.source is None or (each.source.file, each.source.line) in lines)
+        return tuple(edge for edge in edges if edge.source is None or (edge.source.file, edge.source.line) in lines)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -287,7 +289,9 @@ class PartOfWhole:
     @property
     def tangents(self) -> dict[str, Tensor]:
         """The part's tangents, by the names of its output ports."""
-        return {tangent_name(self.part, self.borders.names, local): each for local, each in self.ran.tangents.items()}
+        return {
+            tangent_name(self.part, self.borders.names, local): tangent for local, tangent in self.ran.tangents.items()
+        }
 
 
 def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
@@ -295,12 +299,12 @@ def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
     whole, number = of.whole, of.number
     values = values_of(of, pair)
     outputs = [port.name for port in pair.forward.by_role("output")]
-    asked = [port.name for port in pair.backward.by_role("tangent")] if pair.backward is not None else []
-    differentiable = tuple(name for name in outputs if name in asked)
+    tangent_names = [port.name for port in pair.backward.by_role("tangent")] if pair.backward is not None else []
+    differentiable = tuple(name for name in outputs if name in tangent_names)
     several = len(whole.pairs) > 1
     within = f" of {of.pair.name}" if several else ""
     place = f"forward steps {of.part.start} to {of.part.stop}{within} of {whole.name}: {of.piece.label}"
-    made = Capture(
+    capture = Capture(
         name=f"{whole.name}.{number}.{of.part.index}" if several else f"{whole.name}.{of.part.index}",
         engine=whole.engine,
         pairs=(pair,),
@@ -319,44 +323,46 @@ def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
         origin=PartOrigin(pair, values, differentiable, bool(of.opaque)),
     )
     tangents = of.tangents
-    return replace(made, recipes=recipes_of(made, values, {name: tangents[name] for name in differentiable}, of.exact))
+    return replace(
+        capture, recipes=recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
+    )
 
 
 def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
     """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
     takes."""
     known = of.values
-    taken = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
+    values = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
     beside = pair.backward.by_role("constant") if pair.backward is not None else ()
-    missing = [port.name for port in (*pair.forward.inputs, *beside) if port.name not in taken]
+    missing = [port.name for port in (*pair.forward.inputs, *beside) if port.name not in values]
     if not missing:
-        return taken
-    made = drawn(of.whole, "recipe", None).values
-    return taken | {name: made[name] for name in missing if name in made}
+        return values
+    recipe_values = drawn(of.whole, "recipe", None).values
+    return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
-def recipes_of(made: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
+def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
     """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
     values."""
-    inputs = fit_inputs(made, values, "exact" if exact else "seed")
+    inputs = fit_inputs(capture, values, "exact" if exact else "seed")
     named = with_tangents({}, {name: value.contiguous() for name, value in tangents.items()})
-    recipes = fit_all(named, derive(made.seed, "tangents"), list(named) if exact else ())
+    recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if exact else ())
     kept = exact_data(named, recipes)
-    return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, made.seed)
+    return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
 
 
 def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
     """Return a guard for each value that a part's steps check, with the inputs that it depends on."""
-    made = {step.name: step for step in pair.forward.steps}
+    steps = {step.name: step for step in pair.forward.steps}
     ports = {port.local: port.name for port in pair.forward.inputs}
-    found = []
+    guards = []
     for step in pair.forward.steps:
         if not step.is_guard:
             continue
-        seen = set(behind(used(step), made))
+        seen = set(behind(used(step), steps))
         names = tuple(name for local, name in ports.items() if local in seen)
-        found.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
-    return tuple(found)
+        guards.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
+    return tuple(guards)
 
 
 def required(pair: Pair) -> tuple[str, ...]:
@@ -373,9 +379,11 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
     graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
     graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
-    asked = {borders.names.of(local) if local in part.gives else "" for local in ran.tangents}
-    asked |= {port.name for port, value in part.results if isinstance(value, Ref) and value.name in ran.tangents}
-    pulled = [port.role == "output" and port.name in asked for port in graph.outputs]
+    names_with_tangents = {borders.names.of(local) if local in part.gives else "" for local in ran.tangents}
+    names_with_tangents |= {
+        port.name for port, value in part.results if isinstance(value, Ref) and value.name in ran.tangents
+    }
+    pulled = [port.role == "output" and port.name in names_with_tangents for port in graph.outputs]
 
     def again(*inputs: Any) -> tuple[Any, ...]:
         return tuple(
@@ -388,7 +396,7 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
         value.detach().clone().requires_grad_(asks) if isinstance(value, Tensor) else value
         for value, asks in zip((ran.values[port.local] for port in graph.inputs), tracked, strict=True)
     ]
-    taken = capture_call(
+    captured_again = capture_call(
         again,
         tuple(values),
         {},
@@ -397,17 +405,17 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
         allow=tuple(target for _, target in custom_operators(graph)),
         check=held_against_program,
     )
-    return renamed(taken.pairs[0], graph, title)
+    return renamed(captured_again.pairs[0], graph, title)
 
 
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     ports = dict(enumerate(graph.inputs))
-    taken = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
+    used_names = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
 
     def at(text: str) -> int:
-        found = re.search(r"\d+$", text)
-        return int(found[0]) if found else 0
+        match = re.search(r"\d+$", text)
+        return int(match[0]) if match else 0
 
     def incoming(port: Port) -> Port:
         if port.role == "tangent":
@@ -421,7 +429,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     def saved_name(text: str) -> str:
         if re.fullmatch(r"inputs\.\d+", text):
             return graph.inputs[at(text)].name
-        while text in taken:
+        while text in used_names:
             text += "~"
         return text
 
@@ -453,15 +461,17 @@ class DividedPair:
 
 def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
     """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
-    first = [sum(len(each.pairs) for each in divided[:index]) for index in range(len(divided))]
+    first = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
     links: list[Link] = []
-    for offset, each in zip(first, divided, strict=True):
-        made = {name: part.index for part in each.borders.parts for name in part.gives}
-        for part in each.borders.parts:
+    for offset, divided_pair in zip(first, divided, strict=True):
+        part_of_value = {name: part.index for part in divided_pair.borders.parts for name in part.gives}
+        for part in divided_pair.borders.parts:
             for local in part.takes:
-                if local in made:
-                    label = each.borders.names.of(local)
-                    links.append(Link(offset + made[local], PortKey("output", label), offset + part.index, label))
+                if local in part_of_value:
+                    label = divided_pair.borders.names.of(local)
+                    links.append(
+                        Link(offset + part_of_value[local], PortKey("output", label), offset + part.index, label)
+                    )
     if not capture.links:
         for port in capture.pairs[0].forward.by_role("output"):
             links.append(Link(pair_with(divided[0], first[0], port.key), port.key, None, port.name))
@@ -474,7 +484,7 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
         for index, pair in enumerate(takers.pairs):
             if any(port.name == link.name for port in pair.forward.inputs):
                 links.append(Link(start, link.port, first[link.target] + index, link.name))
-    pairs = tuple(pair for each in divided for pair in each.pairs)
+    pairs = tuple(pair for divided_pair in divided for pair in divided_pair.pairs)
     return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
 
 
@@ -490,22 +500,22 @@ def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
 # ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
 
 
-def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
+def verdict_of_part(of: PartOfWhole, capture: Capture) -> Verdict:
     """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
     inputs."""
     try:
-        first = against_whole(of, made)
+        first = against_whole(of, capture)
         if not first.good:
             return first
-        last = verify_capture(made, ("recipe", "fresh"))[-1]
+        last = verify_capture(capture, ("recipe", "fresh"))[-1]
     except BackprintError as error:
-        return Verdict("failed", made.name, f"{type(error).__name__}: {error}")
+        return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
     return first if first.verdict == "close" and last.verdict == "bitwise" else last
 
 
-def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
+def against_whole(of: PartOfWhole, capture: Capture) -> Verdict:
     """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
-    [pair] = made.pairs
+    [pair] = capture.pairs
     put_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
@@ -515,29 +525,31 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
         for local in [local_of(of.part, of.borders.names, port)]
         if local in of.ran.results
     ]
-    ports += gradients_against_whole(of, made, pair, results)
+    ports += gradients_against_whole(of, capture, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
     detail = "; ".join(f"on the whole's own values {port}" for port in bad[:3])
     if not ports:
-        return Verdict("unproven", made.name, "nothing was compared")
-    return Verdict(worst([port.verdict for port in ports]), made.name, detail, tuple(ports))
+        return Verdict("unproven", capture.name, "nothing was compared")
+    return Verdict(worst([port.verdict for port in ports]), capture.name, detail, tuple(ports))
 
 
-def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results: dict[Any, Any]) -> list[PortVerdict]:
+def gradients_against_whole(
+    of: PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
+) -> list[PortVerdict]:
     """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
     if pair.backward is None:
         return []
     feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}
-    feed |= keyed("constant", made.origin.values())
+    feed |= keyed("constant", capture.origin.values())
     outputs = {port.name: value for port, value in results.items() if port.role == "output"}
     tangents = of.tangents
     for port in pair.backward.by_role("tangent"):
         feed[port.key] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
-    found = run_graph(pair.backward, feed, strict=False)
+    gradients = run_graph(pair.backward, feed, strict=False)
     wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
     return [
         compare(port.name, "gradient", value, wanted.get(port.name))
-        for port, value in zip(pair.backward.outputs, found, strict=True)
+        for port, value in zip(pair.backward.outputs, gradients, strict=True)
     ]
 
 
@@ -559,8 +571,8 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
         played = played_pairs(whole)
         borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
-        runs = [runs_of_parts(*each) for each in zip(whole.pairs, borders, played, strict=True)]
-        found = [
+        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, played, strict=True)]
+        split_parts = [
             [
                 proven_part(PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))
                 for piece, part, ran in zip(cuts[number], edges.parts, runs[number], strict=True)
@@ -569,9 +581,9 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
         ]
     divided = [
         DividedPair(edges, tuple(part.capture.pairs[0] for part in parts))
-        for edges, parts in zip(borders, found, strict=True)
+        for edges, parts in zip(borders, split_parts, strict=True)
     ]
-    parts = tuple(part if data != "none" else without_recipes(part) for parts in found for part in parts)
+    parts = tuple(part if data != "none" else without_recipes(part) for parts in split_parts for part in parts)
     return Split(parts, linked(whole, divided))
 
 
@@ -592,8 +604,10 @@ def fixed_pair(pair: Pair) -> Pair:
 def proven_part(of: PartOfWhole) -> SplitPart:
     """Return one part as a Capture with its verdict."""
     if not of.part.gives and not of.part.results:
-        made = capture_of_part(of, forward_alone(of), "it returns no tensor")
-        return replace(judged_part(of, made, Verdict("undifferentiable", made.name, "returns no tensor")), wanted=False)
+        capture = capture_of_part(of, forward_alone(of), "it returns no tensor")
+        return replace(
+            judged_part(of, capture, Verdict("undifferentiable", capture.name, "returns no tensor")), wanted=False
+        )
     whole_steps, why = tried_slice(of)
     if whole_steps is not None:
         return whole_steps
@@ -601,15 +615,15 @@ def proven_part(of: PartOfWhole) -> SplitPart:
     try:
         pair = derived(of.pair.forward, of.borders, of.part, of.ran, of.piece.label)
     except BackprintError as error:
-        said = f"{why}; and its forward alone cannot be captured: {error}"
-        made = capture_of_part(of, forward_alone(of), said)
-        return judged_part(of, made, Verdict("failed", made.name, said))
-    made = capture_of_part(of, pair, f"{DERIVED}: {why}")
-    return judged_part(of, made, verdict_of_part(of, made))
+        problem = f"{why}; and its forward alone cannot be captured: {error}"
+        capture = capture_of_part(of, forward_alone(of), problem)
+        return judged_part(of, capture, Verdict("failed", capture.name, problem))
+    capture = capture_of_part(of, pair, f"{DERIVED}: {why}")
+    return judged_part(of, capture, verdict_of_part(of, capture))
 
 
-def judged_part(of: PartOfWhole, made: Capture, verdict: Verdict) -> SplitPart:
-    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, made, verdict, of.piece.count)
+def judged_part(of: PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
+    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, capture, verdict, of.piece.count)
 
 
 def forward_alone(of: PartOfWhole) -> Pair:
@@ -625,10 +639,10 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
         pair = sliced(of)
     except Inseparable as error:
         return None, str(error)
-    made = capture_of_part(of, pair, SLICED)
-    verdict = verdict_of_part(of, made)
+    capture = capture_of_part(of, pair, SLICED)
+    verdict = verdict_of_part(of, capture)
     if verdict.good:
-        return judged_part(of, made, verdict), ""
+        return judged_part(of, capture, verdict), ""
     return None, f"as the whole's own steps it is {verdict.verdict}: {verdict.detail}"
 
 

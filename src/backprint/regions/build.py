@@ -78,7 +78,7 @@ class PassBuild:
         return list(nodes)
 
     def titles_in_order(self, near: list[Any]) -> list[Any]:
-        """The nodes as they ran, then those that did not."""
+        """Return the nodes as they ran, then those that did not."""
         ran = set(near)
         return [*near, *(node for node in self.titles if node not in ran)]
 
@@ -93,17 +93,17 @@ class PassBuild:
                 self.titles[node] = watch.unique_title(self.outside(node), used_names)
 
     def outside(self, node: Any) -> str:
-        """The name of a node that was not made in the region."""
+        """Return the name of a node that was not made in the region."""
         if watch.is_leaf(self.call.nodes[node].kind):
             return self.leaf(node.variable) or "leaf"
         return self.call.nodes[node].kind
 
     def leaf(self, tensor: Tensor) -> str:
-        """The user's name of a leaf tensor, or ''."""
+        """Return the user's name of a leaf tensor, or ''."""
         return self.core.names.parameter(tensor) or self.users.get((id(tensor), -1), "")
 
     def tensor(self, node: Any, place: int) -> str:
-        """The name of the forward tensor whose gradient a node's input is."""
+        """Return the name of the forward tensor whose gradient a node's input is."""
         reached = self.call.nodes[node]
         if watch.is_leaf(reached.kind):
             return self.titles[node]
@@ -116,7 +116,7 @@ class PassBuild:
     # -------------------------------------------------------------- parts
 
     def origin(self, near: list[Any]) -> NonfiniteOrigin | Unwatched | None:
-        """Where NaN and Inf come from: a NaN of the forward, else the first bad gradient of the backward."""
+        """Return where NaN and Inf come from: a NaN of the forward, else the first bad gradient of the backward."""
         if not self.numbers:
             return Unwatched()
         for node in sorted(self.ran, key=lambda node: node_record(self.call.nodes[node]).seq):
@@ -126,7 +126,7 @@ class PassBuild:
         return next((origin for node in near if (origin := self.went_bad(node)) is not None), None)
 
     def went_bad(self, node: Any) -> NonfiniteOrigin | None:
-        """Where the NaN and Inf come from in the gradients that a node took or returned."""
+        """Return where the NaN and Inf come from in the gradients that a node took or returned."""
         flow, reached, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
         if inside and (place := first_nonfinite(flow.taken)) is not None:
             return self.brought(node, place)
@@ -155,8 +155,8 @@ class PassBuild:
         return target is not None and target[0] in self.call.flows and self.is_inside(target[0])
 
     def brought(self, node: Any, place: int) -> NonfiniteOrigin:
-        """The origin for a node that took NaN or Inf: they came from outside, unless every gradient that was added up
-        for it is finite and comes from inside."""
+        """Return the origin for a node that took NaN or Inf: they came from outside, unless every gradient that was
+        added up for it is finite and comes from inside."""
         own = self.node(node, True)
         incoming = self.call.flows[node].taken
         feeders = [
@@ -174,7 +174,7 @@ class PassBuild:
         return NonfiniteOrigin(what, "gradients", *ends)
 
     def node(self, node: Any, inside: bool) -> Node:
-        """The Node of an autograd node."""
+        """Return the Node of an autograd node."""
         reached = self.call.nodes[node]
         leaf = watch.is_leaf(reached.kind)
         tensors = tuple(self.tensor(node, place) for place in range(len(watch.input_metadata(node))))
@@ -203,7 +203,7 @@ class PassBuild:
         )
 
     def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
-        """The edges from a node, where one of the two ends is inside."""
+        """Return the edges from a node, where one of the two ends is inside."""
         flow = self.call.flows[node]
         edges = []
         for slot, target in enumerate(self.call.nodes[node].slots):
@@ -218,7 +218,7 @@ class PassBuild:
         return edges
 
     def inputs(self, node: Any) -> list[Input]:
-        """The gradients that a node took."""
+        """Return the gradients that a node took."""
         flow: NodeFlow = self.call.flows[node]
         inputs = []
         for place, kept in enumerate(flow.taken):
@@ -229,7 +229,7 @@ class PassBuild:
         return inputs
 
     def flowed(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
-        """The fields of a gradient as far as this region keeps them; without one, those that it would have."""
+        """Return the fields of a gradient as far as this region keeps them; without one, those that it would have."""
         if kept is not None:
             stats, value = kept.stats if self.numbers else None, kept.value if self.values else None
             return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
@@ -240,7 +240,7 @@ class PassBuild:
         return dict(shape=shape, dtype=watch.dtype_text(known[place].dtype), device=str(known[place].device))
 
     def roots(self) -> tuple[BackwardRoot, ...]:
-        """The tensors that the backward began at."""
+        """Return the tensors that the backward began at."""
         roots = []
         for index, (root, kept) in enumerate(zip(self.call.roots, self.call.root_kept, strict=False)):
             node = root_node(root)
@@ -256,7 +256,7 @@ class PassBuild:
 
 
 def first_nonfinite(flowed: Iterable[KeptGradient | None]) -> int | None:
-    """The index of the first gradient with NaN or Inf."""
+    """Return the index of the first gradient with NaN or Inf."""
     return next((place for place, kept in enumerate(flowed) if nonfinite_kind(kept)), None)
 
 
@@ -268,7 +268,7 @@ def nonfinite_kind(kept: KeptGradient | None) -> str:
 
 
 def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
-    """The operators that ran for a node; for a custom function, all that ran in its forward."""
+    """Return the operators that ran for a node; for a custom function, all that ran in its forward."""
     if reached.made is None:
         return ()
     ran = watch.operator_of(reached.kind, reached.made) or next(iter(reached.made.after), None)
@@ -276,7 +276,7 @@ def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
 
 
 def origin_of(core: Any, ran: OperatorRun) -> NonfiniteOrigin:
-    """Where an operator's NaN or Inf come from, seen from a region."""
+    """Return where an operator's NaN or Inf come from, seen from a region."""
     source = ran.source
     assert source is not None
     at = stack_line(source.frame) if source.frame is not None else None
@@ -290,7 +290,7 @@ def origin_of(core: Any, ran: OperatorRun) -> NonfiniteOrigin:
 
 
 def tensor_title(core: Any, taker: NonfiniteSource | OperatorRun) -> str:
-    """A region's name for the tensor that had NaN or Inf."""
+    """Return a region's name for the tensor that had NaN or Inf."""
     tensor = taker.taken() if taker.taken is not None else None
     return (core.names.parameter(tensor) if tensor is not None else "") or taker.title
 
@@ -306,7 +306,7 @@ def describe_inf(source: NonfiniteSource | None) -> str:
 
 
 def node_record(reached: ReachedNode) -> NodeRecord:
-    """The record of a node inside."""
+    """Return the record of a node inside."""
     assert reached.made is not None
     return reached.made
 
@@ -326,7 +326,7 @@ def titles_inside(
 
 
 def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
-    """The autograd graph of a region, from the nodes that its tensors still hold."""
+    """Return the autograd graph of a region, from the nodes that its tensors still hold."""
     inside = [node for node, reached in nodes.items() if core in reached.cores]
     used_names: dict[str, int] = {}
     titles = titles_inside(core, nodes, inside, used_names)

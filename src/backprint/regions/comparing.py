@@ -124,7 +124,7 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpCompariso
 
 
 def first_notes(notes: list[str]) -> tuple[str, ...]:
-    """The first few notes, and the number of the rest."""
+    """Return the first few notes, and the number of the rest."""
     more = len(notes) - MOST_NOTES
     return (*notes[:MOST_NOTES], *((f"and {more} more like that",) if more > 0 else ()))
 
@@ -211,7 +211,7 @@ def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, fl
 
 
 def comparison_dtype(tensor: Tensor) -> torch.dtype:
-    """The dtype in which a tensor's values are compared."""
+    """Return the dtype in which a tensor's values are compared."""
     return torch.complex128 if tensor.is_complex() else torch.float64
 
 

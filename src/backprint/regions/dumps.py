@@ -141,7 +141,7 @@ def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
 
 
 def number_as_json(value: float | None) -> Any:
-    """A float as JSON; NaN and Inf as texts."""
+    """Return a float as JSON; NaN and Inf as texts."""
     return value if value is None or math.isfinite(value) else str(value)
 
 
@@ -154,12 +154,12 @@ def stats_json(stats: Stats | None) -> Any:
 
 
 def line_json(line: StackLine | None) -> Any:
-    """A line as a JSON list."""
+    """Return a line as a JSON list."""
     return list(line) if line is not None else None
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """A node as a JSON object."""
+    """Return a node as a JSON object."""
     return {
         "name": node.name,
         "kind": node.kind,
@@ -175,12 +175,12 @@ def node_json(node: Node) -> dict[str, Any]:
 
 
 def op_json(op: UnreachedOperator) -> dict[str, Any]:
-    """An unreached operator as a JSON object."""
+    """Return an unreached operator as a JSON object."""
     return {"name": op.name, "line": line_json(op.line), "count": op.count}
 
 
 def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
-    """A NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
+    """Return a NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
     if not isinstance(origin, NonfiniteOrigin):
         return None
     return {
@@ -195,7 +195,7 @@ def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | 
 
 
 def pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A pass as a JSON object; its gradients go into `tensors`."""
+    """Return a pass as a JSON object; its gradients go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
 
     def kept(name: str, part: Flowed) -> dict[str, Any]:
@@ -300,13 +300,13 @@ def check_dump(path: str | os.PathLike[str]) -> None:
 
 
 def read_passes(path: str | os.PathLike[str], run: str = LATEST) -> list[Pass]:
-    """The passes of a dump: of a pass's own folder, or of a region's folder, where `run` selects the run: `latest`,
-    `all`, or a run's name or the beginning of it."""
+    """Return the passes of a dump: of a pass's own folder, or of a region's folder, where `run` selects the run:
+    `latest`, `all`, or a run's name or the beginning of it."""
     return [read_pass(pass_folder) for pass_folder in folders_of(path, run)]
 
 
 def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool = False) -> list[Path]:
-    """The folders of a run's passes, in order; with `unreached`, also those that have a forward alone."""
+    """Return the folders of a run's passes, in order; with `unreached`, also those that have a forward alone."""
     place = Path(path)
     if (place / "graph.json").exists():
         return [place]
@@ -323,7 +323,7 @@ def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool 
 
 
 def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
-    """The runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
+    """Return the runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
     place = Path(path)
     if not place.is_dir():
         raise RegionError(f"{path}: no such folder")
@@ -350,7 +350,7 @@ def folder_order(folder: Path) -> tuple[str, int]:
 
 
 def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
-    """The time at which a pass began."""
+    """Return the time at which a pass began."""
     time = content.get("time", 0.0)
     if type(time) not in (int, float) or not abs(time) < 1e11:
         raise RegionError(f"{folder}: graph.json is malformed: its time is {time!r:.80}")
@@ -372,7 +372,7 @@ def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
 
 
 def read_graph_json(folder: Path) -> dict[str, Any]:
-    """The content of a folder's graph.json, its format checked."""
+    """Return the content of a folder's graph.json, its format checked."""
     place = folder / "graph.json"
     try:
         content = parse_json(read_bytes(place, MOST, links=True, error=RegionError).decode())
@@ -417,7 +417,7 @@ def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
 def parse_unreached(
     content: Mapping[str, Any], folder: Path
 ) -> tuple[tuple[UnreachedOperator, ...], NonfiniteOrigin | Unwatched | None]:
-    """The operators of a region that no pass has reached, and where NaN and Inf come from."""
+    """Return the operators of a region that no pass has reached, and where NaN and Inf come from."""
     try:
         operators = tuple(
             UnreachedOperator(str(row["name"]), line_from_json(row["line"]), int(row["count"]))
@@ -429,7 +429,7 @@ def parse_unreached(
 
 
 def read_gradients(folder: Path) -> dict[str, Tensor]:
-    """The gradients that a pass kept, by their names in the file."""
+    """Return the gradients that a pass kept, by their names in the file."""
     place = folder / "gradients.safetensors"
     if not place.exists():
         return {}
@@ -508,7 +508,7 @@ def line_from_json(row: Any) -> StackLine | None:
 
 
 def origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin | Unwatched | None:
-    """Where NaN and Inf come from; Unwatched where the dump does not say."""
+    """Return where NaN and Inf come from; Unwatched where the dump does not say."""
     if level == "none":
         return Unwatched()
     if "origin" not in content:
@@ -534,7 +534,7 @@ def stats_from_json(row: Any) -> Stats | None:
 
 
 def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """The kept gradient that a row names, of its own layout and dtype."""
+    """Return the kept gradient that a row names, of its own layout and dtype."""
     name = row.get("kept")
     if name is None:
         return None

@@ -123,7 +123,7 @@ class BackwardCall:
         self.held.clear()
 
     def after(self, node: Any) -> Callable[[Any, Any], None]:
-        """The hook that runs after a node, for its gradients."""
+        """Return the hook that runs after a node, for its gradients."""
 
         def hook(returned: Any, incoming: Any) -> None:
             if running_call() is self:
@@ -138,7 +138,7 @@ class BackwardCall:
         return hook
 
     def deriving(self, node: Any) -> Callable[[Any], None]:
-        """The hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
+        """Return the hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
         reached = self.nodes[node]
 
         def hook(incoming: Any) -> None:
@@ -148,7 +148,7 @@ class BackwardCall:
         return hook
 
     def before(self, node: Any) -> Callable[[Any], None]:
-        """The hook that runs before a node that only takes gradients."""
+        """Return the hook that runs before a node that only takes gradients."""
 
         def hook(incoming: Any) -> None:
             if running_call() is self:
@@ -207,7 +207,7 @@ device_text = functools.cache(str)
 
 
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
-    """Every autograd node that can be reached from the roots."""
+    """Return every autograd node that can be reached from the roots."""
     reached: dict[Any, ReachedNode] = {}
     stack = [node for root in roots if (node := root_node(root)) is not None]
     while stack:
@@ -221,20 +221,20 @@ def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
 
 
 def root_node(root: Any) -> Any:
-    """The node that a root's gradient goes to."""
+    """Return the node that a root's gradient goes to."""
     if not isinstance(root, Tensor):
         return root.node  # a GradientEdge
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
 
 
 def nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
-    """The other nodes that were made for the same operator."""
+    """Return the other nodes that were made for the same operator."""
     ran = operator_of(kind, record)
     return ran.nodes if ran is not None else ()
 
 
 def root_names(roots: Sequence[Any]) -> dict[int, str]:
-    """The names of the roots' variables where the backward was called."""
+    """Return the names of the roots' variables where the backward was called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -259,7 +259,7 @@ _lock = threading.Lock()
 
 
 def running_call() -> BackwardCall | None:
-    """The backward call whose graph task runs in this thread."""
+    """Return the backward call whose graph task runs in this thread."""
     task = current_backward()
     known = _tasks.get(task)
     if known is not None:

@@ -237,7 +237,7 @@ class Pass:
         return next(node for node in self.nodes if node.name == name)
 
     def where(self, edge: Edge | Unwatched) -> StackLine | None:
-        """The forward line of an edge's source, or else of its target."""
+        """Return the forward line of an edge's source, or else of its target."""
         if isinstance(edge, Unwatched):
             return None
         ends = (self.node(edge.source), self.node(edge.target))

@@ -109,7 +109,7 @@ _lock = threading.Lock()
 
 
 def count_of(*key: str) -> PassCount:
-    """The PassCount of a folder, a name and a line."""
+    """Return the PassCount of a folder, a name and a line."""
     with _lock:
         return _counts.setdefault(key, PassCount())
 
@@ -261,7 +261,7 @@ class RegionCore:
     # -------------------------------------------------------------- the end
 
     def unreached(self) -> list[UnreachedOperator]:
-        """The operators that no pass has reached; before the first pass, all that ran."""
+        """Return the operators that no pass has reached; before the first pass, all that ran."""
         with self.lock:
             if not self.reached:
                 counts = self.all
@@ -295,7 +295,7 @@ class RegionCore:
         return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
 
     def origin(self) -> NonfiniteOrigin | Unwatched | None:
-        """Where the NaN of the forward come from, or else its Inf; None where there are none."""
+        """Return where the NaN of the forward come from, or else its Inf; None where there are none."""
         with self.lock:
             ran = self.bads.get("NaN") or self.bads.get("Inf")
         if ran is not None:

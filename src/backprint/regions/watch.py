@@ -126,7 +126,8 @@ def turn_anomaly_on() -> None:
 
 
 def original_stack_texts() -> list[str]:
-    """The texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else none."""
+    """Return the texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else
+    none."""
     if not (_users_anomaly[0] or fx_traceback.should_preserve_node_meta):
         return []
     texts: list[str] = _replaced["format_stack"][0]()
@@ -154,7 +155,7 @@ def uninstall_engine_hooks() -> None:
 
 
 def followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine, its calls passed to the function that `follow_backward_with` was given."""
+    """Return the engine, its calls passed to the function that `follow_backward_with` was given."""
 
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
         if _follow is None:
@@ -259,7 +260,7 @@ class NodeRecord:
 
 @functools.lru_cache(maxsize=4096)
 def stack_line(frame: tuple[CodeType, int]) -> StackLine:
-    """The source line that a frame stood at."""
+    """Return the source line that a frame stood at."""
     code, place = frame
     line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
     return StackLine(code.co_filename, line, code.co_qualname)
@@ -271,7 +272,7 @@ that would make a copy of them, which keeps tensors alive."""
 
 
 def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
-    """The modules whose forward is running, the innermost first."""
+    """Return the modules whose forward is running, the innermost first."""
     modules = []
     while frame is not None:
         if frame.f_code is CALL:
@@ -284,7 +285,8 @@ def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ..
 
 
 def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
-    """The frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's code."""
+    """Return the frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's
+    code."""
     frames: list[tuple[CodeType, int]] = []
     while frame is not None and len(frames) < DEEPEST:
         code = frame.f_code
@@ -310,7 +312,7 @@ OPAQUE = {
 
 
 def tag_of(node: Any) -> NodeTag | None:
-    """The tag of a node that was made in a block."""
+    """Return the tag of a node that was made in a block."""
     tag = node.metadata.get("traceback_")
     return tag if type(tag) is NodeTag else None
 
@@ -338,7 +340,7 @@ def kind_stem(kind: str) -> str:
 
 
 def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
-    """The operator that a node stands for: one that ran after the node was made, or the one just before."""
+    """Return the operator that a node stands for: one that ran after the node was made, or the one just before."""
     wanted = kind_stem(kind)
     for ran in (*record.after, record.before):
         if ran is not None and ran.packet.replace("_", "").lower() == wanted:
@@ -349,7 +351,8 @@ def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
 
 
 def operator_names(kind: str, record: NodeRecord) -> tuple[str, ...]:
-    """The forward operators of a node; for a node that a backward made, those of the node whose backward it was."""
+    """Return the forward operators of a node; for a node that a backward made, those of the node whose backward it
+    was."""
     if record.of is not None:
         return operator_names(*record.of)
     if record.within:
@@ -371,7 +374,7 @@ def why_opaque(kind: str) -> str:
 
 
 def base_title(kind: str, record: NodeRecord | None, core: int) -> tuple[str, int | None]:
-    """The base of an inside node's title, and its rank among nodes of that base, where it is known."""
+    """Return the base of an inside node's title, and its rank among nodes of that base, where it is known."""
     ran = operator_of(kind, record) if record is not None else None
     if ran is not None and kind != "CopySlices" and core in ran.rank:
         return ran.packet, ran.rank[core]
@@ -424,7 +427,7 @@ class UserNames:
             self.tensors.setdefault(name, weakref.ref(tensor))
 
     def parameter(self, tensor: Tensor) -> str:
-        """A parameter's path in its module, or ''."""
+        """Return a parameter's path in its module, or ''."""
         held = self.parameters.get(id(tensor))
         return held[1] if held is not None and held[0]() is tensor else ""
 
@@ -438,7 +441,7 @@ class UserNames:
                 self.places[id(held)] = (held, (head + path).rstrip("."))
 
     def roots(self) -> Iterator[tuple[str, nn.Module]]:
-        """The outermost modules, and what the paths in them begin with: their names where there are several."""
+        """Yield the outermost modules, and what the paths in them begin with: their names where there are several."""
         modules = [(name, module) for name, reference in self.modules.items() if (module := reference()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
@@ -446,11 +449,11 @@ class UserNames:
             yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
 
     def place_of_node(self, record: NodeRecord) -> str:
-        """The path of the innermost known module whose forward made a node, or ''."""
+        """Return the path of the innermost known module whose forward made a node, or ''."""
         return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
 
     def here(self) -> dict[tuple[int, int], str]:
-        """The names of living tensors: by grad_fn and output number, or by the tensor itself."""
+        """Return the names of living tensors: by grad_fn and output number, or by the tensor itself."""
         names: dict[tuple[int, int], str] = {}
         for name, held in self.tensors.items():
             tensor = held()
@@ -462,7 +465,7 @@ class UserNames:
 
 
 def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
+    """Yield the tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
     count = 0
     for name, value in list(variables.items()):
         if name.startswith("_") and len(name) > 1:
@@ -475,7 +478,7 @@ def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """The tensors and modules in one variable."""
+    """Yield the tensors and modules in one variable."""
     kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
     if issubclass(kind, (Tensor, nn.Module)):
         yield name, value
@@ -493,14 +496,14 @@ def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str,
 
 
 def visible_variables(frame: FrameType) -> dict[str, Any]:
-    """The variables that a frame's code can see: its own, and the globals that it names."""
+    """Return the variables that a frame's code can see: its own, and the globals that it names."""
     variables = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
     return variables | locals_of(frame)
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
-    """A copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors alive,
-    so the cache is cleared."""
+    """Return a copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors
+    alive, so the cache is cleared."""
     variables = frame.f_locals
     copy = dict(variables)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -509,7 +512,7 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 
 def input_metadata(node: Any) -> Sequence[Any]:
-    """The shape, dtype and device of each of a node's inputs."""
+    """Return the shape, dtype and device of each of a node's inputs."""
     return metadata_of_inputs(node)
 
 
@@ -582,7 +585,7 @@ def can_hold_nonfinite(tensor: Tensor) -> bool:
 
 
 def nested_tensors(values: Any) -> Iterator[Tensor]:
-    """The tensors of arguments or results, also those in lists."""
+    """Return the tensors of arguments or results, also those in lists."""
     return (leaf for leaf in plain_leaves(values) if isinstance(leaf, Tensor))
 
 
@@ -618,13 +621,14 @@ class OperatorLook:
         )
 
     def nonfinite_arguments(self) -> Iterator[tuple[Tensor, str]]:
-        """Its tensor arguments, each with the NaN or Inf that it had before the run."""
+        """Yield the operator's tensor arguments, each with the NaN or Inf that it had before the run."""
         for tensor in nested_tensors((*self.args, *self.kwargs.values())):
             known = self.before.get(id(tensor))
             yield tensor, nonfinite_values(tensor) if known is None else known
 
     def source(self, result: Any, cores: Sequence[Any], frame: Frame | None) -> tuple[NonfiniteSource | None, bool]:
-        """The source of the NaN or Inf in its results, or else in its arguments; and whether its results have any."""
+        """Return the source of the NaN or Inf in its results, or else in its arguments; and whether its results have
+        any."""
         results = [*nested_tensors(result), *self.changed] if self.looked else []
         kinds = [(tensor, kind) for tensor in results if (kind := nonfinite_values(tensor))]
         if not kinds:
@@ -639,14 +643,14 @@ class OperatorLook:
         """For an operator with finite results: the source of an argument with NaN or Inf, if one is known."""
         if not _known:
             return None
-        taken = nested_tensors((*self.args, *self.kwargs.values()))
-        found = next((known for each in taken if (known := recall_source(each))), None)
+        arguments = nested_tensors((*self.args, *self.kwargs.values()))
+        source = next((known for argument in arguments if (known := recall_source(argument))), None)
         for tensor in fine:
             forget_source(tensor)
-        return found
+        return source
 
     def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
-        """The source of NaN or Inf in its results: that of an argument, or the operator itself."""
+        """Return the source of NaN or Inf in its results: that of an argument, or the operator itself."""
         bad_arguments = [(tensor, kind) for tensor, kind in self.nonfinite_arguments() if kind]
         same = next((tensor for tensor, kind in bad_arguments if kind == what), None)
         if same is not None:
@@ -661,21 +665,22 @@ class OperatorLook:
         return source
 
     def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
-        """The source of a tensor that was never seen: it came from outside, unless a node of an open block made it."""
+        """Return the source of a tensor that was never seen: it came from outside, unless a node of an open block made
+        it."""
         node = tensor.grad_fn if base_of(tensor) is None else base_of(tensor).grad_fn
         record: Any = node.metadata.get("traceback_") if node is not None else None
         if node is not None and any(core in getattr(record, "cores", ()) for core in cores):
-            place = next((each for each in record.made.frames if is_users(each[0].co_filename)), None)
-            found = NonfiniteSource(what, node.name(), place, record.cores)
+            place = next((caller for caller in record.made.frames if is_users(caller[0].co_filename)), None)
+            source = NonfiniteSource(what, node.name(), place, record.cores)
         else:
-            found = NonfiniteSource(what, str(self.func), frame, cores)
-            found.born = False
-        remember_source(tensor, found)
-        return found
+            source = NonfiniteSource(what, str(self.func), frame, cores)
+            source.born = False
+        remember_source(tensor, source)
+        return source
 
 
 def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
-    """The name of the variable that holds a tensor, in the innermost of the user's functions that has one."""
+    """Return the name of the variable that holds a tensor, in the innermost of the user's functions that has one."""
 
     while frame is not None:
         if is_users(frame.f_code.co_filename):
@@ -687,7 +692,7 @@ def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
 
 
 def nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The arguments that are not tensors."""
+    """Yield the arguments that are not tensors."""
     yield from (value for value in (*args, *kwargs.values()) if not isinstance(value, Tensor))
 
 
@@ -706,7 +711,7 @@ def forget_source(tensor: Tensor) -> None:
 
 
 def recall_source(tensor: Tensor) -> NonfiniteSource | None:
-    """The source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
+    """Return the source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
     with _origins_lock:
         known = _known.get(tensor)
         if known is None and base_of(tensor) is not None:
@@ -865,7 +870,7 @@ def tag_node_of_backward(cores: tuple[BlockWatcher, ...], of: tuple[str, NodeRec
 
 
 def user_stack_texts() -> list[str]:
-    """The texts that torch would keep of a new node, without the frames of this module."""
+    """Return the texts that torch would keep of a new node, without the frames of this module."""
     return [text for text in original_stack_texts() if __file__ not in text]
 
 
@@ -965,7 +970,7 @@ def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
 
 
 def running_custom_function(frame: FrameType | None) -> NodeRecord | None:
-    """The node of the innermost custom function whose forward is running, if any."""
+    """Return the node of the innermost custom function whose forward is running, if any."""
     while here.applying:
         record = here.applying[-1]
         caller = frame

@@ -42,7 +42,7 @@ class Again(nn.Module):
 
 
 def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
-    """What makes a function of a Graph: it takes the inputs by local name and returns the results."""
+    """Return a constructor of functions of a Graph, which take the inputs by local name and return the results."""
 
     def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
         def run_on(**inputs: Any) -> tuple[Any, ...]:

@@ -30,8 +30,8 @@ WORKSPACE = TensorSpec("uint8", (0,))
 
 
 @dataclass(slots=True)
-class Sheet:
-    """The findings of one run of a graph: wrong annotations by role and name, with the values' own."""
+class AnnotationCheck:
+    """Compares the values of one run of a graph with their annotations; wrong ones are kept by role and name."""
 
     graph: Graph
     sizes: Mapping[str, int]
@@ -61,7 +61,7 @@ class Sheet:
 
 @dataclass(slots=True)
 class Notes:
-    """The graphs that have run, each with its Sheet.
+    """The graphs that have run, each with its AnnotationCheck.
 
     Without `numbers`, constant sizes of a graph with symbols are not compared: at other sizes than captured, some of
     them should have been symbols, which tracing has lost.
@@ -69,11 +69,11 @@ class Notes:
 
     strides: bool
     numbers: bool = True
-    sheets: list[Sheet] = field(default_factory=list)
+    sheets: list[AnnotationCheck] = field(default_factory=list)
 
-    def sheet(self, graph: Graph, sizes: Mapping[str, int]) -> Sheet:
-        """Return a new Sheet for a graph that begins to run."""
-        self.sheets.append(Sheet(graph, sizes, self.strides, self.numbers))
+    def sheet(self, graph: Graph, sizes: Mapping[str, int]) -> AnnotationCheck:
+        """Return a new AnnotationCheck for a graph that begins to run."""
+        self.sheets.append(AnnotationCheck(graph, sizes, self.strides, self.numbers))
         return self.sheets[-1]
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -116,7 +116,7 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
     return replace(capture, pairs=tuple(pairs))
 
 
-def corrected_graph(graph: Graph, sheet: Sheet) -> Graph:
+def corrected_graph(graph: Graph, sheet: AnnotationCheck) -> Graph:
     """Correct a graph's annotations by those that a run has found."""
 
     def of(role: str, name: str, spec: Spec) -> Spec:

@@ -80,9 +80,9 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
     return named_draw(capture, name, capture.recipes.make(seed))
 
 
-def named_draw(capture: Capture, name: str, made: Mapping[str, Tensor]) -> Draw:
+def named_draw(capture: Capture, name: str, named: Mapping[str, Tensor]) -> Draw:
     """Return a draw of these values, tangents included; a tensor's second name has the value of its first."""
-    values, tangents = without_tangents(made)
+    values, tangents = without_tangents(named)
     values |= {right: values[left] for left, right in capture.signature.same}
     return Draw(name, values, tangents, capture.seed)
 

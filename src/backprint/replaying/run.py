@@ -21,7 +21,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
-from backprint.replaying.annotations import NOTES, Sheet, show_value
+from backprint.replaying.annotations import NOTES, AnnotationCheck, show_value
 from backprint.replaying.results import is_inexact
 from backprint.values.memory import has_memory
 from backprint.values.settings import default_dtype
@@ -49,7 +49,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     """
     env = feed(graph, inputs, strict)
     arguments = [env[port.local] for port in graph.inputs]
-    sheet, watch = opened_sheet(graph, env), WATCHER.get()
+    sheet, watch = open_annotation_check(graph, env), WATCHER.get()
     last = last_uses(graph)
     if watch is not None:
         for port in graph.inputs:
@@ -76,8 +76,9 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
 def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any]) -> None:
     """Raise unless each result has the dtype, the sizes, the layout and the device that its port had at capture.
 
-    A Sheet, where one is open, notes the same and makes it a verdict. Saved values stay between two graphs. On inputs
-    of another device than at capture, results are there too.
+    While annotations are checked, this is not called: an AnnotationCheck makes such a difference a verdict. Saved
+    values are left out: they stay between two graphs. On inputs on another device than at capture, results are there
+    too.
     """
     sizes = sizes_of(list(zip(graph.inputs, arguments, strict=True)))
     here = all(on_device(port, value) for port, value in zip(graph.inputs, arguments, strict=True))
@@ -99,8 +100,8 @@ def on_device(port: Port, value: Any) -> bool:
     return value.device.type == port.spec.device.partition(":")[0]
 
 
-def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
-    """Return the Sheet that compares this run's values with their annotations; None if annotations are not checked."""
+def open_annotation_check(graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
+    """Return an AnnotationCheck for this run, which has compared the inputs; None if annotations are not checked."""
     if (notes := NOTES.get()) is None:
         return None
     arguments = [env[port.local] for port in graph.inputs]
@@ -200,18 +201,18 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
         inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
     known: Mapping[Any, Any] = inputs
     env: dict[str, Any] = {}
-    given: list[tuple[Port, Any]] = []
+    passed: list[tuple[Port, Any]] = []
     for port in graph.inputs:
         keys = (port.key, str(port.key), port.name, port.local)
-        found = next((known[key] for key in keys if key in known), _MISSING)
-        if found is _MISSING:
+        tensor = next((known[key] for key in keys if key in known), _MISSING)
+        if tensor is _MISSING:
             raise ReplayError(
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
             )
-        given.append((port, found))
-        env[port.local] = found.detach() if isinstance(found, Tensor) and not graded else found
+        passed.append((port, tensor))
+        env[port.local] = tensor.detach() if isinstance(tensor, Tensor) and not graded else tensor
     if strict:
-        check(graph, given)
+        check(graph, passed)
     return env
 
 

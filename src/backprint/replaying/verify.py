@@ -356,12 +356,12 @@ def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the steps with each repetition once."""
     kept = list(rows)
     for size in range(1, min(LONGEST, len(kept) // 2) + 1):
-        made: list[Row] = []
+        folded_rows: list[Row] = []
         for index in range(len(kept)):
-            made.append(kept[index])
-            if made[-size:] == made[-2 * size : -size]:
-                del made[-size:]
-        kept = made
+            folded_rows.append(kept[index])
+            if folded_rows[-size:] == folded_rows[-2 * size : -size]:
+                del folded_rows[-size:]
+        kept = folded_rows
     return tuple(kept)
 
 

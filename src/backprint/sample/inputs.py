@@ -506,7 +506,7 @@ class Inputs:
         return {name: tensor for name, tensor in tensors.items() if name not in inner}
 
     def moved(self, places: Mapping[str, str]) -> Inputs:
-        """The same inputs, on other devices."""
+        """Return these recipes with their tensors on other devices."""
         recipes = {
             name: replace(recipe, device=places.get(recipe.device, recipe.device))
             for name, recipe in self.recipes.items()

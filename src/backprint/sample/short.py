@@ -353,7 +353,7 @@ BELOW = "# --- Below: runs the graphs and compares them, with PyTorch alone ".lj
 
 @functools.cache
 def all_parts() -> str:
-    """The text of `short_text`."""
+    """Return the text of `short_text`."""
     return files("backprint").joinpath("sample/short_text.py").read_text(encoding="utf-8")
 
 

@@ -159,6 +159,8 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
         (run for period in periods(steps, low, high) for run in runs_of(steps, low, high, period)), reverse=True
     )
     for saved, period, start, length in runs[:PERIODS]:
+        # The run that would save most is not always a loop: its tokens are equal, and yet no two iterations may have one
+        # dataflow. Then the next run is tried.
         repeat = repeat_of(steps, (low, high) if ends else None, -period, -start, length)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
@@ -252,7 +254,11 @@ def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, b
 
 
 def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:
-    """Return the longest row of iterations that have one dataflow."""
+    """Return the longest row of iterations that have one dataflow.
+
+    A value that the first layer computes for all layers, such as a mask, is one of its own row, and comes from outside
+    for every later row. So the first layer has equal tokens and another dataflow, and is no iteration of their loop.
+    """
     rows = [tuple(range(place, place + period)) for place in range(start, end - period + 1, period)]
     flows = [steps.dataflow(row) for row in rows]
     best, begin = (0, 0), 0

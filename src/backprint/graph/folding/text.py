@@ -202,9 +202,9 @@ class FoldedNames:
     carried: dict[int, dict[int, tuple[str, str]]] = field(default_factory=dict)
     """Loop -> leaf -> the name for what the iteration before computed, and the value that the first one takes."""
     own: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Leaf and place -> the leaf that computes what is taken there, in the same iteration."""
+    """Leaf and place -> the leaf that computes the value that is taken there, in the same iteration."""
     before: dict[tuple[int, str], int] = field(default_factory=dict)
-    """The same, in the iteration before."""
+    """Leaf and place -> the leaf that computes the value that is taken there, in the iteration before."""
     users: dict[int, set[int]] = field(default_factory=dict)
     """Leaf -> those that take its value by its short name."""
     known: set[str] = field(default_factory=set)
