@@ -29,7 +29,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Takes this process for another run of the script."""
 
     def begin(name: str) -> None:
-        for module in ("build", "write"):
+        for module in ("build", "dumps"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
         monkeypatch.setattr("backprint.regions.region._counts", {})
 
