@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -31,7 +32,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(name: str) -> None:
         for module in ("build", "dumps"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr("backprint.regions.region._counts", {})
+        monkeypatch.setattr(importlib.import_module("backprint.regions.region"), "_counts", {})
 
     return begin
 
