@@ -31,7 +31,7 @@ from backprint.jobs.places import writable
 from backprint.jobs.pool import Stage
 from backprint.jobs.processes import cores
 from backprint.jobs.run import Begun, RunPlan, Written, run_plan
-from backprint.jobs.verbs import gpus_here
+from backprint.jobs.verbs import gpu_option
 from backprint.version import __version__
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
         if names is not None:
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
-    tell, gpus = across(watch, len(compilers)), gpus_here()
+    tell, gpus = across(watch, len(compilers)), gpu_option()
     for compiler in compilers:
         compiler_names = {
             "compiler": compiler.name,
@@ -220,7 +220,7 @@ def machine() -> dict[str, Any]:
 
 def device_of(places: Sequence[Path]) -> str:
     """Return the device whose peaks samples are held against: a GPU, if the first of them have tensors on one."""
-    if not gpus_here():
+    if not gpu_option():
         return "cpu"
     files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
     return "cuda" if any(map(says_cuda, files)) else "cpu"

@@ -18,9 +18,9 @@ from typing import Any
 
 from backprint.bench.compilers.table import absolute_compiler
 from backprint.errors import SampleError, UsageError
-from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import Task, stage
-from backprint.jobs.verbs import gpus_here
+from backprint.jobs.verbs import gpu_option
 from backprint.sample.place import check_place, settle
 
 FUNCTION = "backprint.bench.minify_sample:minify_task"
@@ -72,7 +72,7 @@ def minify_sample(
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".part", dir=place.parent) as work:
         options = {
-            **gpus_here(),
+            **gpu_option(),
             "compiler": compiler,
             "compiler_lookup": absolute_compiler(compiler),  # for processes in other folders
             "graph": graph,
@@ -84,7 +84,7 @@ def minify_sample(
         }
         content: dict[str, str] = {}
         try:
-            [answer] = apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
+            [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
             content = answer.content or {"error": answer.ended}
         finally:
             minified = put_in_place(Path(sample), Path(work), place, file)

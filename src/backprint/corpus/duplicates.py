@@ -28,7 +28,7 @@ from backprint.jobs.find import file_digest as sha256
 from backprint.jobs.ledger import NAME, Ledger, place_below, place_of
 from backprint.jobs.parts import all_parts
 from backprint.jobs.places import RESULT, WORK, locked, own_files, writable
-from backprint.jobs.pool import remove
+from backprint.jobs.pool import remove_folder
 from backprint.jobs.task import Options, Task, one_line, stage
 from backprint.jobs.verbs import Row, joined_hash, nbytes, verdict_columns, versions
 
@@ -152,7 +152,7 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
         plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
         agree(out, plan)
         for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
-            remove(left)  # of a call that was killed; folders in place are complete
+            remove_folder(left)  # of a call that was killed; folders in place are complete
         members = members_of(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
         write_kept(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
@@ -389,7 +389,7 @@ def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
         new.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staging, new)
     except OSError as error:
-        remove(staging)
+        remove_folder(staging)
         if error.errno in FULL:
             raise  # of OUT, and not of a sample
         raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error

@@ -33,7 +33,7 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Write the kernels of a sample for each target; check them if it is asked for. Return the sample's row."""
-    from backprint.jobs.verbs import described
+    from backprint.jobs.verbs import capture_columns
 
     with stage("read"):
         capture = read_sample(task, options)
@@ -55,7 +55,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
                 words += checked_words(found, said)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
     counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
-    row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
+    row = capture_columns(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
     verdict = worst(words) if options["check"] else "unproven"
