@@ -132,7 +132,7 @@ def test_a_reader_reads_while_the_run_writes_and_cannot_write(tmp_path: Path) ->
         assert reader.counts("state") == {"todo": 2, "done": 1}
         assert reader.counts("cause", "cause != ''") == {"x": 1}
         with pytest.raises(SampleError, match="readonly"):
-            reader.note(verb="mine")
+            reader.write_facts(verb="mine")
         with pytest.raises(UsageError, match="not a column"):
             reader.counts("colour")
 

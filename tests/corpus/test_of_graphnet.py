@@ -13,7 +13,7 @@ from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 import backprint as bp
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Pair, Ref, Step
-from backprint.jobs.ledger import GOOD
+from backprint.graph.verdicts import GOOD
 from backprint.jobs.places import WORK, log_of
 from backprint.jobs.processes import GIB, Limits
 from backprint.jobs.run import RunPlan, run_plan

@@ -112,7 +112,7 @@ def test_a_full_disk_is_no_samples_fault(tmp_path: Path, monkeypatch: pytest.Mon
     assert {name: row["cause"] for name, row in found.items()} == {"a": "", "fill": "disk full", "z": ""}
 
 
-@pytest.mark.parametrize("where", ["settle", "the row"])
+@pytest.mark.parametrize("where", ["place_folder", "the row"])
 def test_no_space_for_what_came_of_a_sample_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -122,8 +122,8 @@ def test_no_space_for_what_came_of_a_sample_ends_the_run(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        if where == "settle":
-            patch.setattr("backprint.jobs.run.settle", full)
+        if where == "place_folder":
+            patch.setattr("backprint.jobs.run.place_folder", full)
         else:
             patch.setattr(Ledger, "finish", full)
         with pytest.raises(PlaceError, match="No space left on device; once it can be, the same command goes on"):
@@ -157,7 +157,7 @@ def test_a_name_that_cannot_be_written_is_the_samples_own(tmp_path: Path, monkey
     def long(*_: object) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
-    monkeypatch.setattr("backprint.jobs.run.settle", long)
+    monkeypatch.setattr("backprint.jobs.run.place_folder", long)
     [row] = worked(corpus(tmp_path / "src", ["a"]), tmp_path / "out").values()
     assert (row["verdict"], row["cause"]) == ("failed", "not written")
 
