@@ -30,6 +30,7 @@ from backprint.bench.compilers.table import Compiler
 from backprint.bench.contents import VariedInputs
 from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
 from backprint.bench.judge import (
+    AnyGraph,
     GraphJudge,
     PartJudge,
     movement,
@@ -133,8 +134,6 @@ def picked(results: Sequence[Any], places: Sequence[int]) -> list[Any]:
 
 
 # ------------------------------------------------------------------ a compiler at work on the graphs of a sample
-
-AnyGraph = BenchGraph | BenchStep
 
 Begun = Callable[[str, str], None]
 

@@ -18,7 +18,7 @@ from backprint._torch import pytree
 from backprint.bench.performer import arguments_of, function_of_text
 from backprint.errors import RefusedError
 from backprint.lowering.operators import NONE, lower, refuse_draws
-from backprint.lowering.subjects import with_draws_outside
+from backprint.lowering.subjects import take_out_draws
 from backprint.sample.rerun import copies
 
 # ------------------------------------------------------------------ the core of a graph
@@ -221,7 +221,7 @@ def exchanged(
 
     `more` has forms for this compiler in place of the usual ones.
     """
-    outside = with_draws_outside(module)
+    outside = take_out_draws(module)
     if outside is not None:
         call = exchanged(outside.module, [*inputs, *outside.draw()], build, more)
         return lambda *values: call(*values, *outside.draw())

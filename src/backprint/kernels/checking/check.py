@@ -24,7 +24,6 @@ from torch import fx
 
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
-from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, mapped, used, with_names
@@ -43,7 +42,7 @@ from backprint.kernels.compilers import kernel_compiler
 from backprint.kernels.extraction import extract_one_graph
 from backprint.kernels.nouns import ISAS, CaptureKernels, ExtractedGraph, KernelTarget
 from backprint.kernels.prepare import NEW, PortLayout
-from backprint.lowering.subjects import BenchGraph, draws, graph_classes
+from backprint.lowering.subjects import BenchGraph, graph_classes, steps_that_draw
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.judged import one_to_the_bit
 from backprint.sample.rerun import EagerRun, rebuilt
@@ -53,12 +52,6 @@ from backprint.sample.save import write_staged
 #
 # Kernels draw other numbers than eager does, whatever the seed. So draws are taken out of a graph, and the numbers that
 # eager drew become further inputs. Every step that depends on a draw stays in the graph.
-
-
-def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
-    """Return the steps of a graph that draw random numbers."""
-    names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
-    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
 
 
 def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
