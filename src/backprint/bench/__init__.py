@@ -7,7 +7,7 @@ This module is the face: `run` and `minify`. A compiler works in a process of it
   process; `transfer`: tensors between the two. `contents`: the inputs of timed calls.
 - `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `clocks`,
   `timing`: time in turns with eager.
-- `compilers/`: the table of compilers, and what each needs. `roofline`, `peaks`: the least work of a graph, and what the machine reaches.
+- `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and the peaks of the machine.
 - `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
 - `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible.
 """
