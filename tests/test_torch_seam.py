@@ -378,3 +378,9 @@ def test_an_engine_that_others_use_stops_them_too() -> None:
     assert stopped_features({"torch._dynamo.pgo._CODE_STATE": ""}) == {
         private.DYNAMO: ("torch._dynamo.pgo._CODE_STATE",)
     }
+
+
+def test_probes_hold_in_a_process_that_has_imported_nothing_else() -> None:
+    code = "from backprint._torch.probes import broken_probes; print(broken_probes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{}"
