@@ -61,7 +61,7 @@ def operators_seen(block: Any) -> list[str]:
 
     seen: list[str] = []
 
-    class Noting(TorchDispatchMode):
+    class Noting(_python_dispatch.TorchDispatchMode):  # no name of NAMES is a global of this module at first
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             seen.append(str(func))
             return func(*args, **(kwargs or {}))

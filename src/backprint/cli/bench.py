@@ -74,13 +74,13 @@ def run_command(
     from backprint.bench.cells import STOPPED
     from backprint.cli.bench_report import write_page
     from backprint.common.text import BENCH_DIRECTIONS
-    from backprint.jobs.progress import shown
+    from backprint.jobs.progress import display_for
     from backprint.jobs.run import Stopped
 
     names = split_names(compilers)
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
-        with shown(False) as watcher:
+        with display_for(False) as watcher:
             done = run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
@@ -136,9 +136,7 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     if unjudged := unjudged_text(run.cells):
         yield f"not judged: {unjudged}"
     timings = [cell.timing for cell in run.cells if cell.timing is not None]
-    noise = [
-        (compiler.noise_low, compiler.noise_high) for compiler in timings if compiler.noise_low and compiler.noise_high
-    ]
+    noise = [(timing.noise_low, timing.noise_high) for timing in timings if timing.noise_low and timing.noise_high]
     if noise:
         changed = sum(low > 1.05 or high < 1 / 1.05 for low, high in noise)
         yield f"eager against eager: {changed} of {len(noise)} more than 5% apart"

@@ -20,9 +20,9 @@ from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRU
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
-from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import TREE_NAMES, Task, stage
-from backprint.jobs.verbs import loaded
+from backprint.jobs.verbs import load_only
 from backprint.sample.place import check_place, settle
 
 
@@ -115,7 +115,7 @@ def of_sample(
         at(f"{target}: {STAGES.get(stage, stage)}")
 
     try:
-        answers = apart(
+        answers = run_apart(
             "backprint.cli.capture:apart_from_us", [target], task_options, allowed, lambda _: None, entered, near
         )
         with contextlib.closing(answers) as results:  # type: ignore[type-var]  # a generator, which closes its workers
@@ -173,7 +173,7 @@ def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict
     return write_answer(staging, asdict(report))
 
 
-apart_from_us.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+apart_from_us.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 # ---- The capture itself

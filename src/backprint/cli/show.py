@@ -39,9 +39,9 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     if format_of(sample) is GRAPHNET:
         from backprint.cli.graphnet import show

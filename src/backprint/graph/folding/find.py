@@ -159,7 +159,7 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
         (run for period in periods(steps, low, high) for run in runs_of(steps, low, high, period)), reverse=True
     )
     for saved, period, start, length in runs[:PERIODS]:
-        # The run that would save most is not always a loop: its tokens are equal, and yet no two iterations may have one
+        # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
         repeat = repeat_of(steps, (low, high) if ends else None, -period, -start, length)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
