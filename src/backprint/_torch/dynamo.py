@@ -135,7 +135,9 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
             plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
             eval_frame.set_code_exec_strategy(code, plain)
     for tracker, before in known:
-        tracker.seen[:] = [each for each in tracker.seen if (code := each()) is not None and id(code) in before]
+        tracker.seen[:] = [
+            known_code for known_code in tracker.seen if (code := known_code()) is not None and id(code) in before
+        ]
         tracker.seen_ids &= before
 
 

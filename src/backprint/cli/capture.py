@@ -64,7 +64,7 @@ from backprint.sample.place import check_place, settle
 @LAYOUT
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
+def command(target: str, output: Path, timeout: float, memory: float | None, **options: Any) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
     TARGET is `file.py:factory` or `package.module:factory`, where the factory returns (model, args) or (model, args,
@@ -73,12 +73,12 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **a
     `--timeout` and `--memory`: if it crashes or hangs, one line says so, and nothing is written.
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
-        if asked["layout"] == "backprint":
-            check_place(output, asked["overwrite"])
+        if options["layout"] == "backprint":
+            check_place(output, options["overwrite"])
         if Path(target).is_dir():
-            report = of_sample(Path(target), output, asked, (timeout, memory), at)
+            report = of_sample(Path(target), output, options, (timeout, memory), at)
         else:
-            report = captured(target, output, output, asked, lambda stage: at(f"{target}: {STAGES[stage]}"))
+            report = captured(target, output, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
         for line in report.lines:
             echo(line)
     if report.code:
@@ -105,11 +105,15 @@ class CaptureReport:
 
 
 def of_sample(
-    target: Path, output: Path, asked: Mapping[str, Any], allowed: tuple[float, float | None], at: Callable[[str], None]
+    target: Path,
+    output: Path,
+    options: Mapping[str, Any],
+    allowed: tuple[float, float | None],
+    at: Callable[[str], None],
 ) -> CaptureReport:
     """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place."""
     near = next(folder for folder in output.absolute().parents if folder.is_dir())
-    task_options = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
+    task_options = {**options, "loss": absolute(options["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
     def entered(stage: str) -> None:
         at(f"{target}: {STAGES.get(stage, stage)}")
@@ -126,7 +130,7 @@ def of_sample(
             if "error" in answer.content:
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
             report = CaptureReport(**answer.content)
-            put_in_place(report, answer.folder, output, asked["overwrite"])
+            put_in_place(report, answer.folder, output, options["overwrite"])
     except OSError as error:
         raise PlaceError(f"{output}: the sample could not be written: {error}") from error
     return report
@@ -159,14 +163,14 @@ MADE = "made"
 
 def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Capture in the sample's own process, and write the report as the answer."""
-    asked = dict(options)
-    sys.path.insert(0, asked.pop("here"))
-    output = Path(asked.pop("output"))
+    own_options = dict(options)
+    sys.path.insert(0, own_options.pop("here"))
+    output = Path(own_options.pop("output"))
     staging.mkdir(exist_ok=True)
     try:
         with contextlib.ExitStack() as stages:
             report = captured(
-                task.folder, staging / MADE, output, asked, lambda name: stages.enter_context(stage(name))
+                task.folder, staging / MADE, output, own_options, lambda name: stages.enter_context(stage(name))
             )
     except BackprintError as error:
         return write_answer(staging, {"error": type(error).__name__, "said": str(error)})
@@ -182,13 +186,13 @@ STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving
 
 
 def captured(
-    target: str, place: Path, output: Path, asked: Mapping[str, Any], entered: Callable[[str], Any]
+    target: str, place: Path, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
 ) -> CaptureReport:
     """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
     from backprint.target import capture_target, read_target
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
-    rest = dict(asked)
+    rest = dict(options)
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     program = read_target(target, fake=rest["fake"], **read)

@@ -91,10 +91,12 @@ def capture(source: Path, out: Path, **given: Any) -> None:
     carry_out("capture", source, out, chosen, **rest)
 
 
-def parted(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of a verb that captures, and those of the run."""
     names = ("mode", "engine", "data", "device", "trust", "layout", "power")
-    return {name: given[name] for name in names}, {name: each for name, each in given.items() if name not in names}
+    return {name: options[name] for name in names}, {
+        name: value for name, value in options.items() if name not in names
+    }
 
 
 @command.command("verify")

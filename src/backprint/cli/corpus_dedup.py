@@ -94,7 +94,7 @@ def by_graph(source: Path, output: Path, ignore_sizes: bool, files: str, as_json
     echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")
 
 
-def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, given: dict[str, Any]) -> None:
+def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, options: dict[str, Any]) -> None:
     """Run over the samples, and print their parts."""
     from backprint.cli.corpus_split import Silent
 
@@ -102,7 +102,7 @@ def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, given
         for text in part_lines(source, done, ignore_sizes, as_json):
             echo(text)
 
-    run = {"jobs": None, "timeout": 600.0, "memory": None, "disk": None, "executor": "pool", **given}
+    run = {"jobs": None, "timeout": 600.0, "memory": None, "disk": None, "executor": "pool", **options}
     carry_out(
         "parts",
         source,

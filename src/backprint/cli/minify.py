@@ -29,7 +29,7 @@ from backprint.cli.say import echo, ending, working
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace an older result.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-def command(sample: Path, compiler: str, output: Path, as_json: bool, **given: Any) -> None:
+def command(sample: Path, compiler: str, output: Path, as_json: bool, **options: Any) -> None:
     """Shrink a graph on which a compiler is wrong, raises, crashes or hangs, for a bug report.
 
     The result is the smallest graph that still fails so: as the sample OUTPUT, and as OUTPUT.py, which runs with
@@ -48,7 +48,7 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **given: A
         return f"the smallest graph so far is in {kept[0].out}" if kept else "no smaller graph was found yet"
 
     with ending(left), working(f"minify {sample}") as at:
-        minified = minify_sample(sample, compiler, output, told=at, placed=kept.append, **given)
+        minified = minify_sample(sample, compiler, output, told=at, placed=kept.append, **options)
     if as_json:
         places = {"out": str(minified.out or "") or None, "file": str(minified.file or "") or None}
         echo(json.dumps({"sample": str(minified.sample), **places, "why": minified.why, **(minified.row or {})}))

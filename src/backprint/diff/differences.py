@@ -337,22 +337,22 @@ def different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
     else:
         inputs = False
     left, right = matching.a.step_of(a), matching.b.step_of(b)
-    one, two = (
-        said.step_without_names(step, place)
-        for said, step, place in (
+    form_a, form_b = (
+        forms.step_without_names(step, place)
+        for forms, step, place in (
             (matching.a.nameless, left, a - matching.a.first),
             (matching.b.nameless, right, b - matching.b.first),
         )
     )
-    if one[0] != two[0]:
+    if form_a[0] != form_b[0]:
         yield "operator"
-    if one[1] != two[1]:
+    if form_a[1] != form_b[1]:
         yield "arguments"
-    if inputs or one[3] != two[3]:
+    if inputs or form_a[3] != form_b[3]:
         yield "inputs"
-    if one[2] != two[2]:
+    if form_a[2] != form_b[2]:
         yield "type"
-    if one[4] != two[4]:
+    if form_a[4] != form_b[4]:
         yield "subgraphs"
 
 
@@ -382,14 +382,14 @@ def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) 
         free_order(a.graph.inputs, matching.to_b, differs),
         free_order(a.graph.outputs, outputs, differs),
     )
-    for said, order in (
+    for text, order in (
         ("the steps with effects run in another order", [order_in_b[run] for run in ran if run in order_in_b]),
         ("the inputs stand in another order", inputs),
         ("the outputs stand in another order", outputs_order),
     ):
         if order != sorted(order):
             differs = True
-            yield said
+            yield text
     if not differs:
         lines = zip_longest(canonical(a.graph).lines, canonical(b.graph).lines, fillvalue="(nothing)")
         left, right = next(row for row in lines if row[0] != row[1])

@@ -627,7 +627,7 @@ class PictureBuilder:
     def __post_init__(self) -> None:
         self.ports = ports_beside(self.drawn)
 
-    # -------------------------------------------------------------- sizes
+    # ---- Sizes
 
     def extent_of(self, unit: int) -> Extent:
         """Return the extent of a unit."""
@@ -679,7 +679,7 @@ class PictureBuilder:
         heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
         return Extent(left, right, max(heights, default=0.0))
 
-    # -------------------------------------------------------------- places
+    # ---- Places
 
     def place(self, unit: int, gutter: float, top: float, depth: int = 0) -> DrawnBox:
         """Put a unit down, and all that is in it; `depth` frames are around it."""

@@ -544,12 +544,12 @@ def _module(tree: ast.Module, reader: _Reader) -> Graph:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
             body, title = rest, title_text(docstring)
     for node, expected in zip(body, _HEADER, strict=False):
-        if (header_text := reader.said(node)) != expected:
+        if (header_text := reader.source_text(node)) != expected:
             raise reader.refused(node, f"{header_text!r} is not the header of a graph, which here says {expected!r}")
     graph = None
     for node in body[len(_HEADER) :]:
         if type(node) is not ast.ClassDef or node.name != "GraphModule" or graph is not None:
-            odd = f"{reader.said(node)!r} is outside the class"
+            odd = f"{reader.source_text(node)!r} is outside the class"
             raise reader.refused(node, f"{odd}: a graph's text is imports and one class GraphModule")
         graph = reader.graph(node, title)
     if graph is None:
@@ -581,7 +581,7 @@ class _Reader:
 
     # ---- complaints
 
-    def said(self, node: Node) -> str:
+    def source_text(self, node: Node) -> str:
         """Return the text at a node: its first line, up to 80 characters. Unparsing the tree could recurse."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
@@ -623,7 +623,7 @@ class _Reader:
                 case ast.FunctionDef(name="forward") if function is None:
                     function = node
                 case _:
-                    raise self.refused(node, f"{self.said(node)!r} cannot stand in a graph's class")
+                    raise self.refused(node, f"{self.source_text(node)!r} cannot stand in a graph's class")
         if function is None:
             raise GraphError(f"line {cls.lineno}: class {cls.name} has no forward")
         return self.forward(function, tuple(symbols), tuple(subgraphs), title)
@@ -716,7 +716,7 @@ class _Reader:
                 spec = read_spec(text)
             case _:
                 raise self.refused(
-                    node, f"{self.said(node)!r} is not a step: a graph assigns the result of one call a line"
+                    node, f"{self.source_text(node)!r} is not a step: a graph assigns the result of one call a line"
                 )
         if name in self.locals:
             raise self.refused(node, f"{name!r:.80} is defined twice")
@@ -735,7 +735,7 @@ class _Reader:
                 return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, echo)
             case ast.Name() as owner, ast.NotEq() if type(right) is ast.Name and right.id == owner.id:
                 return Step(name, "assert_nan", (self.value(owner),), (), None, source, echo)
-        raise self.refused(node, f"{self.said(node)!r} is not a guard")
+        raise self.refused(node, f"{self.source_text(node)!r} is not a guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:
         match node:
@@ -744,20 +744,20 @@ class _Reader:
             case ast.Call():
                 target = self.dotted(node.func)
                 return target, tuple(map(self.value, node.args)), self.kwargs(node)
-        raise self.refused(node, f"{self.said(node)!r} is not a call of an operator")
+        raise self.refused(node, f"{self.source_text(node)!r} is not a call of an operator")
 
     def dotted(self, node: ast.expr) -> str:
         parts: list[str] = []
         match node:
             case ast.Call(func=ast.Name("getattr"), args=[of, ast.Constant(str(last))], keywords=[]):
                 if not keyword.iskeyword(last):
-                    raise self.refused(node, f"{self.said(node)!r} is not a dotted name")
+                    raise self.refused(node, f"{self.source_text(node)!r} is not a dotted name")
                 parts, node = [last], of
         while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value
         if type(node) is not ast.Name:
-            raise self.refused(node, f"{self.said(node)!r} is not a dotted name")
+            raise self.refused(node, f"{self.source_text(node)!r} is not a dotted name")
         return ".".join([node.id, *reversed(parts)])
 
     def kwargs(self, call: ast.Call) -> tuple[tuple[str, Value], ...]:
@@ -792,7 +792,7 @@ class _Reader:
                 number = self.value(operand, depth + 1)
                 if isinstance(number, int | float) and not isinstance(number, bool):
                     return -number
-                raise self.refused(node, f"minus of {self.said(operand)!r}")
+                raise self.refused(node, f"minus of {self.source_text(operand)!r}")
             case ast.Tuple(elts=elements):
                 return tuple([self.value(element, depth + 1) for element in elements])
             case ast.List(elts=elements):
@@ -808,7 +808,7 @@ class _Reader:
                 return self.attribute(node)
             case ast.Call(keywords=[]):
                 return self.constructed(node, depth)
-        raise self.refused(node, f"{self.said(node)!r} is not a value of a graph")
+        raise self.refused(node, f"{self.source_text(node)!r} is not a value of a graph")
 
     def name(self, node: Node, name: str) -> Value:
         if name in self.locals:
@@ -839,5 +839,5 @@ class _Reader:
             case "complex", [int() | float() as real, int() | float() as imaginary]:
                 return complex(real, imaginary)
         raise self.refused(
-            node, f"{self.said(node)!r} is not a value: a graph's values are literals, names and torch constants"
+            node, f"{self.source_text(node)!r} is not a value: a graph's values are literals, names and torch constants"
         )

@@ -394,7 +394,7 @@ class UseWalk:
         self.take(value)
         return self.result(value)
 
-    # -------------------------------------------------------------- what a value shows
+    # ---- The inputs whose values an expression has
 
     def result(self, value: Expr) -> tuple[ShownInput, ...]:
         """Return the inputs whose values an expression has, merged and counted."""
@@ -431,7 +431,7 @@ class UseWalk:
         own = name in OWN_SHAPE
         return tuple(replace(shown, own_shape=shown.own_shape and own) for shown in self.result(of))
 
-    # -------------------------------------------------------------- what is done with it
+    # ---- Calls that limit the values of an input
 
     def take(self, value: Expr) -> None:
         """Note what one expression does with the inputs in its operands."""
@@ -868,12 +868,14 @@ def program_text(program: ModelProgram) -> str:
     lines = [f"{bind(Name(argument.name))} {argument.kind}" for argument in program.arguments]
     for line in program.lines:
         match line:
-            case Assign(targets=targets, value=Const(value=None)) if all(isinstance(one, Name) for one in targets):
+            case Assign(targets=targets, value=Const(value=None)) if all(
+                isinstance(target_name, Name) for target_name in targets
+            ):
                 for target in targets:
                     bind(target, "None")
             case Assign(targets=targets, value=value):
-                made = text_of(value)
-                lines.append(f"{' = '.join(map(bind, targets))} = {made}")
+                text = text_of(value)
+                lines.append(f"{' = '.join(map(bind, targets))} = {text}")
             case Augment(target=target, kind=kind, value=value):
                 lines.append(f"{text_of(target)} {kind}= {text_of(value)}")
             case _:

@@ -82,7 +82,7 @@ class PassBuild:
         ran = set(near)
         return [*near, *(node for node in self.titles if node not in ran)]
 
-    # -------------------------------------------------------------- names
+    # ---- Names
 
     def title(self, near: list[Any], inside: set[Any]) -> None:
         """Name each node: those inside in the order in which they were made, the others in the order of the pass."""
@@ -113,7 +113,7 @@ class PassBuild:
             return known
         return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
 
-    # -------------------------------------------------------------- parts
+    # ---- The parts of a Pass
 
     def origin(self, near: list[Any]) -> NonfiniteOrigin | Unwatched | None:
         """Return where NaN and Inf come from: a NaN of the forward, else the first bad gradient of the backward."""

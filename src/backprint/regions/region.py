@@ -154,7 +154,7 @@ class RegionCore:
         self.forward = RegionForward()
         self.lock = threading.RLock()
 
-    # -------------------------------------------------------------- what `watch` tells
+    # ---- Called by `watch`
 
     def node_made(self, record: NodeRecord) -> None:
         """Count a node that was made in an open block, and keep its record until a pass reaches it."""
@@ -194,7 +194,7 @@ class RegionCore:
         if over:
             self.settle()
 
-    # -------------------------------------------------------------- what `follow` tells
+    # ---- Called by `follow`
 
     def backward_ended(self, call: BackwardCall, error: str) -> None:
         """Take what a backward call saw of the region. An error here is reported, and never stops the backward."""
@@ -258,7 +258,7 @@ class RegionCore:
         self.errors.append(text)
         warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
 
-    # -------------------------------------------------------------- the end
+    # ---- The end of a region
 
     def unreached(self) -> list[UnreachedOperator]:
         """Return the operators that no pass has reached; before the first pass, all that ran."""
@@ -342,7 +342,7 @@ class Region:
         self._state = "new"
         self._frame: FrameType | None = None
 
-    # -------------------------------------------------------------- the block
+    # ---- The block
 
     def __enter__(self) -> Region:
         self._begin(sys._getframe(1), {})
@@ -431,7 +431,7 @@ class Region:
         if core.path is not None and not core.reached and own:
             core.forward = forward_of_region(core, reachable_nodes(own))
 
-    # -------------------------------------------------------------- what came of it
+    # ---- Results
 
     def _repr_html_(self) -> str:
         passes = self.passes

@@ -45,12 +45,12 @@ def flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tup
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     held = held_by_guards(capture)
-    found = {}
+    constant_inputs = {}
     for name, names in units(recipes).items():
-        given = all(is_tangent(each) or roles.get(each, "constant") != "constant" for each in names)
-        if given and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
-            found[name] = names
-    return {name: names for name, names in found.items() if name in values and is_flat(values[name])}
+        is_free = all(is_tangent(member) or roles.get(member, "constant") != "constant" for member in names)
+        if is_free and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
+            constant_inputs[name] = names
+    return {name: names for name, names in constant_inputs.items() if name in values and is_flat(values[name])}
 
 
 def is_flat(value: Tensor) -> bool:
@@ -74,7 +74,7 @@ def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, T
 def given_row(moved: Mapping[str, Tensor]) -> Row:
     """Return what a witness keeps of the values of a second draw."""
     digests = [digest(moved[name]) for name in sorted(moved)]
-    return numbers_of(torch.tensor([int(each[:8], 16) for each in digests]))
+    return numbers_of(torch.tensor([int(text[:8], 16) for text in digests]))
 
 
 def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor] | None:

@@ -133,14 +133,14 @@ class Play:
         if not isinstance(output, Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
         port = PortKey("output", name)
-        terms = [*self.asked(index, port, output)]
+        terms = [*self.own_tangents(index, port, output)]
         for link in consumers(self.capture, index, port):
             if link.target is not None and link.target < len(self.played):
                 terms.append(self.backward(link.target).get(link.name))
         total = added(terms)
         return torch.zeros_like(output) if total is None else total
 
-    def asked(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
+    def own_tangents(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
         """Yield the caller's tangents for the results at this port."""
         for link in results(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
@@ -161,7 +161,7 @@ class Play:
         for link in results(self.capture):
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
-                terms.setdefault(name, list(self.asked(None, link.port, self.values[name])))
+                terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
         for index in reversed(range(len(self.played))):
             fed = {link.name for link in feeds(self.capture, index)}
             for name, gradient in self.backward(index).items():

@@ -96,7 +96,7 @@ def reach(shape: Iterable[int], stride: Iterable[int]) -> int:
     return 0 if any(size == 0 for size, _ in sides) else 1 + sum((size - 1) * step for size, step in sides)
 
 
-# --- what each field and each fact may be -----------------------------------------------------------------------------
+# ---- Checks of fields and facts
 
 
 def whole(value: Any, dtype: str = "") -> bool:
