@@ -32,7 +32,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(name: str) -> None:
         for module in ("build", "dumps"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr(importlib.import_module("backprint.regions.region"), "_counts", {})
+        monkeypatch.setattr(importlib.import_module("backprint.regions.context"), "_counts", {})
 
     return begin
 
