@@ -59,7 +59,7 @@ def test_what_is_not_printable_is_spelled_out() -> None:
 
 
 RAW = {"click.echo", "click.secho", "print", "Console", "Text", "sys.stdout.write", "sys.stderr.write"}
-OURS = ("printable(", "json.dumps(", "name", "line(tally)", "f'{now - since")
+OURS = ("printable(", "json.dumps(", "name", "tally_line(tally)", "f'{now - since")
 """How an argument begins that is spelled out already, or no stranger's."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import subprocess
@@ -32,7 +31,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(name: str) -> None:
         for module in ("build", "dumps"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr(importlib.import_module("backprint.regions.context"), "_counts", {})
+        monkeypatch.setattr("backprint.regions.context._counts", {})
 
     return begin
 
