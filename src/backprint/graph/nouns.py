@@ -348,7 +348,7 @@ class Step:
             if type(key) is not str or not _LOCAL.fullmatch(key) or key.startswith("__"):
                 raise RefusedError(f"step {self.name}: {key!r:.80} is not a keyword of an operator")
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
-            raise GraphError(f"step {self.name}: a keyword is passed twice")
+            raise GraphError(f"step {self.name}: a keyword stands twice")
 
     @property
     def is_guard(self) -> bool:
