@@ -289,10 +289,10 @@ def score_curve(samples: Iterable[ScoredSample], terms: ScoreTerms = DEFAULT) ->
 
 
 def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
-    given = tuple(samples)
-    scored = tuple(sample for sample in given if sample.measured)
+    all_samples = tuple(samples)
+    scored = tuple(sample for sample in all_samples if sample.measured)
     if not scored:
-        raise UsageError(f"no score of {len(given)} samples: none is measured")
+        raise UsageError(f"no score of {len(all_samples)} samples: none is measured")
     return scored
 
 

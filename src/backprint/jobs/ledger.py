@@ -383,8 +383,8 @@ class Ledger:
             raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
 
     def row(self, id: str) -> dict[str, Any] | None:
-        found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
-        return decode_row(found) if found else None
+        stored = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
+        return decode_row(stored) if stored else None
 
     def rows(
         self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1

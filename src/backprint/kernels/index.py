@@ -314,7 +314,7 @@ class KernelIndex:
         query = "select 1 from samples where sample = ? and folder = '' and run < ?"
         return self.connection.execute(query, (storable(sample), self.run)).fetchone() is not None
 
-    def add_all(self, found: Iterable[Found], batch: int = BATCH) -> int:
+    def add_all(self, items: Iterable[Found], batch: int = BATCH) -> int:
         """Add a stream of kernels, in which a sample's kernels come together; return how many uses are new.
 
         Samples of earlier runs are left out. What cannot be read is noted, and the rest is added.
@@ -328,7 +328,7 @@ class KernelIndex:
                 return 0
             return self.add_members(0 if sample is None else self.source_of(sample, "", ""), members)
 
-        return self.add_in_batches(groupby(found, key=sample_name), add, batch)
+        return self.add_in_batches(groupby(items, key=sample_name), add, batch)
 
     def add_folder(self, path: Path, watch: Callable[[str], object] = str, batch: int = BATCH) -> int:
         """Add the samples in a folder that are new or were changed; return how many uses are new.
@@ -456,15 +456,15 @@ class KernelIndex:
         )
         self.connection.execute(query, [storable(value) for value in use])
 
-    def add_externs(self, source: int, found: ExternCalls) -> None:
+    def add_externs(self, source: int, externs: ExternCalls) -> None:
         """Add the operators that a graph calls beside its kernels."""
-        where = (source, found.sample, found.direction, found.target, found.place)
-        rows = [[storable(value) for value in (*where, name, count)] for name, count in found.operators.items()]
+        where = (source, externs.sample, externs.direction, externs.target, externs.place)
+        rows = [[storable(value) for value in (*where, name, count)] for name, count in externs.operators.items()]
         self.connection.executemany("insert or replace into externs values (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def note_unread(self, source: int, found: UnreadKernels) -> None:
+    def note_unread(self, source: int, unread: UnreadKernels) -> None:
         """Note a file or a kernel that was not read."""
-        row = (source, storable(found.place), storable(found.reason), self.run)
+        row = (source, storable(unread.place), storable(unread.reason), self.run)
         self.connection.execute("insert or replace into unread values (?, ?, ?, ?)", row)
 
     def forget(self, sample: str) -> None:
@@ -544,9 +544,9 @@ CONTENT = ("unread", "externs", "uses")
 """The tables with what a sample has."""
 
 
-def sample_name(found: Found) -> str | None:
+def sample_name(item: Found) -> str | None:
     """Return the sample of a kernel; None of what could not be read."""
-    return None if isinstance(found, UnreadKernels) else found.sample
+    return None if isinstance(item, UnreadKernels) else item.sample
 
 
 def storable(value: str | int | None) -> str | int | None:

@@ -95,7 +95,7 @@ def use_captured_sizes(module: fx.GraphModule) -> str:
 
 def has_one_mask(node: fx.Node) -> bool:
     """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
-    specs = [each.meta.get("spec") for each in node.args[1] if isinstance(each, fx.Node)]
+    specs = [argument.meta.get("spec") for argument in node.args[1] if isinstance(argument, fx.Node)]
     kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
     return kinds == [True]
 

@@ -395,9 +395,9 @@ def read_kernels(path: Path) -> Iterator[Found]:
     """
     count = 0
     for sample in samples_below(path):
-        for found in kernels_of_sample(sample):
+        for item in kernels_of_sample(sample):
             count += 1
-            yield found
+            yield item
     if not count:
         yield no_kernels_in(path)
 
@@ -532,14 +532,14 @@ def kernels_once(
     programs: set[str] = set()
     for file, reader in readers.items():
         if reader.calls_kernels:
-            for found in kernels_of_file(file, sample.name, reader, graphs):
-                yield found
-                if alone and isinstance(found, Kernel):
-                    programs.add(hash_or_nothing(found))
+            for item in kernels_of_file(file, sample.name, reader, graphs):
+                yield item
+                if alone and isinstance(item, Kernel):
+                    programs.add(hash_or_nothing(item))
     for file in alone:
-        for found in kernels_of_file(file, sample.name, readers[file], graphs):
-            if not (programs and isinstance(found, Kernel) and hash_or_nothing(found) in programs):
-                yield found
+        for item in kernels_of_file(file, sample.name, readers[file], graphs):
+            if not (programs and isinstance(item, Kernel) and hash_or_nothing(item) in programs):
+                yield item
 
 
 def hash_or_nothing(kernel: Kernel) -> str:
@@ -579,15 +579,15 @@ def kernels_of_file(
     folder = graph_folder(file)
     try:
         text = read_text(file)
-        for found in reader.kernels_in(text, place):
-            if not isinstance(found, Kernel):
-                yield found
+        for item in reader.kernels_in(text, place):
+            if not isinstance(item, Kernel):
+                yield item
                 continue
             if folder is not None:
-                known = graphs[folder].kernels.get(found.name) if folder in graphs else None
-                found = with_facts(found, known) if known else replace(found, target=target_of_folder(folder))
-            direction = found.direction or direction_of(text, file)
-            yield replace(found, sample=sample, direction=direction, place=place)
+                known = graphs[folder].kernels.get(item.name) if folder in graphs else None
+                item = with_facts(item, known) if known else replace(item, target=target_of_folder(folder))
+            direction = item.direction or direction_of(text, file)
+            yield replace(item, sample=sample, direction=direction, place=place)
     except UNREADABLE as error:
         yield unread_file(file, error)
 
