@@ -181,6 +181,7 @@ class VariedInputs:
                 part.put((seed * STRIDES[place % len(STRIDES)] >> (11 + place)) & 0x7FFFFFFFFFFF, way)
             else:
                 part.restore()
+        # One input in turns differs from the sample's at a time. Writing all of them takes longer than a small call.
         if self.dirty is not None:
             self.dirty.restore()
             self.dirty = None

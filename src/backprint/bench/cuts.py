@@ -84,6 +84,7 @@ class UnitSearch:
 
     def beginning(self, units: Sequence[int]) -> Sequence[int]:
         """Return the shortest beginning that shows the fault, where a longer one always does."""
+        # Bisection is valid for beginnings: with more units behind it, the step that fails still gets the same values.
         low, high = 0, len(units)
         while high - low > 1:
             middle = (low + high) // 2

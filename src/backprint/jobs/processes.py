@@ -221,7 +221,7 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
         alive = descendants(os.getpid())
         if not alive:
             break
-        fresh = set(alive) - seen
+        fresh = set(alive) - seen  # a stopped process cannot fork; kill only when no new ones appear
         seen |= fresh
         kill(fresh, signal.SIGSTOP)
         if not fresh:

@@ -198,7 +198,7 @@ def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *
         return
     if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
         target = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
-        if value.device == META:
+        if value.device == META:  # only the record of the call counts
             value.set_(target)
             return
         if value.shape != target.shape:

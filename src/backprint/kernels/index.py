@@ -405,6 +405,7 @@ class KernelIndex:
         """Return the number of a sample's row; that of a folder which was moved is taken over."""
         key, place = storable(sample), storable(folder)
         rows = dict(self.connection.execute("select folder, source from samples where sample = ?", (key,)))
+        # A corpus that was moved to another path keeps its rows, and so the runs that first had its kernels.
         moved = (source for known, source in rows.items() if known and folder and not os.path.exists(known))
         source: int | None = rows[place] if place in rows else next(moved, None)
         if source is None:

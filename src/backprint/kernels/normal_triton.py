@@ -201,6 +201,8 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
                 bound.update(bound_names(statement))
     for statement in tree.body:
         for node in ast.walk(statement):
+            # A name that is read by its text must stay: numbered, two programs that read different variables would be
+            # one.
             if isinstance(node, ast.Name) and node.id in BY_TEXT:
                 return {}
             if isinstance(node, ast.Global):
