@@ -208,8 +208,7 @@ def timing_answer(low: float, high: float, threshold: float) -> str:
     return "same" if -threshold < low and high < threshold else "unsure"
 
 
-# ------------------------------------------------------------------ what a compiler must not change: functions,
-# settings, eager's time
+# ------------------------------------------------------------------ what a compiler must not change
 #
 # A compiler shares its process with the eager program that it is compared with. Settings that it changes are restored
 # and named; a replaced clock or comparison is a CheatFound; a slower eager withholds the timing.

@@ -216,8 +216,7 @@ def tree_name(id: str) -> str:
     return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
-# ------------------------------------------------------------------ the files of one sample, as bytes where no file
-# system is shared
+# ------------------------------------------------------------------ the files of one sample, as bytes
 
 
 def own_files(folder: Path) -> Iterator[str]:

@@ -41,8 +41,7 @@ NAMED = 5
 """How many samples or hashes an error names."""
 
 
-# ------------------------------------------------------------------ queries: who uses this kernel, which kernels does
-# this sample need, what is new
+# ------------------------------------------------------------------ queries of the index
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from backprint.kernels.normal_cpp import BINDING
 from backprint.kernels.normal_triton import find_kernels, parse_module
 from backprint.kernels.nouns import FusedOperator, Kernel, KernelArgument, KernelCall, KernelConfiguration
 
-# ------------------------------------------------------------------ graph.json, beside each wrapper that Backprint
-# saves
+# ------------------------------------------------------------------ graph.json, beside each wrapper
 
 
 FORMAT = 1

@@ -248,8 +248,7 @@ APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial
 """The backward for a format that has no transposed convolution of groups."""
 
 
-# ------------------------------------------------------------------ indexed writes, embeddings, shrinking, views by
-# strides
+# ------------------------------------------------------------------ indices, embeddings and strides
 
 
 def embedding_dense_backward(
