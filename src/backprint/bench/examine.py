@@ -104,7 +104,7 @@ class Examination:
         self.held_of_probes: list[Tensor] = []
         """The bytes of the results of probes that are held."""
         self.first_call = 0.0
-        """When its first call that was asked for here had returned."""
+        """The time at which the first call had returned."""
 
     def begin(self) -> None:
         """Make this graph the active one of the compiler's process."""

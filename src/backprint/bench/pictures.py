@@ -205,7 +205,7 @@ def density(values: Sequence[float]) -> Shape:
 
 
 def size_picture(scored: Scored) -> Figure:
-    """Draw the speedups of what is right at level 0, by the number of operators."""
+    """Draw the speedups of samples that are right at level 0, by the number of operators."""
     series = {name: size_points(samples) for name, samples in scored.items()}
     every = [point for points in series.values() for point in points]
     height = height_for(len(series))

@@ -193,7 +193,7 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
 
 
 def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, Any] | str]:
-    """Yield the cells of a file of JSON lines, the objects that name a graph, and of a damaged line what is wrong.
+    """Yield the cells of a file of JSON lines, the objects that name a graph, and a text for a damaged line.
 
     The last line may be cut off where the process was ended.
     """

@@ -24,7 +24,7 @@ EXPONENTS: dict[str, tuple[float, float]] = {
     "float32": (1, 5.886 / 5),
     "float64": (7 / 5, 7 / 5),
 }
-"""By dtype: what one level adds to the base-ten logarithms of atol and rtol."""
+"""dtype -> the increments of the base-ten logarithms of atol and rtol for one level."""
 
 EQUAL = "equal"
 """The name of the correctness line that says which outputs are equal, bit for bit."""

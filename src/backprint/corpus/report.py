@@ -231,7 +231,7 @@ def first_names(names: Sequence[str]) -> str:
 # ------------------------------------------------------------------ links to the code and pages of samples
 
 CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
-"""What a Backprint sample's links are called, and the file of each."""
+"""Word of a link -> the file of a Backprint sample."""
 
 
 @dataclass(frozen=True)
@@ -481,7 +481,7 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
 def all_tables(
     run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: RunOperators
 ) -> Iterator[Table]:
-    """Yield the tables: first what the samples are, then how they were made, and the run itself last."""
+    """Yield the tables: first about the samples, then about their captures, and the run itself last."""
     ids = {sample.id for sample in counted}
     done = [sample for sample in counted if sample.done]
     yield from (verdicts_table(counted), families_table(counted), operator_table(operators), dtype_table(operators))

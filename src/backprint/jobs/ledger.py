@@ -514,7 +514,7 @@ def decode_row(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def parse_column(key: str, text: str | None) -> Any:
-    """Return the content of a column of JSON; raise SampleError if it is not what the column keeps."""
+    """Return the content of a column of JSON; raise SampleError if it is not of the column's type."""
     try:
         return None if text is None else column(key, json.loads(text))
     except (ValueError, RecursionError) as error:

@@ -90,7 +90,7 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """Return the error that says what is wrong with OUT, and the next step."""
+    """Return the error with the problem of OUT, and the next step."""
     closed = isinstance(error, OSError) and error.errno in (*FULL, *CLOSED)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")

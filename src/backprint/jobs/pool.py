@@ -85,7 +85,7 @@ class Executor(Protocol):
         """Return new events; wait for this long at most if there are none."""
 
     def done(self, outcome: TaskOutcome) -> None:
-        """Remove what a recorded outcome has left behind."""
+        """Remove the files of a recorded outcome."""
 
     def abandon(self) -> None:
         """This process is about to end: `close` may leave work to that, instead of racing with it."""

@@ -108,7 +108,7 @@ ITS_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does: a verb with its options, on the samples below a folder.
+    """The plan of a run: a verb with its options, on the samples below a folder.
 
     With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
     """

@@ -55,7 +55,7 @@ class IndexedUse:
 
 @dataclass(frozen=True, slots=True)
 class IndexRun:
-    """A run that added kernels to an index, and what it was the first to have."""
+    """A run that added kernels to an index, and how many samples, programs and uses it was the first to have."""
 
     run: int
     started: float
@@ -389,7 +389,8 @@ class KernelIndex:
         return self.connection.execute(query, (storable(sample.name), storable(sample.folder))).fetchone() is not None
 
     def add_sample(self, sample: KernelSample) -> int:
-        """Add a folder inside a transaction, and remove what it no longer has; return how many kernels there are."""
+        """Add a folder inside a transaction, and remove uses that it no longer has; return how many kernels there
+        are."""
         source = self.source_of(sample.name, sample.folder, sample.state)
         for table in ("unread", "externs"):
             self.connection.execute(f"delete from {table} where source = ?", (source,))
@@ -541,7 +542,7 @@ USE = "uses.sample, uses.direction, uses.name, uses.target, uses.place, uses.has
 """The columns of a KernelUse."""
 
 CONTENT = ("unread", "externs", "uses")
-"""The tables with what a sample has."""
+"""The tables with rows of a sample."""
 
 
 def sample_name(item: Found) -> str | None:

@@ -148,8 +148,8 @@ SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
 
 
 def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
-    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and what is computed of
-    them has another dtype than in eager."""
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and values computed
+    from them have another dtype than in eager."""
     return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
 
 
@@ -172,7 +172,7 @@ class PortLayout:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGraph:
-    """A graph of ATen operators for a target, its fake inputs, and what was rewritten to get there."""
+    """A graph of ATen operators for a target, its fake inputs, and notes on its changes."""
 
     module: fx.GraphModule
     inputs: Sequence[Any]

@@ -388,7 +388,7 @@ class KernelReader:
 
 
 def read_kernels(path: Path) -> Iterator[Found]:
-    """Yield the kernels in a file or a folder, a sample after the other, and what was not read.
+    """Yield the kernels in a file or a folder, sample by sample, and an UnreadKernels for each file that was not read.
 
     A folder without kernels is an UnreadKernels.
     """
@@ -486,7 +486,7 @@ def is_own(folder: Path) -> bool:
 
 
 def is_named_part(folder: Path) -> bool:
-    """Whether a folder is a part of a sample by its name, and by what is in it or beside it."""
+    """Whether a folder is a part of a sample, by its name and by the files in it or beside it."""
     if OWN_FOLDERS.fullmatch(folder.name):
         return True
     if folder.name in (ALONE_FOLDER, BUILT_FOLDER):
@@ -498,7 +498,7 @@ def is_named_part(folder: Path) -> bool:
 
 
 def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
-    """Yield the kernels of a sample, the extern calls of its graphs, and what was not read.
+    """Yield the kernels of a sample, the extern calls of its graphs, and the files that were not read.
 
     Wrappers are read before files that have kernels and call none, which are left out if they are a wrapper's.
     """
@@ -592,7 +592,7 @@ def kernels_of_file(
 
 
 def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
-    """Return a kernel with what is known of its target, its operators and its calls."""
+    """Return a kernel with the target, operators and calls of another Kernel."""
     return replace(known, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
 
 
@@ -606,7 +606,7 @@ def unread_file(file: Path, error: BaseException) -> UnreadKernels:
 
 
 def read_text(file: Path) -> str:
-    """Return a file's text; what is no file, too large or no text raises RefusedError."""
+    """Return a file's text; raise RefusedError if it is no file, too large or no text."""
     content = read_bytes(file, WRAPPER_LARGEST, links=True, error=RefusedError)
     if b"\0" in content:
         raise RefusedError(f"{file}: not text: it has a zero byte")

@@ -55,7 +55,7 @@ def times_of(kernel: Kernel) -> KernelTimes:
 
 
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
-    """Run a stand-alone file that times itself; return what it says."""
+    """Run a stand-alone file that times itself; return its times."""
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False

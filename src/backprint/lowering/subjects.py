@@ -224,7 +224,7 @@ class BenchGraph:
 
 @dataclass(frozen=True)
 class BenchStep:
-    """A forward and its backward as one: the backward takes what the forward saved, whatever compiled it."""
+    """A forward and its backward as one. The backward takes the forward's saved tensors, whichever compiler ran it."""
 
     title: str
     forward: BenchGraph

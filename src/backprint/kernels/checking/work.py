@@ -348,7 +348,7 @@ class ForwardKernels:
 def verdict_of(
     subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
 ) -> tuple[Verdict, ForwardKernels]:
-    """Return the Verdict of one graph, and of a forward what its kernels saved."""
+    """Return the Verdict of one graph, and the tensors that the kernels of a forward saved."""
     failed = forward.verdict is not None and forward.verdict.verdict == "failed"
     if subject.direction == "backward" and failed:
         return Verdict("unproven", subject.title, "the kernels of its forward did not run, and saved nothing"), forward
@@ -403,7 +403,8 @@ class GraphCheck:
         return GraphJudge(self.plan, self.folder, bound)
 
     def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
-        """Return the inputs of the kernels: eager's, and of a backward what the kernels of its forward saved."""
+        """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels
+        saved."""
         values = list(lifted.run.inputs)
         if self.subject.direction == "backward":
             for place, port in enumerate(self.subject.inputs):
@@ -422,7 +423,7 @@ class GraphCheck:
         return values
 
     def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
-        """Return the eager run by which results are judged: of a backward, on what the kernels saved."""
+        """Return the eager run by which results are judged; for a backward, on the tensors that the kernels saved."""
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
@@ -515,8 +516,8 @@ def is_other_workspace(result: Any, wanted: Any) -> bool:
 
 
 def has_other_shape(result: Any, wanted: Any) -> bool:
-    """Whether two results are tensors of different shapes. An operator of a GPU may give what a CPU's does not: a
-    BatchNorm in evaluation its statistics, a library its workspace."""
+    """Whether two results are tensors of different shapes. An operator may return more on a GPU than on a
+    CPU: a BatchNorm in evaluation its statistics, a library its workspace."""
     return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape != wanted.shape
 
 
@@ -543,7 +544,7 @@ def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
-    """Return what a forward saves, by name."""
+    """Return name -> tensor that a forward saves."""
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
 
