@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import subprocess
 import sys
@@ -212,7 +213,7 @@ def test_each_probe_holds(name: str) -> None:
 
 
 def test_probes_leave_no_trace() -> None:
-    before = Distribution._validate_args, torch.hub._hub_dir, dict(torch._dynamo.utils.counters)
+    before = Distribution._validate_args, torch.hub._hub_dir, copy.deepcopy(dict(torch._dynamo.utils.counters))
     assert broken_probes() == {}
     assert (Distribution._validate_args, torch.hub._hub_dir, dict(torch._dynamo.utils.counters)) == before
 

@@ -187,7 +187,7 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
-        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).got)
+        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).replayed)
 
 
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
         return against_trace(stamped, trace)
     assert isinstance(stamped.origin, LiveProgram)  # its program is alive
     call = stamped.origin.call()
-    return against_trace(stamped, capture_call(*call, **{**stamped.origin.asked, "stamp": False}))
+    return against_trace(stamped, capture_call(*call, **{**stamped.origin.options, "stamp": False}))
 
 
 def check_trace(stamped: Capture, trace: Capture | bool) -> None:

@@ -23,7 +23,7 @@ from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.isolation import needs_isolation
-from backprint.graph.links import lies
+from backprint.graph.links import contradictions
 from backprint.graph.text import parse
 from backprint.graphnet import emit, read_graphnet, safety
 from backprint.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
@@ -135,7 +135,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     for graph in graphs:
         needs_isolation(graph)
     at.stage = "witness"
-    list(map(str, lies(capture)))
+    list(map(str, contradictions(capture)))
     at.stage = "recipes"
     recipes = capture.recipes
     assert recipes.missing is not None

@@ -53,7 +53,7 @@ def hidden_from_higher_order_operators() -> Iterator[None]:
             setattr(room, name, function)
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def operators_seen(block: Any) -> list[str]:
@@ -134,7 +134,7 @@ def modes_are_hidden() -> bool:
         return _python_dispatch._get_current_dispatch_mode() is None
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "TorchDispatchMode": Private(

@@ -101,7 +101,7 @@ class CaptureReport:
     trees: Mapping[str, str] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------------ a sample, in a process of its own
+# ---- A sample, in a process of its own
 
 
 def of_sample(
@@ -176,7 +176,7 @@ def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict
 apart_from_us.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
-# ------------------------------------------------------------------ the capture itself
+# ---- The capture itself
 
 STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving"}
 

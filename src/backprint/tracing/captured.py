@@ -178,7 +178,7 @@ class LiveProgram:
     partial = False
     traced_here = True
 
-    def __init__(self, made: Made, asked: Mapping[str, Any]) -> None:
+    def __init__(self, made: Made, options: Mapping[str, Any]) -> None:
         self.program = made.program
         self.constants = {
             name: tensor.detach() for name, tensor in {**made.constants, **unreached(made.program)}.items()
@@ -186,10 +186,10 @@ class LiveProgram:
         self.tangents = made.tangents
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
         self.parts = made.parts
-        self.asked = asked
+        self.options = options
         self.joint = joint(made.program)
-        self.doubts: tuple[PortVerdict, ...] = ()
-        self.unheld = made.unheld
+        self.not_bitwise: tuple[PortVerdict, ...] = ()
+        self.unguarded = made.unguarded
         self.first = dict(made.outcome.outputs) if made.outcome is not None and made.program.world is None else {}
         self.gave: tuple[Any, ...] = self.fixed(made.leaves, made.tree)
         self.kept = self.gave
@@ -202,7 +202,7 @@ class LiveProgram:
     def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""
         found = copy.copy(self)
-        found.doubts = tuple(port for port in ports if port.verdict != "bitwise")
+        found.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
         found.first = {}
         return found
 
@@ -276,19 +276,19 @@ class LiveProgram:
         self.shape = outcome.tree.shape
         return outcome
 
-    def objects(self) -> Mapping[str, Sequence[Any]]:
+    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
         return self.program.given.live if self.program.given is not None else {}
 
-    def chance(self) -> dict[str, str]:
+    def random_state_digests(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
         return self.program.chance.now()
 
-    def drawn_from(self) -> str:
+    def own_generators(self) -> str:
         """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
         return ", ".join(self.program.chance.objects)
 
-    def differs(self) -> str:
+    def result_difference(self) -> str:
         """Say where the last run's result differs from the Capture's in its containers or in what is no tensor; '' if
         nowhere."""
         if self.shape != self.structure.shape:

@@ -300,9 +300,9 @@ def proved(made: Capture, check: Check) -> Capture:
         raise moves(program.program, made.name, proof.moved)
     if proof.captured:
         raise DiffersOnCaptured(proof.captured, made)
-    if program.unheld:
+    if program.unguarded:
         reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
-        raise DiffersOnOthers(f"{program.unheld[0]}: {reason}", for_captured_inputs(made, program, proof))
+        raise DiffersOnOthers(f"{program.unguarded[0]}: {reason}", for_captured_inputs(made, program, proof))
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))

@@ -22,7 +22,7 @@ from backprint.tracing.watch import Sighting, storages
 from backprint.values.memory import has_memory
 
 
-def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str]) -> tuple[str, ...]:
+def unguarded(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str]) -> tuple[str, ...]:
     """Describe the reads of values that no step of a trace can check; a `tolist` is left out, because it is rewritten
     into steps."""
     said = [

@@ -34,9 +34,10 @@ class Made:
 
     `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
     the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
-    output with a tangent, because a spec does not say where its values are. `unheld` are reads of values that no guard
-    checks. `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`), which
-    are replaced by their bodies here, and the backward of an update of a view. `notes` say how the graphs were made.
+    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that no
+    guard checks. `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`),
+    which are replaced by their bodies here, and the backward of an update of a view. `notes` say how the graphs were
+    made.
     """
 
     program: ScoutedProgram
@@ -53,7 +54,7 @@ class Made:
     breaks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
-    unheld: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] = ()
     plainer: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

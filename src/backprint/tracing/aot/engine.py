@@ -11,7 +11,7 @@ from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
-from backprint.tracing.refusals import unheld
+from backprint.tracing.refusals import unguarded
 from backprint.tracing.request import Made, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
@@ -55,5 +55,5 @@ def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedPro
         guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        unheld=() if options.fake else unheld(seen.unseen, traced.unforeseen),
+        unguarded=() if options.fake else unguarded(seen.unseen, traced.unforeseen),
     )
