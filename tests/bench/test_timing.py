@@ -191,7 +191,7 @@ def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
 def test_whoever_writes_into_an_input_is_seen(tensor: Tensor) -> None:
     inputs = [torch.randn(40), tensor, 3]
     own = VariedInputs(copies(inputs), [Piece(0, True)], 5, WAYS)
-    own.be_mirrored(True)
+    own.set_mirrored(True)
     for number in range(2 * len(WAYS)):
         own.put_seed(number)
         assert own.changed() == []
@@ -201,9 +201,9 @@ def test_whoever_writes_into_an_input_is_seen(tensor: Tensor) -> None:
     assert own.changed() == [1]
     own.values[0].neg_()
     assert own.changed() == [0, 1]
-    own.be_mirrored(False)
+    own.set_mirrored(False)
     own.put_seed(77)
-    own.be_mirrored(True)
+    own.set_mirrored(True)
     assert own.changed() == []
 
 
@@ -213,7 +213,7 @@ def test_memory_that_inputs_share_is_varied_for_all_of_them() -> None:
     pieces = candidates(inputs, ["saved"] * 4, ())
     assert [piece.place for piece in pieces] == [1, 3]
     own = VariedInputs(copies(inputs), pieces, 5, WAYS)
-    own.be_mirrored(True)
+    own.set_mirrored(True)
     for number in range(len(WAYS)):
         own.put_seed(12345 * len(WAYS) + number)
         assert torch.equal(own.values[0], own.values[1].view(2, 6, 6)[0])
@@ -226,7 +226,7 @@ def test_memory_that_inputs_share_is_varied_for_all_of_them() -> None:
 
 def test_a_tensor_that_was_given_other_memory_is_seen() -> None:
     own = VariedInputs([torch.randn(6), torch.randn(2, 3)], [Piece(0, True)], 5)
-    own.be_mirrored(True)
+    own.set_mirrored(True)
     own.values[0].set_(torch.ones(6))
     own.values[1].t_()
     assert own.changed() == [0, 1]

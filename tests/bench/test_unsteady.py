@@ -135,9 +135,9 @@ def test_peaks_are_those_of_the_device_of_the_samples(tmp_path: Path, monkeypatc
     for name, place in (("a", "cpu"), ("b", "cuda:0")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.py").write_text(f'x: "f32[2] @{place} input x"', encoding="utf-8")
-    monkeypatch.setattr(launch, "gpus_here", dict)
+    monkeypatch.setattr(launch, "gpu_option", dict)
     assert launch.device_of([tmp_path / "b"]) == "cpu"
-    monkeypatch.setattr(launch, "gpus_here", lambda: {"gpus": True})
+    monkeypatch.setattr(launch, "gpu_option", lambda: {"gpus": True})
     assert [launch.device_of([tmp_path / name]) for name in "ab"] == ["cpu", "cuda"]
     assert launch.device_of([tmp_path]) == "cuda"
 

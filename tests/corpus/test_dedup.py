@@ -309,7 +309,7 @@ def interrupted(after: int, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@pytest.mark.parametrize("stage", ["member_of", "put_kept", "own_files", "write_whole", "carry"])
+@pytest.mark.parametrize("stage", ["member_of", "place_sample", "own_files", "write_whole", "link_or_copy"])
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_interrupted_anywhere_it_goes_on(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, after: int

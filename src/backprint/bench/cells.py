@@ -18,7 +18,7 @@ UNTIMED = "untimed"
 RIGHT = (*ANSWERS, UNTIMED)
 
 STOPPED = ("refused", "failed", "crashed", "timeout", "out of memory")
-"""The compiler raised; what it made raised; its process died; it was ended at a limit."""
+"""The compiler raised; its function raised; its process died; its process was ended at a limit of time or memory."""
 
 NOT_JUDGED = ("random", "nondeterministic", "eager failed", "skipped", "unjudged")
 """Neither right nor wrong: results depend on random numbers of the compiler's own and could not be judged; eager

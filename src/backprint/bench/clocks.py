@@ -1,4 +1,4 @@
-"""What a compiler's times are taken with and compared by, and why a time may not be reported.
+"""Clocks, comparisons of times, and the checks that may keep a compiler's time from being reported.
 
 The clocks are bound when this module is imported: import it before a compiler.
 """
@@ -41,7 +41,8 @@ class TimingWithheld(BackprintError):
 CLOCK, PROCESSOR, READ = time.perf_counter_ns, time.process_time_ns, os.pread
 
 SHORT = 50_000
-"""Nanoseconds: shorter calls are seldom interrupted, and reading what was waited takes a fifth of that."""
+"""Nanoseconds: shorter calls are seldom interrupted, and reading the time that a thread has waited takes a fifth of
+that."""
 
 OPENED: dict[tuple[int, int], int] = {}
 """(process, thread) -> the file descriptor of its counts, or -1 where the system has none."""
@@ -208,8 +209,7 @@ def timing_answer(low: float, high: float, threshold: float) -> str:
     return "same" if -threshold < low and high < threshold else "unsure"
 
 
-# ------------------------------------------------------------------ what a compiler must not change: functions,
-# settings, eager's time
+# ------------------------------------------------------------------ what a compiler must not change
 #
 # A compiler shares its process with the eager program that it is compared with. Settings that it changes are restored
 # and named; a replaced clock or comparison is a CheatFound; a slower eager withholds the timing.
@@ -220,7 +220,7 @@ SHORTEST = 400_000
 """Nanoseconds of calls that are timed as one block."""
 
 SLOWER = 1.3
-"""Eager is called slower when it certainly takes more than so many times what it took."""
+"""Eager is called slower when it certainly takes more than this multiple of its earlier time."""
 
 DRIFT, TICKS = 0.1, 0.05
 """How far two clocks may differ: a share of the time, and seconds."""

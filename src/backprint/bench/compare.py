@@ -218,7 +218,7 @@ def differences(old: BenchRun, new: BenchRun) -> Iterator[str]:
         for name in sorted({*left, *right}):
             if left.get(name) != right.get(name):
                 yield f"{place} {name} {left.get(name)!r}, now {right.get(name)!r}"
-    versions = {each.name: dict(each.versions) for each in old.compilers}
+    versions = {old_compiler.name: dict(old_compiler.versions) for old_compiler in old.compilers}
     for compiler in new.compilers:
         for name, version in compiler.versions:
             was = versions.get(compiler.name, {}).get(name)

@@ -47,7 +47,7 @@ SIZES = {SMALLER: 2.0**-8, LARGER: 2.0}
 saturates, in large ones. They too are drawn anew for every call, or a compiler that remembers would meet them again."""
 
 SMALLER_IN_16 = 2.0**-4
-"""The same of float16, which has few smaller numbers."""
+"""The least factor for float16, which has few smaller numbers."""
 
 FIRST_ELEMENTS = 8
 """How many elements of an input stay, at most, where the first do."""
@@ -116,7 +116,7 @@ class VariedPart:
         self.write(self.elements(number, way))
 
     def elements(self, number: int, way: str) -> Tensor:
-        """Return new elements; some are what the tensor held, by the way."""
+        """Return new elements; the way decides which of them stay as they were."""
         before = self.before.narrow(0, self.start, self.size)
         if way == ORDER:
             source = torch.Generator().manual_seed(number)
@@ -131,7 +131,7 @@ class VariedPart:
         return new
 
     def restore(self) -> None:
-        """Put back what the tensor, or its window, held."""
+        """Restore the first contents of the tensor, or of its window."""
         self.write(self.before.narrow(0, self.start, self.size))
 
     def write(self, elements: Tensor) -> None:
@@ -181,6 +181,7 @@ class VariedInputs:
                 part.put((seed * STRIDES[place % len(STRIDES)] >> (11 + place)) & 0x7FFFFFFFFFFF, way)
             else:
                 part.restore()
+        # One input in turns differs from the sample's at a time. Writing all of them takes longer than a small call.
         if self.dirty is not None:
             self.dirty.restore()
             self.dirty = None

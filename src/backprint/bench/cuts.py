@@ -84,6 +84,7 @@ class UnitSearch:
 
     def beginning(self, units: Sequence[int]) -> Sequence[int]:
         """Return the shortest beginning that shows the fault, where a longer one always does."""
+        # Bisection is valid for beginnings: with more units behind it, the step that fails still gets the same values.
         low, high = 0, len(units)
         while high - low > 1:
             middle = (low + high) // 2
@@ -165,15 +166,15 @@ class CutGraph:
         """Yield graphs in which a step is replaced by one of its arguments that has its dtype and shape."""
         graph = self.graph
         specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
-        [step] = [each for each in graph.steps if each.name == name]
+        [step] = [other for other in graph.steps if other.name == name]
         for argument in dict.fromkeys(used(step)):
             if kind_of_spec(specs[argument]) != kind_of_spec(step.spec):
                 continue
 
-            def value_of(each: str, instead: str = argument) -> Value:
-                return Ref(instead if each == name else each)
+            def value_of(other: str, instead: str = argument) -> Value:
+                return Ref(instead if other == name else other)
 
-            steps = tuple(mapped(each, value_of) for each in graph.steps if each is not step)
+            steps = tuple(mapped(other, value_of) for other in graph.steps if other is not step)
             results = tuple(Ref(argument) if result == Ref(name) else result for result in graph.results)
             shorter = CutGraph(replace(graph, steps=steps, results=results), self.inputs)
             yield shorter.with_outputs({port.name for port in graph.outputs if port.name != name})

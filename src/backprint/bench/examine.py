@@ -104,7 +104,7 @@ class Examination:
         self.held_of_probes: list[Tensor] = []
         """The bytes of the results of probes that are held."""
         self.first_call = 0.0
-        """When its first call that was asked for here had returned."""
+        """The time at which the first call had returned."""
 
     def begin(self) -> None:
         """Make this graph the active one of the compiler's process."""
@@ -255,10 +255,11 @@ class Examination:
             self.check_changed(changed)
             if place in odd:
                 raise CheatFound(f"{occasion}: {odd[place]}")
+            # The compiler's process holds the same results by the same budget; both compare them once more at the end.
             if self.budget.takes(self.size):
                 self.held_of_probes.append(self.without_shared(self.regions[place].clone()))
             if reason := self.fault_in_slot(place, number, seed):
-                self.check_late()
+                self.check_late()  # results that are written late are wrong now, and the late write is the cause
                 raise CheatFound(f"{occasion}: {reason}")
 
     def fault_in_slot(self, place: int, number: int | None, seed: int) -> str:

@@ -210,7 +210,7 @@ def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, 
 
 
 def outcome_of(block: LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
-    """How the sample ended, and why, told in GraphNet's order by the words that it looks for."""
+    """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
     compared = block.matches("all_close")
     if line := block.first_with(FLUCTUATION):
         return UNMEASURED, reason_in(line)
@@ -357,7 +357,7 @@ REASONS: dict[str, Callable[[str], Iterator[str]]] = {
 
 
 def escaped(text: str) -> str:
-    """A stranger's text as it may stand in a line; `unescaped` gives it back."""
+    """Return an untrusted text escaped for one line; `unescaped` is the inverse."""
     return ESCAPED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
 
 
@@ -403,7 +403,7 @@ UNSTEADY = ("nondeterministic", "random")
 """Words of outputs that are neither right nor wrong."""
 
 NOT_FINITE = re.compile(r"relative error (inf|nan)\b")
-"""What the judge says of an output with NaN or Inf where eager has numbers."""
+"""The judge's detail of an output with NaN or Inf where eager has numbers."""
 
 SIZES = ((10, "<10"), (100, "10-99"), (1000, "100-999"))
 
@@ -441,7 +441,7 @@ def has_no_power(cell: BenchCell) -> bool:
 
 
 def powerless_graphs(cells: Iterable[BenchCell]) -> frozenset[tuple[str, str]]:
-    """Return sample and graph of what has no power, whichever compiler showed it."""
+    """Return (sample, graph) of the graphs without power, by the cells of any compiler."""
     return frozenset((cell.sample, cell.graph) for cell in cells if has_no_power(cell))
 
 

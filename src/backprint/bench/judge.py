@@ -308,7 +308,9 @@ def compared_shares(own: Tensor, its: Tensor, slack: float) -> str:
     ""."""
     wanted, drawn = own.double().mean(1), its.double().mean(1)
     elements, count = own.shape[1], own.numel()
-    share = (float(own.sum()) + 1) / (count + 2)  # of what eager did not happen to draw, too
+    share = (float(own.sum()) + 1) / (count + 2)  # Laplace's rule: a mark that eager did not happen to draw is possible
+    # Elements of one draw may depend on each other, as the heads of a shared mask do: then shares vary more from draw
+    # to draw than independent elements would, and the larger of the two spreads counts.
     spread = max(float(wanted.var()) if len(wanted) > 1 else 0.0, share * (1 - share) / elements)
     difference = abs(float(drawn.mean()) - float(wanted.mean()))
     limit = slack + LIMIT * math.sqrt(spread * (1 / len(wanted) + 1 / len(drawn))) * (1 + 8 / len(wanted))
@@ -329,6 +331,7 @@ def alike(marked: Tensor, shape: Sequence[int], dim: int) -> Tensor:
 
 def repeated(own: Tensor, its: Tensor, drawn: Tensor) -> str:
     """Return a text if elements do not change between draws as eager's do, or if a draw occurs twice; else ""."""
+    # Elements that are drawn together count once: eager's own draws show which columns are distinct.
     columns = len(torch.unique(own, dim=1)[0]) if len(own) >= 24 else 0
     if columns < 16:
         return ""
@@ -341,6 +344,7 @@ def repeated(own: Tensor, its: Tensor, drawn: Tensor) -> str:
     excess = float(((own_shares - its_shares).square() / variance)[share.sum(1) > 0.02 * share.shape[1]].mean())
     if excess > 2 + 1.5 * LIMIT * math.sqrt(2 / columns):
         return "elements do not change from draw to draw as eager's do"
+    # The entropy of a draw bounds how likely two equal ones are: a mask of few elements repeats by chance.
     collision = float(torch.stack([(own == mark).double().mean().square() for mark in range(count)]).sum())
     bits = -columns * math.log2(min(max(collision, 1e-9), 1.0))
     if bits > DISTINCT_BITS and len(torch.unique(drawn, dim=0)) < len(drawn):

@@ -59,7 +59,7 @@ PROCESSES = 512
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What a run does: which compilers, in which directions, on which samples."""
+    """The plan of a run: compilers, directions and samples."""
 
     sources: tuple[Path, ...]
     compilers: Sequence[str]

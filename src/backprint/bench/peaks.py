@@ -1,4 +1,4 @@
-"""What a machine reaches with matmuls, convolutions and copies, and the share of it that a call reached.
+"""The peaks of a machine: operations a second of matmuls and convolutions, bytes a second of copies.
 
 Arithmetic is the best of matmuls and a convolution, because they may come from different libraries. Memory is the best
 of a copy and a sum of two tensors, at several sizes, because caches are faster than memory. A work of so many bytes is

@@ -37,8 +37,8 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     """Return each name without its folder; with it, where two names would be the same."""
     known = list(dict.fromkeys(names))
     short = [OWN.fullmatch(name) for name in known]
-    found = [match["name"] if match else name for match, name in zip(short, known, strict=True)]
-    return {name: own if found.count(own) == 1 else name for name, own in zip(known, found, strict=True)}
+    folderless = [match["name"] if match else name for match, name in zip(short, known, strict=True)]
+    return {name: own if folderless.count(own) == 1 else name for name, own in zip(known, folderless, strict=True)}
 
 
 # ------------------------------------------------------------------ curves, violins, and speedup by size
@@ -53,7 +53,10 @@ WIDTH = 620.0
 
 def pictures(scored: Scored) -> tuple[Figure, ...]:
     """Return the pictures for which there are samples."""
-    measured = {name: tuple(each for each in samples if each.measured) for name, samples in scored.items()}
+    measured = {
+        name: tuple(scored_sample for scored_sample in samples if scored_sample.measured)
+        for name, samples in scored.items()
+    }
     shown = short_names(measured)
     known = {shown[name]: samples for name, samples in measured.items() if samples}
     if not known:
@@ -202,7 +205,7 @@ def density(values: Sequence[float]) -> Shape:
 
 
 def size_picture(scored: Scored) -> Figure:
-    """Draw the speedups of what is right at level 0, by the number of operators."""
+    """Draw the speedups of samples that are right at level 0, by the number of operators."""
     series = {name: size_points(samples) for name, samples in scored.items()}
     every = [point for points in series.values() for point in points]
     height = height_for(len(series))

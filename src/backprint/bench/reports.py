@@ -147,7 +147,7 @@ def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
 
 
 def cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
-    """Return the tables of compile times, memory, and the share of what the machine can do."""
+    """Return the tables of compile times, memory, and the share of the machine's peaks."""
     return compile_times(cells), peak_memory(cells), reached_table(cells, peaks)
 
 
@@ -219,7 +219,7 @@ def title_of(cell: BenchCell) -> str:
 
 
 def fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
-    """Return the tables of what failed, what is wrong, and what could not be judged."""
+    """Return the tables of failures, of wrong answers, and of graphs that were not judged."""
     return failures(cells), wrong_answers(cells), not_judged(cells)
 
 
@@ -388,7 +388,7 @@ BANDS = (
     ("not judged", NOT_JUDGED, "undifferentiable"),
     ("powerless", (), "s7"),
 )
-"""A band of a bar: its name, the outcomes it counts, and its class. What has no power counts in the last alone."""
+"""A band of a bar: its name, the outcomes it counts, and its class. Cells without power count in the last band only."""
 
 BAR, LINE, EDGE, NARROW = 460.0, 26.0, 12.0, 24.0
 
@@ -443,7 +443,7 @@ def bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]
 
 
 def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
-    """Return what the scores count, and the scores at every level in both interpretations.
+    """Return tables of the samples that scores count, and of the scores at every level in both interpretations.
 
     `left_out` has by name how many cells without power no score counts.
     """

@@ -193,7 +193,7 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
 
 
 def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, Any] | str]:
-    """Yield the cells of a file of JSON lines, the objects that name a graph, and of a damaged line what is wrong.
+    """Yield the cells of a file of JSON lines, the objects that name a graph, and a text for a damaged line.
 
     The last line may be cut off where the process was ended.
     """
@@ -217,14 +217,14 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
 def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:
     """Return the cell of a graph whose process was ended; without a title, no graph had begun."""
     direction = title.rpartition(" ")[2]
-    said = ": ".join(filter(None, (stage, str(row["cause"] or ""), str(row["detail"] or ""))))
+    reason_of_end = ": ".join(filter(None, (stage, str(row["cause"] or ""), str(row["detail"] or ""))))
     return BenchCell(
         sample=row["id"],
         graph=title,
         direction=direction if direction in BENCH_DIRECTIONS else "",
         compiler=compiler,
         outcome=outcome_of_row(row["cause"]),
-        reason=said if title or stage else f"no graph had begun: {said}",
+        reason=reason_of_end if title or stage else f"no graph had begun: {reason_of_end}",
         family=str(row["family"] or ""),
         peak_bytes=row["peak_bytes"],
         seconds=float(row["seconds"] or 0.0),

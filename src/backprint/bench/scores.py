@@ -24,7 +24,7 @@ EXPONENTS: dict[str, tuple[float, float]] = {
     "float32": (1, 5.886 / 5),
     "float64": (7 / 5, 7 / 5),
 }
-"""By dtype: what one level adds to the base-ten logarithms of atol and rtol."""
+"""dtype -> the increments of the base-ten logarithms of atol and rtol for one level."""
 
 EQUAL = "equal"
 """The name of the correctness line that says which outputs are equal, bit for bit."""
@@ -289,10 +289,10 @@ def score_curve(samples: Iterable[ScoredSample], terms: ScoreTerms = DEFAULT) ->
 
 
 def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
-    given = tuple(samples)
-    scored = tuple(sample for sample in given if sample.measured)
+    all_samples = tuple(samples)
+    scored = tuple(sample for sample in all_samples if sample.measured)
     if not scored:
-        raise UsageError(f"no score of {len(given)} samples: none is measured")
+        raise UsageError(f"no score of {len(all_samples)} samples: none is measured")
     return scored
 
 

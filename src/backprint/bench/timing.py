@@ -1,10 +1,10 @@
-"""Time what was compiled beside eager, in one process and in turns, so that the answer holds on a busy machine.
+"""Time a compiled function and eager in turns in one process, so that the answer holds on a busy machine.
 
 A round runs three programs in a drawn order: eager, the compiled graph, and eager once more, whose ratio to the first
 is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that was bound before
-any compiler was loaded and that leaves out what the thread waited for a processor (`clock`). It has inputs that no call
-had before (`varied`), and its results are copied when the clock has stopped. `statistics` compares the blocks. Between
-two rounds, the judging process compares the results of each call with eager's (`examine`).
+any compiler was loaded and that leaves out the time that the thread waited for a processor (`clocks`). It has inputs
+that no call had before (`contents`), and its results are copied when the clock has stopped. `clocks` compares the
+blocks. Between two rounds, the judging process compares the results of each call with eager's (`examine`).
 
 A pair takes 0.2 to 3 s for calls of up to 20 ms, up to 12 s where the answer is unsure. Slower calls get fewer rounds,
 but 20 at least; if these would take more than `most_seconds`, a pair is not timed.

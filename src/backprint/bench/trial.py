@@ -143,7 +143,7 @@ REDRAWS = 2
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """What a trial does with each graph: with which compiler, in which directions, and whether it times."""
+    """The plan of a trial: the compiler, the directions, and whether graphs are timed."""
 
     compiler: Compiler
     directions: tuple[str, ...]
@@ -207,7 +207,7 @@ class GraphAtWork:
 
 @dataclass(slots=True)
 class CompilerTrial:
-    """A compiler at work on the graphs of a sample: what it has compiled, and how each graph ended."""
+    """A compiler at work on the graphs of a sample: its process, its compiled graphs, and their outcomes."""
 
     plan: TrialPlan
     turns: Turns
@@ -566,13 +566,13 @@ def capture_sample(source: Path, place: Path, device: str | None) -> None:
 
 
 def caches_of(task: Task, options: Mapping[str, Any]) -> Path:
-    """Return the path below which a compiler keeps what it made of a sample; each graph adds its name."""
+    """Return the path below which a compiler keeps its caches of a sample; each graph adds its name."""
     name = hashlib.sha256(f"{options['asked']} {task.id}".encode()).hexdigest()[:16]
     return Path(options["caches"]) / name
 
 
 ARITHMETIC = ("default_dtype", "flush_denormal")
-"""Settings of the capture in which its graphs run: they decide what is computed."""
+"""Settings of the capture that its graphs run with, because results depend on them."""
 
 
 def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:

@@ -142,7 +142,9 @@ class Dedup:
                 {"kept": first.id, "others": [other.id for other in others], "key": ":".join(first.key)}
                 for first, *others in several(self.groups)
             ],
-            "by_text": [{"id": one.id, "why": one.why} for group in self.groups for one in group if one.why],
+            "by_text": [
+                {"id": by_text.id, "why": by_text.why} for group in self.groups for by_text in group if by_text.why
+            ],
             "left_out": [{"id": member.id, "why": member.why} for member in self.left_out],
         }
 
@@ -524,9 +526,9 @@ def parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> It
     for loop, group in groupby(stretches_of(graph), lambda stretch: stretch.loop):
         stretches = list(group)
         name = module_of_stretch(graph, stretches[0]) if loop is None else module_of_loop(graph, stretches)
-        for each in stretches:
-            steps = each.steps(graph)
-            key, flops = graphs.graph_of(each).hash(sizes=sizes), flops_of_steps(steps, graphs.specs)
+        for one_stretch in stretches:
+            steps = one_stretch.steps(graph)
+            key, flops = graphs.graph_of(one_stretch).hash(sizes=sizes), flops_of_steps(steps, graphs.specs)
             yield SharedPart(key, direction, name, loop is not None, len(steps), flops, 1, (sample,))
 
 

@@ -123,15 +123,15 @@ class Sample:
         return rank(self.verdict), self.powerless
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """The reason of the verdict in one line."""
-        said = one_line(self.detail)
+        reason = one_line(self.detail)
         if self.powerless:
             still = (
                 f"redrawn inputs do not move {first_names(self.still)}" if self.still else "its power was not measured"
             )
-            said = f"{still}; {said}" if said else still
-        return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
+            reason = f"{still}; {reason}" if reason else still
+        return reason or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def first_names(names: Sequence[str]) -> str:
 # ------------------------------------------------------------------ links to the code and pages of samples
 
 CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
-"""What a Backprint sample's links are called, and the file of each."""
+"""Word of a link -> the file of a Backprint sample."""
 
 
 @dataclass(frozen=True)
@@ -481,7 +481,7 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
 def all_tables(
     run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: RunOperators
 ) -> Iterator[Table]:
-    """Yield the tables: first what the samples are, then how they were made, and the run itself last."""
+    """Yield the tables: first about the samples, then about their captures, and the run itself last."""
     ids = {sample.id for sample in counted}
     done = [sample for sample in counted if sample.done]
     yield from (verdicts_table(counted), families_table(counted), operator_table(operators), dtype_table(operators))
@@ -587,7 +587,7 @@ def causes_table(done: Sequence[Sample]) -> Table:
     rows = []
     for (verdict, cause, stage), samples in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         related = len({sample.family for sample in samples})
-        rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].said))
+        rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].reason))
     heads = "verdict:verdict cause stage samples:count families:count for_example:sample which_said"
     return Table("By cause", "Everything that is not proved.", columns(heads), tuple(rows))
 
@@ -692,7 +692,7 @@ def powerless_table(done: Sequence[Sample]) -> Table:
 def not_good_table(samples: Sequence[Sample]) -> Table:
     """Return every sample that is not good, in one line."""
     rows = [
-        (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.said)
+        (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.reason)
         for sample in sorted(samples, key=lambda sample: (-sample.rank[0], sample.cause, sample.id))
         if sample.done and sample.verdict not in (*PROVED, "undifferentiable")
     ]
@@ -702,7 +702,7 @@ def not_good_table(samples: Sequence[Sample]) -> Table:
 
 def undifferentiable_table(done: Sequence[Sample]) -> Table:
     """Return the samples without a backward, and why."""
-    rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
+    rows = [(sample.id, sample.reason) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
 
@@ -772,11 +772,11 @@ def samples_table(run: RunView, samples: Sequence[Sample]) -> Table:
         """The rows of all samples, read again at each iteration."""
 
         def __iter__(self) -> Iterator[tuple[Cell, ...]]:
-            for key, told in run.select(("id", "notes")):
+            for key, sample_notes in run.select(("id", "notes")):
                 if s := known.get(key):
                     steps = s.forward_steps + s.backward_steps
-                    said = "; ".join(map(one_line, filter(None, (s.detail, *told))))
-                    yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, said)
+                    reasons = "; ".join(map(one_line, filter(None, (s.detail, *sample_notes))))
+                    yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, reasons)
 
     return Table("All samples", "", columns(heads), SampleLines())
 
@@ -891,6 +891,6 @@ def changed_samples(changes: Mapping[str, str], left: Mapping[str, Sample], righ
             shown = new or old
             ratio = new.seconds / old.seconds if old and new and old.seconds > 0 else None
             was, now = (side.standing if side else "" for side in (old, new))
-            rows.append((key, changes[key], was, now, ratio, shown.said if shown and not shown.proved else ""))
+            rows.append((key, changes[key], was, now, ratio, shown.reason if shown and not shown.proved else ""))
     heads = "sample:sample became before:verdict after:verdict time:times what_was_said"
     return Table("Samples that changed", "", columns(heads), tuple(rows))

@@ -254,7 +254,7 @@ def missing_sample(places: Collection[Path]) -> str:
 
 
 def job_of(source: Path, path: str, name: str) -> Job:
-    """Return the Job of one folder: its kind, family and hash, or what is wrong with it."""
+    """Return the Job of one folder: its kind, family and hash, or the cause why it is unusable."""
     folder = source / path
     first, slash, _ = path.partition("/")
     if isinstance(path, UnfollowedLink):

@@ -383,8 +383,8 @@ class Ledger:
             raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
 
     def row(self, id: str) -> dict[str, Any] | None:
-        found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
-        return decode_row(found) if found else None
+        stored = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
+        return decode_row(stored) if stored else None
 
     def rows(
         self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
@@ -514,7 +514,7 @@ def decode_row(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def parse_column(key: str, text: str | None) -> Any:
-    """Return the content of a column of JSON; raise SampleError if it is not what the column keeps."""
+    """Return the content of a column of JSON; raise SampleError if it is not of the column's type."""
     try:
         return None if text is None else column(key, json.loads(text))
     except (ValueError, RecursionError) as error:

@@ -90,7 +90,7 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """Return the error that says what is wrong with OUT, and the next step."""
+    """Return the error with the problem of OUT, and the next step."""
     closed = isinstance(error, OSError) and error.errno in (*FULL, *CLOSED)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
@@ -216,8 +216,7 @@ def tree_name(id: str) -> str:
     return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
-# ------------------------------------------------------------------ the files of one sample, as bytes where no file
-# system is shared
+# ------------------------------------------------------------------ the files of one sample, as bytes
 
 
 def own_files(folder: Path) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Executor(Protocol):
         """Return new events; wait for this long at most if there are none."""
 
     def done(self, outcome: TaskOutcome) -> None:
-        """Remove what a recorded outcome has left behind."""
+        """Remove the files of a recorded outcome."""
 
     def abandon(self) -> None:
         """This process is about to end: `close` may leave work to that, instead of racing with it."""
@@ -149,18 +149,18 @@ class Pool:
 
     def events(self, seconds: float) -> list[Event]:
         """Read the workers' messages."""
-        found, self.early = self.early, []
+        new_events, self.early = self.early, []
         poller = select.poll()
         by_source = {worker.source: worker for worker in self.workers}
         for source in by_source:
             poller.register(source, select.POLLIN)
-        for source, _ in poller.poll(0 if found else seconds * 1000):
-            found += self.listen(by_source[source])
+        for source, _ in poller.poll(0 if new_events else seconds * 1000):
+            new_events += self.listen(by_source[source])
         now = time.monotonic()
         for worker in list(self.workers):
             if (worker.task or not worker.ready) and now - worker.heard > (SILENCE if worker.ready else STARTING):
-                found += self.replace_lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
-        return found
+                new_events += self.replace_lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
+        return new_events
 
     def done(self, outcome: TaskOutcome) -> None:
         """Remove a sample's staging folder."""

@@ -1,4 +1,4 @@
-"""Processes: what a sample may use, what they use in Linux's /proc, how to end them, and a call in a forked one."""
+"""Processes: limits of a sample, processes in Linux's /proc and their memory, ending them, calls in a forked one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORKER_MEMORY = 2 * GIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sample may use: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
+    """The limits of one sample: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
 
     Memory is one of `shares` equal parts of the machine's; a sample that runs alone has all of them. In a run a sample
     has one thread, with any number of workers: what its environment and its rounding are does not depend on `--jobs`.
@@ -221,7 +221,7 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
         alive = descendants(os.getpid())
         if not alive:
             break
-        fresh = set(alive) - seen
+        fresh = set(alive) - seen  # a stopped process cannot fork; kill only when no new ones appear
         seen |= fresh
         kill(fresh, signal.SIGSTOP)
         if not fresh:

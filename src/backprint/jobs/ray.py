@@ -216,10 +216,10 @@ class Cluster:
         if not self.sent:
             return []
         ready, _ = self.ray.wait(list(self.sent), num_returns=1, timeout=seconds)
-        found = []
+        new_events = []
         for reference in ready:
-            found += self.ended(self.sent.pop(reference), reference)
-        return found
+            new_events += self.ended(self.sent.pop(reference), reference)
+        return new_events
 
     def ended(self, sent: SentTask, reference: Any) -> list[Event]:
         """Return the outcome of a sample; nothing if it must be sent again with its files."""

@@ -108,7 +108,7 @@ ITS_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does: a verb with its options, on the samples below a folder.
+    """The plan of a run: a verb with its options, on the samples below a folder.
 
     With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
     """
@@ -357,6 +357,8 @@ class RunLoop:
         options = self.active.pop(task.id)
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         event.row["seconds"] += self.spent.pop(task.id, 0.0)
+        # A lost worker says nothing about its sample (the machine may have run out of memory): one fair try more. Too
+        # little memory: one try alone with all of it. A failure that the verb knows: one try with its other options.
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
             self.retry_later(event, options, self.alone if event.alone else self.retries)

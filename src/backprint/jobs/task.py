@@ -1,4 +1,4 @@
-"""What a verb works with in a sample's process: its Task, its stages and their seconds, and the row of a failure."""
+"""The context of a verb in a sample's process: its Task, its stages and their seconds, and the row of a failure."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ CAUSES: Mapping[str, str] = {
 
 
 def cause_of(error: BaseException) -> tuple[str, str]:
-    """Return the cause of an error (or of what it was raised from), and its message in one line."""
+    """Return the cause of an error or of the errors it was raised from, and its message in one line."""
     message = one_line(str(error)) or type(error).__name__
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb: its function, the options it takes, and what a worker loads first (which returns versions).
+    """A verb: its function, its options, and the function that a worker calls first, which returns versions.
 
     `instead` has, by cause of failure, the options for one more try; `kinds` the kinds of samples it is for, others are
     skipped; () means all. With `keeps`, a failed sample's folder is kept. `fixed` are the options whose values the verb

@@ -234,8 +234,8 @@ class SampleWatch:
         used = processes.size_of(self.staging)
         if used > self.limits.disk:
             return "disk full", f"{used / GIB:.2f} GiB written, {self.limits.disk / GIB:.2f} are allowed (--disk)"
-        memory = os.statvfs(self.staging)
-        free = memory.f_bavail * memory.f_frsize
+        disk = os.statvfs(self.staging)
+        free = disk.f_bavail * disk.f_frsize
         if free < FREE:
             self.again = used < FREE  # it may be another that fills it
             return "disk full", f"{free / GIB:.2f} GiB are left on the disk, {FREE / GIB:.2f} have to be"

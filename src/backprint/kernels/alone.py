@@ -108,7 +108,7 @@ class NeededHelpers:
     functions: tuple[str, ...]
     """The names of `triton_helpers` that the kernel itself calls."""
     source: str
-    """The source of these functions and of what they need."""
+    """The source of these functions and of the definitions they need."""
     libdevice: tuple[str, ...]
     """The functions of libdevice that are called."""
 
@@ -258,7 +258,7 @@ if DEVICE == "cpu":
 """
 
 ASSEMBLY = "inline_asm_elementwise("
-"""What a kernel calls to run a line of PTX."""
+"""The call with which a kernel runs a line of PTX."""
 
 PTX = """\
 if DEVICE == "cpu":

@@ -62,7 +62,7 @@ BOUND = re.compile(r"index out of bounds: 0 <= [^<\"]* < (\d+)")
 """An assertion of Inductor about an index."""
 
 WRITTEN_ONLY = re.compile(r"out_ptr\w*|ws_ptr\w*|sem_ptr\w*")
-"""Parameters that Inductor names after what they are: results and workspaces, which begin as zeros."""
+"""Parameters that Inductor names as results, workspaces or semaphores, which begin as zeros."""
 
 SMALL_INTEGERS = 8
 

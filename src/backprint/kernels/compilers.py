@@ -31,7 +31,7 @@ OWN = (
 
 @dataclass(frozen=True, slots=True)
 class KernelCompiler:
-    """A compiler: what its kernels say that they come from, and the function that writes them."""
+    """A compiler: its name and version, which its kernels carry, and the function that writes them."""
 
     version: str
     write: Write

@@ -198,7 +198,7 @@ def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *
         return
     if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
         target = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
-        if value.device == META:
+        if value.device == META:  # only the record of the call counts
             value.set_(target)
             return
         if value.shape != target.shape:
@@ -313,7 +313,7 @@ def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compil
     outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
     code = compiler.write(prepared, target.name, blank.direction == "backward")
     recorded = record_calls(code.wrapper, prepared, compiler)
-    compiled = (found for found in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(found, Kernel))
+    compiled = (item for item in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(item, Kernel))
     kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in compiled)
     if target.language == "triton":
         kernels = tuple(map(with_grids, kernels))

@@ -55,7 +55,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class KernelTotals:
-    """What a dedup found: how many kernels there were and how many programs they are."""
+    """The totals of a dedup: how many kernels there are, and how many programs they are."""
 
     uses: int
     programs: int
@@ -204,7 +204,7 @@ def write_layout(groups: KernelGroups, out: Path, by: str = "program") -> int:
 
 
 def safe_path(sample: str) -> Path:
-    """Return a sample's folder, below the output whatever a stranger named it."""
+    """Return a sample's folder, which is below the output whatever the sample's name is."""
     parts = [UNSAFE.sub("_", part) for part in sample.split("/") if part.strip(".")]
     return Path("__".join(parts) or "sample")
 

@@ -41,8 +41,7 @@ NAMED = 5
 """How many samples or hashes an error names."""
 
 
-# ------------------------------------------------------------------ queries: who uses this kernel, which kernels does
-# this sample need, what is new
+# ------------------------------------------------------------------ queries of the index
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class IndexedUse:
 
 @dataclass(frozen=True, slots=True)
 class IndexRun:
-    """A run that added kernels to an index, and what it was the first to have."""
+    """A run that added kernels to an index, and how many samples, programs and uses it was the first to have."""
 
     run: int
     started: float
@@ -314,7 +313,7 @@ class KernelIndex:
         query = "select 1 from samples where sample = ? and folder = '' and run < ?"
         return self.connection.execute(query, (storable(sample), self.run)).fetchone() is not None
 
-    def add_all(self, found: Iterable[Found], batch: int = BATCH) -> int:
+    def add_all(self, items: Iterable[Found], batch: int = BATCH) -> int:
         """Add a stream of kernels, in which a sample's kernels come together; return how many uses are new.
 
         Samples of earlier runs are left out. What cannot be read is noted, and the rest is added.
@@ -328,7 +327,7 @@ class KernelIndex:
                 return 0
             return self.add_members(0 if sample is None else self.source_of(sample, "", ""), members)
 
-        return self.add_in_batches(groupby(found, key=sample_name), add, batch)
+        return self.add_in_batches(groupby(items, key=sample_name), add, batch)
 
     def add_folder(self, path: Path, watch: Callable[[str], object] = str, batch: int = BATCH) -> int:
         """Add the samples in a folder that are new or were changed; return how many uses are new.
@@ -390,7 +389,8 @@ class KernelIndex:
         return self.connection.execute(query, (storable(sample.name), storable(sample.folder))).fetchone() is not None
 
     def add_sample(self, sample: KernelSample) -> int:
-        """Add a folder inside a transaction, and remove what it no longer has; return how many kernels there are."""
+        """Add a folder inside a transaction, and remove uses that it no longer has; return how many kernels there
+        are."""
         source = self.source_of(sample.name, sample.folder, sample.state)
         for table in ("unread", "externs"):
             self.connection.execute(f"delete from {table} where source = ?", (source,))
@@ -405,6 +405,7 @@ class KernelIndex:
         """Return the number of a sample's row; that of a folder which was moved is taken over."""
         key, place = storable(sample), storable(folder)
         rows = dict(self.connection.execute("select folder, source from samples where sample = ?", (key,)))
+        # A corpus that was moved to another path keeps its rows, and so the runs that first had its kernels.
         moved = (source for known, source in rows.items() if known and folder and not os.path.exists(known))
         source: int | None = rows[place] if place in rows else next(moved, None)
         if source is None:
@@ -456,15 +457,15 @@ class KernelIndex:
         )
         self.connection.execute(query, [storable(value) for value in use])
 
-    def add_externs(self, source: int, found: ExternCalls) -> None:
+    def add_externs(self, source: int, externs: ExternCalls) -> None:
         """Add the operators that a graph calls beside its kernels."""
-        where = (source, found.sample, found.direction, found.target, found.place)
-        rows = [[storable(value) for value in (*where, name, count)] for name, count in found.operators.items()]
+        where = (source, externs.sample, externs.direction, externs.target, externs.place)
+        rows = [[storable(value) for value in (*where, name, count)] for name, count in externs.operators.items()]
         self.connection.executemany("insert or replace into externs values (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def note_unread(self, source: int, found: UnreadKernels) -> None:
+    def note_unread(self, source: int, unread: UnreadKernels) -> None:
         """Note a file or a kernel that was not read."""
-        row = (source, storable(found.place), storable(found.reason), self.run)
+        row = (source, storable(unread.place), storable(unread.reason), self.run)
         self.connection.execute("insert or replace into unread values (?, ?, ?, ?)", row)
 
     def forget(self, sample: str) -> None:
@@ -541,12 +542,12 @@ USE = "uses.sample, uses.direction, uses.name, uses.target, uses.place, uses.has
 """The columns of a KernelUse."""
 
 CONTENT = ("unread", "externs", "uses")
-"""The tables with what a sample has."""
+"""The tables with rows of a sample."""
 
 
-def sample_name(found: Found) -> str | None:
+def sample_name(item: Found) -> str | None:
     """Return the sample of a kernel; None of what could not be read."""
-    return None if isinstance(found, UnreadKernels) else found.sample
+    return None if isinstance(item, UnreadKernels) else item.sample
 
 
 def storable(value: str | int | None) -> str | int | None:

@@ -133,8 +133,7 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
         yield
 
 
-# ------------------------------------------------------------------ fake-tensor rules for operators that PyTorch has
-# none for
+# ------------------------------------------------------------------ rules for fake tensors
 #
 # Without a rule, a whole graph would have no kernels.
 

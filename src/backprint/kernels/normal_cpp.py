@@ -188,6 +188,8 @@ def is_declared(tokens: Sequence[str], index: int, known: dict[str, None]) -> bo
     kind = tokens[place]
     if not (kind[0].isalpha() or kind[0] == "_") or kind in NO_TYPES or kind in known or '"' in kind or "'" in kind:
         return False
+    # `T name` declares. `a * b` and `a < b > c` may be expressions: they declare only where a statement or a parameter
+    # begins, and a name that is not certainly declared keeps its own name.
     if kind in PLAIN or (kind not in QUALIFIERS and not pointer and not template):
         return True
     return begins_declaration(tokens, place - 1)

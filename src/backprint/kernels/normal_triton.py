@@ -201,6 +201,8 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
                 bound.update(bound_names(statement))
     for statement in tree.body:
         for node in ast.walk(statement):
+            # A name that is read by its text must stay: numbered, two programs that read different variables would be
+            # one.
             if isinstance(node, ast.Name) and node.id in BY_TEXT:
                 return {}
             if isinstance(node, ast.Global):
@@ -209,7 +211,8 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:
-    """Yield what a statement of a module, that is neither a function nor an assignment to a name, may bind."""
+    """Yield the names that a statement of a module may bind, if it is no function and no assignment to a single
+    name."""
     for node in ast.walk(statement):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
@@ -423,7 +426,7 @@ class TreeWriter:
     # -------------------------------------------------------------- trees
 
     def write(self, node: ast.AST) -> None:
-        """Write a node and what is below it."""
+        """Write a node and its descendants."""
         kind = type(node)
         out = self.out
         if kind is ast.Name:

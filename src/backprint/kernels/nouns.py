@@ -171,7 +171,7 @@ class Kernel:
     """Of C++: the types of its arguments, as its binding declares them."""
     operators: tuple[FusedOperator, ...] = ()
     configurations: tuple[KernelConfiguration, ...] = ()
-    """Of Triton: what its autotuner chooses from; empty where it is not known."""
+    """Of Triton: the configurations that its autotuner chooses from; empty where they are not known."""
     calls: tuple[KernelCall, ...] = ()
     compiler: str = ""
     """The compiler and its version: `inductor 2.13.0`."""
@@ -247,7 +247,7 @@ class LoweredPort:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedGraph:
-    """What a compiler made of one graph: its wrapper, its kernels, and what it calls beside them."""
+    """The code of one graph: its wrapper, its kernels, and the extern operators that it calls."""
 
     direction: str
     target: KernelTarget
@@ -263,14 +263,14 @@ class ExtractedGraph:
     guards: tuple[str, ...]
     """Lines that must hold before the kernels are called."""
     notes: tuple[str, ...]
-    """What was rewritten to get there."""
+    """Notes on parts of the graph that were rewritten."""
     title: str = ""
     """`pair_0 forward`, in a Capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureKernels:
-    """What a compiler made of a Capture for one target. Iterating yields its kernels."""
+    """The kernels that a compiler wrote for a Capture and one target. Iterating yields them."""
 
     capture: Capture
     target: KernelTarget

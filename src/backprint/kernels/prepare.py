@@ -95,7 +95,7 @@ def use_captured_sizes(module: fx.GraphModule) -> str:
 
 def has_one_mask(node: fx.Node) -> bool:
     """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
-    specs = [each.meta.get("spec") for each in node.args[1] if isinstance(each, fx.Node)]
+    specs = [argument.meta.get("spec") for argument in node.args[1] if isinstance(argument, fx.Node)]
     kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
     return kinds == [True]
 
@@ -148,8 +148,8 @@ SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
 
 
 def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
-    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and what is computed of
-    them has another dtype than in eager."""
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and values computed
+    from them have another dtype than in eager."""
     return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
 
 
@@ -172,7 +172,7 @@ class PortLayout:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGraph:
-    """A graph of ATen operators for a target, its fake inputs, and what was rewritten to get there."""
+    """A graph of ATen operators for a target, its fake inputs, and notes on its changes."""
 
     module: fx.GraphModule
     inputs: Sequence[Any]

@@ -30,8 +30,7 @@ from backprint.kernels.normal_cpp import BINDING
 from backprint.kernels.normal_triton import find_kernels, parse_module
 from backprint.kernels.nouns import FusedOperator, Kernel, KernelArgument, KernelCall, KernelConfiguration
 
-# ------------------------------------------------------------------ graph.json, beside each wrapper that Backprint
-# saves
+# ------------------------------------------------------------------ graph.json, beside each wrapper
 
 
 FORMAT = 1
@@ -389,15 +388,15 @@ class KernelReader:
 
 
 def read_kernels(path: Path) -> Iterator[Found]:
-    """Yield the kernels in a file or a folder, a sample after the other, and what was not read.
+    """Yield the kernels in a file or a folder, sample by sample, and an UnreadKernels for each file that was not read.
 
     A folder without kernels is an UnreadKernels.
     """
     count = 0
     for sample in samples_below(path):
-        for found in kernels_of_sample(sample):
+        for item in kernels_of_sample(sample):
             count += 1
-            yield found
+            yield item
     if not count:
         yield no_kernels_in(path)
 
@@ -487,7 +486,7 @@ def is_own(folder: Path) -> bool:
 
 
 def is_named_part(folder: Path) -> bool:
-    """Whether a folder is a part of a sample by its name, and by what is in it or beside it."""
+    """Whether a folder is a part of a sample, by its name and by the files in it or beside it."""
     if OWN_FOLDERS.fullmatch(folder.name):
         return True
     if folder.name in (ALONE_FOLDER, BUILT_FOLDER):
@@ -499,7 +498,7 @@ def is_named_part(folder: Path) -> bool:
 
 
 def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
-    """Yield the kernels of a sample, the extern calls of its graphs, and what was not read.
+    """Yield the kernels of a sample, the extern calls of its graphs, and the files that were not read.
 
     Wrappers are read before files that have kernels and call none, which are left out if they are a wrapper's.
     """
@@ -532,14 +531,14 @@ def kernels_once(
     programs: set[str] = set()
     for file, reader in readers.items():
         if reader.calls_kernels:
-            for found in kernels_of_file(file, sample.name, reader, graphs):
-                yield found
-                if alone and isinstance(found, Kernel):
-                    programs.add(hash_or_nothing(found))
+            for item in kernels_of_file(file, sample.name, reader, graphs):
+                yield item
+                if alone and isinstance(item, Kernel):
+                    programs.add(hash_or_nothing(item))
     for file in alone:
-        for found in kernels_of_file(file, sample.name, readers[file], graphs):
-            if not (programs and isinstance(found, Kernel) and hash_or_nothing(found) in programs):
-                yield found
+        for item in kernels_of_file(file, sample.name, readers[file], graphs):
+            if not (programs and isinstance(item, Kernel) and hash_or_nothing(item) in programs):
+                yield item
 
 
 def hash_or_nothing(kernel: Kernel) -> str:
@@ -579,21 +578,21 @@ def kernels_of_file(
     folder = graph_folder(file)
     try:
         text = read_text(file)
-        for found in reader.kernels_in(text, place):
-            if not isinstance(found, Kernel):
-                yield found
+        for item in reader.kernels_in(text, place):
+            if not isinstance(item, Kernel):
+                yield item
                 continue
             if folder is not None:
-                known = graphs[folder].kernels.get(found.name) if folder in graphs else None
-                found = with_facts(found, known) if known else replace(found, target=target_of_folder(folder))
-            direction = found.direction or direction_of(text, file)
-            yield replace(found, sample=sample, direction=direction, place=place)
+                known = graphs[folder].kernels.get(item.name) if folder in graphs else None
+                item = with_facts(item, known) if known else replace(item, target=target_of_folder(folder))
+            direction = item.direction or direction_of(text, file)
+            yield replace(item, sample=sample, direction=direction, place=place)
     except UNREADABLE as error:
         yield unread_file(file, error)
 
 
 def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
-    """Return a kernel with what is known of its target, its operators and its calls."""
+    """Return a kernel with the target, operators and calls of another Kernel."""
     return replace(known, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
 
 
@@ -607,7 +606,7 @@ def unread_file(file: Path, error: BaseException) -> UnreadKernels:
 
 
 def read_text(file: Path) -> str:
-    """Return a file's text; what is no file, too large or no text raises RefusedError."""
+    """Return a file's text; raise RefusedError if it is no file, too large or no text."""
     content = read_bytes(file, WRAPPER_LARGEST, links=True, error=RefusedError)
     if b"\0" in content:
         raise RefusedError(f"{file}: not text: it has a zero byte")

@@ -1,9 +1,9 @@
 """Write the kernels of a Capture below a folder.
 
     TARGET/pair_0/forward/wrapper.py        Python code that calls the kernels, with their sources in it
-    TARGET/pair_0/forward/graph.json        ports, guards, what was rewritten, and each kernel's facts and calls
+    TARGET/pair_0/forward/graph.json        ports, guards, notes, and each kernel's facts and calls
     TARGET/pair_0/forward/kernels/NAME.py   a kernel alone, with its recorded calls
-    TARGET/pair_0/forward/built/NAME/…      what it was compiled to, with `build`
+    TARGET/pair_0/forward/built/NAME/…      its compiled forms, with `build`
 
 Where the target's GPU is here, `graph.json` has the time of each configuration of a kernel, and which is the fastest.
 
@@ -39,7 +39,7 @@ NOT_TIMED = "not timed"
 
 
 def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
-    """Write what was extracted below a folder, completely or not at all; what was there for this target is replaced.
+    """Write extracted kernels below a folder, completely or not at all, in place of earlier ones for the target.
 
     Returns a line for each kernel that was timed.
     """
@@ -62,7 +62,7 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
 
 
 def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
-    """Write what a compiler made of one graph; return a line for each kernel that was timed."""
+    """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
     place.mkdir(parents=True)
     (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
     for kernel in graph.kernels:
@@ -77,7 +77,7 @@ def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
 
 
 def times_line(name: str, times: Mapping[str, Any]) -> str:
-    """Return what was found by timing a kernel, as a line."""
+    """Return the times of a kernel as a line."""
     if "refused" in times:
         return f"{NOT_TIMED}: {times['refused']}"
     fastest = KernelConfiguration(**times["winner"]).name

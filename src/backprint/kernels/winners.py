@@ -55,7 +55,7 @@ def times_of(kernel: Kernel) -> KernelTimes:
 
 
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
-    """Run a stand-alone file that times itself; return what it says."""
+    """Run a stand-alone file that times itself; return its times."""
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
@@ -81,7 +81,7 @@ def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:
         raise RefusedError(
             f"{kernel.name}: {len(rows)} rows of times, for {len(calls)} calls of {places} configurations"
         )
-    if not all(math.isfinite(taken) and taken > 0 for row in rows for taken in row):
+    if not all(math.isfinite(microseconds) and microseconds > 0 for row in rows for microseconds in row):
         raise RefusedError(f"{kernel.name}: times that are none: {rows!s:.200}")
     totals = [
         sum(row[place] * times for row, times in zip(rows, calls.values(), strict=True)) for place in range(places)

@@ -32,7 +32,7 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Write the kernels of a sample for each target; check them if it is asked for. Return the sample's row."""
+    """Write the kernels of a sample for each target; check them with the option `check`. Return the sample's row."""
     from backprint.jobs.verbs import capture_columns
 
     with stage("read"):

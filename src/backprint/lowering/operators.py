@@ -248,8 +248,7 @@ APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial
 """The backward for a format that has no transposed convolution of groups."""
 
 
-# ------------------------------------------------------------------ indexed writes, embeddings, shrinking, views by
-# strides
+# ------------------------------------------------------------------ indices, embeddings and strides
 
 
 def embedding_dense_backward(
@@ -276,6 +275,8 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     if any(index_tensor.dtype in (torch.bool, torch.uint8) for index_tensor in indexed.values()):
         return masked_put(value, indexed, values, accumulate)
     places = torch.broadcast_tensors(*indexed.values())
+    # Indices of several dimensions become one index into the rows that these dimensions span: exchange formats have
+    # scatter along one dimension only.
     linear = torch.zeros_like(places[0], dtype=torch.int64)
     for side, place in zip(indexed, places, strict=True):
         size = value.shape[side]

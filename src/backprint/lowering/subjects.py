@@ -224,7 +224,7 @@ class BenchGraph:
 
 @dataclass(frozen=True)
 class BenchStep:
-    """A forward and its backward as one: the backward takes what the forward saved, whatever compiled it."""
+    """A forward and its backward as one. The backward takes the forward's saved tensors, whichever compiler ran it."""
 
     title: str
     forward: BenchGraph
@@ -259,15 +259,15 @@ class BenchStep:
         step's arguments. Tangents, and constants that the forward does not have, come after the forward's inputs."""
         saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
         forward_inputs = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
-        step_places, found = itertools.count(len(forward_inputs)), []
+        step_places, origins = itertools.count(len(forward_inputs)), []
         for port in self.backward.graph.inputs:
             if port.role == "saved" and port.name in saved:
-                found.append((True, saved[port.name]))
+                origins.append((True, saved[port.name]))
             elif port.role != "tangent" and port.name in forward_inputs:
-                found.append((False, forward_inputs[port.name]))
+                origins.append((False, forward_inputs[port.name]))
             else:
-                found.append((False, next(step_places)))
-        return found
+                origins.append((False, next(step_places)))
+        return origins
 
     @cached_property
     def inputs(self) -> list[Any]:

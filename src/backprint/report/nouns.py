@@ -43,7 +43,7 @@ def columns(text: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, a sentence that says what is counted, headings and rows. `rows` can be iterated more than once."""
+    """A title, a sentence about the counts, headings and rows. `rows` can be iterated more than once."""
 
     title: str
     note: str
@@ -168,12 +168,12 @@ def spell(cell: Cell, column: Column) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a stranger's text in one line of printable characters."""
+    """Return a text as one line of printable characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def date_text(time: object) -> str:
-    """Return seconds since 1970 as a date; what is no number stays as it is."""
+    """Return seconds since 1970 as a date; a value that is no number is returned unchanged."""
     if not isinstance(time, (int, float)):
         return str(time or "")
     return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from backprint.report.nouns import one_line
 
 SERIES = 8
-"""So many colors are told apart; the next series have them again with dashed lines."""
+"""The number of colors; further series repeat them with dashed lines."""
 
 MARKS = (
     "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0z",
@@ -31,13 +31,13 @@ MARKS = (
 
 
 def shorter(text: str, letters: int) -> str:
-    """Return a stranger's text in at most so many letters."""
+    """Return a text shortened to at most `letters` letters."""
     line = one_line(text)
     return line if len(line) <= letters else f"{line[: letters - 1]}…"
 
 
 def middle_out(text: str, letters: int) -> str:
-    """Return a stranger's text in at most so many letters, without its middle: names often differ at their ends."""
+    """Return a text shortened to at most `letters` letters in its middle: names often differ at their ends."""
     line = one_line(text)
     half = (letters - 1) // 2
     return line if len(line) <= letters else f"{line[: letters - 1 - half]}…{line[-half:]}"
@@ -60,7 +60,7 @@ def wrapped(text: str, letters: int) -> list[str]:
 def label(
     x: float, y: float, text: str, *, anchor: str = "middle", letters: int = 60, kind: str = "label", turn: int = 0
 ) -> str:
-    """Return a text at a place; what is cut off is in its title."""
+    """Return a text at a place; a text that is cut off has its whole in a title."""
     shown = shorter(text, letters)
     title = f"<title>{html.escape(one_line(text))}</title>" if shown != one_line(text) else ""
     turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""

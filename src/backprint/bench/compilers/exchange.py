@@ -245,7 +245,7 @@ def exchanged(
 def build_lowered(
     core: fx.GraphModule, core_inputs: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
 ) -> Callable[..., Sequence[Tensor]]:
-    """Return a compiled core; it may hand inputs through once it is lowered, so what it computes is taken anew."""
+    """Return a compiled core. A lowered core may return inputs unchanged, so its own core is taken once more."""
     lowered = core_of(lower(core, core_inputs, thorough, more), core_inputs)
     if not lowered.computes:
         return lowered.wrap(tuple, len(core_inputs))

@@ -59,7 +59,7 @@ ROWS = (
 COMPILERS: Mapping[str, Compiler] = {row.name: row for row in ROWS}
 
 DISTRIBUTIONS = {"tvm": "apache-tvm", "iree.turbine": "iree-turbine", "iree.runtime": "iree-base-runtime"}
-"""Package -> what it is installed as, where that differs."""
+"""Package -> the name of its distribution, where that differs."""
 
 OWN = "a function of your own is package.module:function or file.py:function, gm, inputs -> callable(*inputs)"
 

@@ -1,4 +1,4 @@
-"""Compile and take the time: cold with empty caches, then warm in the same process with what the first has left.
+"""Compile and take the time: cold with empty caches, then warm in the same process with the caches of the first.
 
 Before the clock starts, the compiler compiles one addition: its imports, the test of the processor and the precompiled
 headers are no part of a graph's time. Inductor's headers lie beside its caches, so an empty cache keeps them.
@@ -49,7 +49,7 @@ def compile_timed(
 
 
 def prepare(compiled: Callable[..., Any], caches: Path) -> None:
-    """Compile one addition; what it raises is no matter, for the graph's own compilation raises too."""
+    """Compile one addition. Its errors are ignored: the graph's own compilation raises them too."""
     graph = fx.Graph()
     value = graph.placeholder("value")
     graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
@@ -59,7 +59,7 @@ def prepare(compiled: Callable[..., Any], caches: Path) -> None:
 
 @contextlib.contextmanager
 def cached_in(caches: Path) -> Iterator[None]:
-    """Let torch's compilers use this folder for their caches, and forget what they keep in memory."""
+    """Let torch's compilers use this folder for their caches, and clear their caches in memory."""
     caches.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(CACHE)
     os.environ[CACHE] = str(caches.resolve())

@@ -120,12 +120,12 @@ def is_read_by_others(graph: Graph, step: Step) -> bool:
 
 
 def is_item_of(step: Step, saving: Collection[str]) -> bool:
-    """Whether a step takes the random state, or what was drawn, of a draw that saves its state."""
+    """Whether a step takes the random state or the draw from a step that saves its state."""
     return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
 
 
 def is_dropout(step: Step) -> bool:
-    """Whether a step is a dropout of training: its results are what is left, and the mask that it drew."""
+    """Whether a step is a dropout in training, whose results are the scaled output and the mask."""
     return step.target == DROPOUT and isinstance(step.spec, tuple) and len(step.spec) == 2
 
 

@@ -335,7 +335,7 @@ def store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -
 
 
 def atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
-    """Do an atomic operation on the elements that a mask leaves; return what they were."""
+    """Run an atomic operation on the elements that a mask leaves; return their old values."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "changes")
     values = contiguous_array(value.data, where.shape)

@@ -67,18 +67,20 @@ LOW = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class RoundingBound:
-    """The eager runs by which rounding is known. `given` are the inputs of the kernels, as they are on the target."""
+    """The eager runs by which rounding is known. `kernel_inputs` are the inputs of the kernels on the target."""
 
     eager: Eager
-    given: Sequence[Any]
+    kernel_inputs: Sequence[Any]
 
     @cached_property
     def exact(self) -> Any:
         """The results in float64 on the inputs of the kernels; a text if that run raises."""
         run = self.eager.run
-        if isinstance(self.eager.wide, str) or len(self.given) != len(run.inputs):
+        if isinstance(self.eager.wide, str) or len(self.kernel_inputs) != len(run.inputs):
             return self.eager.wide
-        pairs = zip(self.given, run.inputs, strict=True)  # of a saved tensor with another shape on the target: eager's
+        pairs = zip(
+            self.kernel_inputs, run.inputs, strict=True
+        )  # of a saved tensor with another shape on the target: eager's
         inputs = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
         return run.again(widened_class(run.module)(), [widen(value) for value in inputs])
 
@@ -168,11 +170,11 @@ class RunnableGraph:
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run the wrapper on copies of these values, which must be those that it was written for."""
         self.runs.memory = BandedMemory()
-        copies = [self.taken(port, value) for port, value in zip(self.inputs, values, strict=True)]
+        copies = [self.copy_input(port, value) for port, value in zip(self.inputs, values, strict=True)]
         with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
             return list(self.call(copies))
 
-    def taken(self, port: LoweredPort, value: Any) -> Any:
+    def copy_input(self, port: LoweredPort, value: Any) -> Any:
         """Return a copy of an input as the kernels expect it."""
         if port.value is not None and type(value) is type(port.value):
             if value != port.value:
@@ -346,12 +348,12 @@ class ForwardKernels:
 def verdict_of(
     subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
 ) -> tuple[Verdict, ForwardKernels]:
-    """Return the Verdict of one graph, and of a forward what its kernels saved."""
+    """Return the Verdict of one graph, and the tensors that the kernels of a forward saved."""
     failed = forward.verdict is not None and forward.verdict.verdict == "failed"
     if subject.direction == "backward" and failed:
         return Verdict("unproven", subject.title, "the kernels of its forward did not run, and saved nothing"), forward
     try:
-        return GraphCheck(subject, plan, bench, forward, folder).checked()
+        return GraphCheck(subject, plan, bench, forward, folder).run()
     except RefusedError as error:
         return Verdict("unproven", subject.title, str(error)), ForwardKernels()
     except Exception as error:
@@ -375,7 +377,7 @@ class GraphCheck:
     forward: ForwardKernels
     folder: Path
 
-    def checked(self) -> tuple[Verdict, ForwardKernels]:
+    def run(self) -> tuple[Verdict, ForwardKernels]:
         """Run the kernels in the configurations of the plan, and compare; return the worst Verdict."""
         judge = self.judge()
         verdicts_found: list[Verdict] = []
@@ -396,12 +398,13 @@ class GraphCheck:
         lifted = lifted_run(self.bench)
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
-        given = self.given(lifted)
-        bound = RoundingBound(Eager(self.judging_run(lifted, given), refuse_redraw), given)
+        inputs = self.inputs_of_kernels(lifted)
+        bound = RoundingBound(Eager(self.judging_run(lifted, inputs), refuse_redraw), inputs)
         return GraphJudge(self.plan, self.folder, bound)
 
-    def given(self, lifted: LiftedRun) -> list[Any]:
-        """Return the inputs of the kernels: eager's, and of a backward what the kernels of its forward saved."""
+    def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
+        """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels
+        saved."""
         values = list(lifted.run.inputs)
         if self.subject.direction == "backward":
             for place, port in enumerate(self.subject.inputs):
@@ -419,11 +422,11 @@ class GraphCheck:
                 values[place] = value.to(getattr(torch, port.dtype))
         return values
 
-    def judging_run(self, lifted: LiftedRun, given: Sequence[Any]) -> EagerRun:
-        """Return the eager run by which results are judged: of a backward, on what the kernels saved."""
+    def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
+        """Return the eager run by which results are judged; for a backward, on the tensors that the kernels saved."""
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
-        pairs = zip(given, lifted.run.inputs, strict=True)
+        pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
         inputs = [in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
@@ -453,7 +456,7 @@ class GraphJudge:
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
             runnable = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
-            return runnable.runs, runnable.run(self.bound.given)
+            return runnable.runs, runnable.run(self.bound.kernel_inputs)
 
     def verdict(self, subject: CheckSubject, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
@@ -513,8 +516,8 @@ def is_other_workspace(result: Any, wanted: Any) -> bool:
 
 
 def has_other_shape(result: Any, wanted: Any) -> bool:
-    """Whether two results are tensors of different shapes. An operator of a GPU may give what a CPU's does not: a
-    BatchNorm in evaluation its statistics, a library its workspace."""
+    """Whether two results are tensors of different shapes. An operator may return more on a GPU than on a
+    CPU: a BatchNorm in evaluation its statistics, a library its workspace."""
     return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape != wanted.shape
 
 
@@ -541,7 +544,7 @@ def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
-    """Return what a forward saves, by name."""
+    """Return name -> tensor that a forward saves."""
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
 
