@@ -263,7 +263,7 @@ def _twin(large: Capture, twin: Twin) -> Capture:
     if isinstance(twin, Capture):
         return twin
     model, args, kwargs = (*twin, {})[:3]
-    return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False, "engine": large.engine})
+    return capture(model, args=args, kwargs=kwargs, **{**large.origin.options, "fake": False, "engine": large.engine})
 
 
 def fake() -> AbstractContextManager[None]:

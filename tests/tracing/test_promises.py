@@ -552,7 +552,7 @@ def test_numbers_that_a_backward_draws_are_those_of_the_program() -> None:
     capture = bp.capture(f, x)
     numpy.random.rand(5)
     assert capture.verify()[0].verdict == "bitwise"
-    numpy.random.set_state(capture.origin.program.chance.states["numpy.random"])
+    numpy.random.set_state(capture.origin.program.foreign_random.states["numpy.random"])
     got = bp.replay(capture, x)
     out = f(x)
     assert torch.equal(got.outputs, out)

@@ -800,7 +800,7 @@ class Origin(Oracle, Protocol):
         """Whether this process traced the graphs, so that they can be trusted."""
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """The options of the capture call."""
 
     @property
@@ -841,7 +841,7 @@ class Origin(Oracle, Protocol):
     def differs(self) -> str:
         """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
 
-    def chance(self) -> dict[str, str]:
+    def foreign_random(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
 
     def release(self) -> None:
@@ -852,7 +852,7 @@ class TracedOrigin(Origin, Protocol):
     """A program that an engine has just traced, and that its Capture is compared with."""
 
     @property
-    def unheld(self) -> Sequence[str]:
+    def unchecked_reads(self) -> Sequence[str]:
         """The reads of the program that no guard can check."""
 
     @property
@@ -876,7 +876,7 @@ class FixedOrigin(Origin):
     alive = True
     partial = False
     traced_here = True
-    asked: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = MappingProxyType({})
     constants: Tensors = MappingProxyType({})
     tangents: Tensors = MappingProxyType({})
     parts: Sequence[Oracle] = ()
@@ -897,7 +897,7 @@ class FixedOrigin(Origin):
     def differs(self) -> str:
         return ""
 
-    def chance(self) -> dict[str, str]:
+    def foreign_random(self) -> dict[str, str]:
         return {}
 
     def release(self) -> None:

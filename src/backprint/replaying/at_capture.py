@@ -73,8 +73,8 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         if captured:
             return Proof(tuple(found.values()), captured, identity=by_identity(capture, program, values))
-        if program.unheld:
-            return Proof(tuple(found.values()), "", program.unheld[0], every_input(capture, values))
+        if program.unchecked_reads:
+            return Proof(tuple(found.values()), "", program.unchecked_reads[0], every_input(capture, values))
         light = sum(value.numel() for value in values.values()) <= LIGHT
         if light and program.aliased and (identity := by_identity(capture, program, values)):
             return Proof(tuple(found.values()), identity=identity)

@@ -315,7 +315,7 @@ def hold_chance(capture: Capture) -> None:
     if not wanted:
         return
     now = {name: random_state_digest(state) for name, state in foreign_states().items()}
-    now |= capture.origin.chance() if capture.origin.alive else {}
+    now |= capture.origin.foreign_random() if capture.origin.alive else {}
     for name, state in wanted.items():
         if now.get(name, state if name.startswith(OWN) else "") != state:
             raise GuardError(

@@ -30,7 +30,7 @@ from backprint.graph.nouns import Guard, OpaqueEdge, Source
 from backprint.tracing import frames
 from backprint.tracing.custom import numbers_one_by_one, through
 from backprint.tracing.program import CalledProgram
-from backprint.tracing.state.restore import given_away
+from backprint.tracing.state.restore import keep_content_of
 from backprint.tracing.watch import Sighting
 from backprint.values.memory import has_memory
 from backprint.values.tree import FLAGS, plain_leaves, strided_parts
@@ -128,7 +128,7 @@ class HookWatch(TorchFunctionMode):
         if unseen := unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
             for tensor in unseen:
-                given_away(tensor)
+                keep_content_of(tensor)
         if func is Tensor.__deepcopy__:
             return copied_deeply(*args)
         if self.rewrite:
@@ -150,7 +150,7 @@ class HookWatch(TorchFunctionMode):
         self.seen.unseen.append((f"tolist in {function.name}, by torch.jit", frames.here(self.paths)))
         tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         for tensor in tensors:
-            given_away(tensor)
+            keep_content_of(tensor)
         return tensors
 
 

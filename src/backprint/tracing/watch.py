@@ -430,7 +430,7 @@ class Watch(TorchDispatchMode):
     def restore(self) -> None:
         """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
-            if not is_copied(key):  # a Picture has put it back, and knows it from before the run
+            if not is_copied(key):  # a Snapshot has put it back, and knows it from before the run
                 put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
             set_version_counters((tensor,), (version,))

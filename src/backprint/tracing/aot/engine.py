@@ -11,14 +11,14 @@ from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
-from backprint.tracing.refusals import unheld
-from backprint.tracing.request import Made, Options
+from backprint.tracing.refusals import describe_unchecked_reads
+from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
 from backprint.values import settings
 
 
-def by_aot(program: CalledProgram, options: Options) -> Made:
+def by_aot(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `aot`: where it has many equal layers and no values, stamp it."""
     if not options.fake or not options.stamp:
         with settings.uncollected() if options.fake else contextlib.nullcontext():
@@ -39,12 +39,12 @@ def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Trac
     return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
-def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> Made:
+def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> EngineResult:
     """Return the capture of a program that has run."""
     with settings.uncollected():
         traced = traced_by(scouted, seen, options)
         assembled = assemble(read_fx(scouted, traced).joint)
-    return Made(
+    return EngineResult(
         program=scouted,
         pairs=(assembled.pair,),
         outputs=tuple(name for name, role in traced.outputs if role == "output"),
@@ -55,5 +55,5 @@ def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedPro
         guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        unheld=() if options.fake else unheld(seen.unseen, traced.unforeseen),
+        unchecked_reads=() if options.fake else describe_unchecked_reads(seen.unseen, traced.unforeseen),
     )

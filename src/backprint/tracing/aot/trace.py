@@ -41,16 +41,16 @@ from backprint.tracing.non_operator_effects import rewritten
 from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import (
-    Substitute,
+    SubstituteTensors,
     modes_reach_backward,
     named_outputs,
+    replace_tensors,
     result_of,
-    shielded,
-    with_others,
+    with_shields,
     with_values,
 )
 from backprint.tracing.scout import Findings
-from backprint.tracing.state.restore import kept
+from backprint.tracing.state.restore import restoring_everything_reachable
 from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, reads_values, unknown
 from backprint.values.results import NOTHING, ResultTree
 
@@ -70,7 +70,7 @@ class LineNotes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.table:
-            args, kwargs = with_others(self.table, args), with_others(self.table, kwargs or {})
+            args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
         if func.__name__ == "__get__":
             return for_program(func, *args)
         func, args, kwargs = rewritten(func, args, kwargs)
@@ -342,7 +342,7 @@ class TracedFunction:
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
-        values = self.program.current(keep=False)
+        values = self.program.current(keep_values=False)
         known = {} if self.program.world is None else self.program.world.reals(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
         made = []
@@ -373,11 +373,11 @@ class TracedFunction:
         told = Told(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.reals is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
-        ready = sharing_memory(program, shielded(program, given, mark))
+        ready = sharing_memory(program, with_shields(program, given, mark))
         versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(
-            kept(program.target(), objects_given(program))
+            restoring_everything_reachable(program.target(), objects_given(program))
         )  # AOTAutograd runs the program more than once
         self.open.enter_context(with_values(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
@@ -633,12 +633,12 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-        stack.enter_context(kept(run.program.target(), objects_given(run.program)))
+        stack.enter_context(restoring_everything_reachable(run.program.target(), objects_given(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
         if run.program.outside:
-            stack.enter_context(Substitute(run.table))
+            stack.enter_context(SubstituteTensors(run.table))
         stack.callback(lambda: run.open.close())
         yield stack
 

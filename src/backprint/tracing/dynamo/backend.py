@@ -40,7 +40,7 @@ from backprint.tracing.dynamo.frontend import (
     source_of_placeholder,
     tell_lines,
 )
-from backprint.tracing.program import CalledProgram, Held, NamedTensor, Slot, check_tensor, free_name
+from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, Slot, check_tensor, free_name
 from backprint.tracing.request import Options
 from backprint.values.settings import outside_modes, quiet_random
 from backprint.values.tree import copy_values
@@ -101,7 +101,7 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
     tell_lines(module, line_of)
     target = runner(module)
     return CalledProgram(
-        target=Held(target),
+        target=HeldTarget(target),
         arguments=tuple(named.name for named in tensors if named.role == "input"),
         structure=structure,
         leaves=tuple(leaves),

@@ -35,7 +35,7 @@ from backprint.tracing.non_operator_effects import flag_guards, no_seeding
 from backprint.tracing.program import (
     A_TENSOR,
     CalledProgram,
-    Held,
+    HeldTarget,
     NamedTensor,
     ScoutedProgram,
     Slot,
@@ -43,10 +43,10 @@ from backprint.tracing.program import (
     free_name,
 )
 from backprint.tracing.reach import compiled_parts, module_paths
-from backprint.tracing.request import Made, Options, Part
+from backprint.tracing.request import EngineResult, Options, Part
 from backprint.tracing.running import check_loss, own_arguments, staged
 from backprint.tracing.scout import Findings, scout
-from backprint.tracing.state.restore import same_chance
+from backprint.tracing.state.restore import with_foreign_random_states
 from backprint.tracing.watch import SEED
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import quiet_random
@@ -294,7 +294,7 @@ def part_of(
     leaves = tuple(given if name is None else Slot(name) for given, name in zip(ran.inputs, names, strict=True))
     shared = [name for name in program.hooks if name in values]
     return CalledProgram(
-        target=Held(graphed),
+        target=HeldTarget(graphed),
         arguments=(),
         structure=pytree.tree_flatten((tuple(leaves), {}))[1],
         leaves=leaves,
@@ -428,7 +428,7 @@ def program_of_pair(
     leaves = (*program.leaves, *map(Slot, graphed.extra))
     return called_program(
         program,
-        target=Held(graphed),
+        target=HeldTarget(graphed),
         tensors=tuple(named for named in tensors if named.name not in program.outside),
         values={**program.values, **{named.name: value for named, value in extra}},
         leaves=leaves,
@@ -499,7 +499,7 @@ def origins(book: TensorBook, index: int, names: Sequence[str], table: Mapping[s
 # ----------------------------------------------------------------------------
 
 
-def by_dynamo(program: CalledProgram, options: Options) -> Made:
+def by_dynamo(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
     whole, seen = scout(program)
     check_program(whole, seen)
@@ -519,7 +519,7 @@ def by_dynamo(program: CalledProgram, options: Options) -> Made:
     read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
     if options.specialize is False and read is not None:
         raise DataDependentError(f"the program reads {read.text}{frames.place(read.source)}, and specialize=False")
-    return Made(
+    return EngineResult(
         program=whole,
         pairs=tuple(each.pair for each in traced),
         outputs=tuple(name for name, _ in outputs),
@@ -561,10 +561,10 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
     with quiet_random(), staged(program) as stage:
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
-        with no_seeding(program), same_chance(program.chance, program.target.picture):
+        with no_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
             run = contextvars.copy_context().run
             record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
-        put = sorted({**stage.made(), **stage.left()})
+        put = sorted({**stage.new_tensors(), **stage.new_gradients()})
         ready = {**stage.ready, **program.outside}
     if put:
         raise CaptureError(

@@ -27,9 +27,9 @@ from backprint.tracing.eager.writer import Writer
 from backprint.tracing.non_operator_effects import Opener, flag_guards, seeing_overlaps, seeing_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import kept_gradients, module_paths
-from backprint.tracing.request import Made, Options
-from backprint.tracing.running import pull_back, staged
-from backprint.tracing.scout import hooked, with_outside
+from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.running import run_backward, staged
+from backprint.tracing.scout import hooks_as_edges, with_outside
 from backprint.tracing.watch import SEED, Sighting
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
@@ -56,7 +56,7 @@ class RecordedStep:
     leaves: tuple[Any, ...]
 
 
-def by_eager(program: CalledProgram, options: Options) -> Made:
+def by_eager(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `eager`."""
     with uncollected():
         found = made_of(record_or_say_why(program), options)
@@ -182,7 +182,7 @@ def backward_placements(
         recorder.learn(tensor, frozenset())
         recorder.root(tangent_name(name), tensor)
     with opener, recorder.backward():
-        found = pull_back(program, leaves, outputs, tangents)
+        found = run_backward(program, leaves, outputs, tangents)
     if not found:
         recorder.forget([tangent_name(name) for name in tangents])
         return {}, {}
@@ -192,7 +192,7 @@ def backward_placements(
 # ------------------------------------------------------------------ from the tape to a Pair
 
 
-def made_of(run: RecordedStep, options: Options) -> Made:
+def made_of(run: RecordedStep, options: Options) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
     joint = joint_of(run, as_ran=not options.functional)
@@ -201,7 +201,7 @@ def made_of(run: RecordedStep, options: Options) -> Made:
     assembled = assemble(joint)
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
-    return Made(
+    return EngineResult(
         program=replace(program, changed=changed, assembled=groups),
         pairs=(assembled.pair,),
         outputs=tuple(run.outputs),
@@ -211,8 +211,8 @@ def made_of(run: RecordedStep, options: Options) -> Made:
         constants=assembled.constants,
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
-        opaque=(*dict.fromkeys(seen.opaque), *hooked(program)),
-        plainer=tuple(plainer(assembled.pair, seen)),
+        opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program)),
+        reasons_to_prefer_others=tuple(plainer(assembled.pair, seen)),
     )
 
 

@@ -28,7 +28,7 @@ from backprint.tracing.cut import looks_at_the_whole
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, NamedTensor, ScoutedProgram
 from backprint.tracing.reach import roots
-from backprint.tracing.request import Made, Options
+from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.rows import CannotStamp, LoggedWatch, Row, grown, stamped_joint
 
@@ -283,7 +283,7 @@ class LoggedRun:
 class StampAttempt:
     """What became of an attempt: the result, or why there is none. `run` is that of the whole, if it was reached."""
 
-    made: Made | None = None
+    made: EngineResult | None = None
     why: str = ""
     run: LoggedRun | None = None
 
@@ -394,7 +394,7 @@ def refuse_run(run: LoggedRun) -> None:
         ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
         ("it reads values unseen", found.unseen),
-        ("it draws from a generator that is not torch's", run.scouted.chance.pins()),
+        ("it draws from a generator that is not torch's", run.scouted.foreign_random.pins()),
         ("it writes to parts of memory that its arguments share", run.scouted.assembled),
         ("it writes to arguments that require grad", run.scouted.shields),
     ):
@@ -426,7 +426,7 @@ def row_difference(row: Row, wanted: Row) -> str:
     return f"{here} has {first[0]!s:.80}, where {first[1]!s:.80} was expected"
 
 
-def made_of(program: CalledProgram, whole: LoggedRun, joint: Joint, plan: Plan) -> Made:
+def made_of(program: CalledProgram, whole: LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
     """Return the result of an engine; its graphs must have the inputs, outputs and gradients of the whole."""
     scouted, found = whole.scouted, whole.found
     outcome = found.outcome
@@ -442,7 +442,7 @@ def made_of(program: CalledProgram, whole: LoggedRun, joint: Joint, plan: Plan) 
     expect("gradients", asking if joint.gradients else [], [port for port, _ in joint.gradients])
     joint = replace(joint, same={named.name: named.same for named in scouted.tensors if named.same})
     assembled = assemble(joint)
-    return Made(
+    return EngineResult(
         program=scouted,
         pairs=(assembled.pair,),
         outputs=tuple(outcome.outputs),

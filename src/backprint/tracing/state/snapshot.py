@@ -121,7 +121,7 @@ def flat_parts(part: Any) -> Iterator[Any]:
 #  tensor (its memory, its content, its gradient, its hooks), the state of every random generator, and that of the C
 #  types in `contents`. `put_back` restores all of it, and touches only what differs.
 #
-# While a Picture is open, copies of iterators stand in the places that hold them (`iterators`), because a run uses an
+# While a Snapshot is open, copies of iterators stand in the places that hold them (`iterators`), because a run uses an
 #  iterator up for good. Where a place cannot hold a copy, or an iterator has none, the program is refused before it
 #  runs.
 #
@@ -135,7 +135,7 @@ Put = Callable[[Any, Any], None]
 """Writes another object in a place: at a key, the object."""
 
 MOST = 200_000
-"""The most objects that a Picture looks at."""
+"""The most objects that a Snapshot looks at."""
 
 LONG = 10_000
 """The elements of a container longer than this are kept, but not looked into."""
@@ -148,7 +148,7 @@ MOST_SUSPECTS = 8
 """The most objects that are named as possibly changed."""
 
 
-class Picture:
+class Snapshot:
     """Everything that was reachable, with how each thing is restored."""
 
     def __init__(self, roots: Iterable[tuple[str, Any]], first: bool = True) -> None:
