@@ -181,8 +181,8 @@ def refusal_of_changing_results(program: CalledProgram, title: str, reason: str)
         changes = f" ({'; '.join(list(snapshot.lost.values())[:8])})"
     return CaptureError(
         f"{title} returns another result when it runs again ({reason}): a run leaves something behind{changes}. "
-        "Backprint cannot restore that, so no engine's capture could be compared with the program. If only the first call "
-        "differs, call it once before the capture; else pass what it reads as an argument",
+        "Backprint cannot restore that, so no engine's capture could be compared with the program. If only the first "
+        "call differs, call it once before the capture; else pass what it reads as an argument",
         every_engine=True,
     )
 

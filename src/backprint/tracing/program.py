@@ -21,7 +21,7 @@ from backprint._torch.tensors import backward_hooks
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.nouns import Argument
-from backprint.tracing.fake import World, kept_inputs, world_of
+from backprint.tracing.fake import FakeWorld, kept_inputs, world_of
 from backprint.tracing.reach import roots
 from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
@@ -140,7 +140,7 @@ class CalledProgram:
     tangents: tuple[str, ...] = ()
     foreign_random: ForeignRandomStates = field(default_factory=ForeignRandomStates)
     title: str = "program"
-    world: World | None = None
+    world: FakeWorld | None = None
     specialize: bool = False
     given: CallArguments | None = None
 
@@ -197,7 +197,7 @@ class CalledProgram:
         `keep_values` is true.
         """
         tensors = self.held()
-        return tensors if self.world is None else self.world.imitate(tensors, keep_values and self.specialize)
+        return tensors if self.world is None else self.world.fake_copies(tensors, keep_values and self.specialize)
 
     def known(self) -> dict[str, Tensor]:
         """Return the tensors that have values: all except fake tensors with unknown values."""

@@ -18,7 +18,7 @@ from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram, Outcome
 from backprint.tracing.reach import tensors_of
-from backprint.tracing.watch import Sighting, storages
+from backprint.tracing.watch import Observations, storages
 from backprint.values.memory import has_memory
 
 
@@ -107,7 +107,7 @@ def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Colle
         )
 
 
-def refuse_unknown_origin(program: CalledProgram, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
+def refuse_unknown_origin(program: CalledProgram, seen: Observations, tensor: Tensor, names: Mapping[int, str]) -> None:
     """Refuse a tensor that another thread made during the run: its inputs were not seen."""
     if seen.threads and id(tensor) not in names:
         raise CaptureError(
@@ -119,7 +119,7 @@ def refuse_unknown_origin(program: CalledProgram, seen: Sighting, tensor: Tensor
             f"{program.title} uses a tensor that shares the memory of {shares} and is not one of its views (made "
             "through dlpack, numpy or an address), so it cannot be tracked: use .detach() or a view"
         )
-    if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
+    if id(tensor) not in names and tensor.grad_fn is not None and seen.requires_grad_before.get(id(tensor)):
         raise CaptureError(
             f"{program.title} uses a tensor of shape {list(tensor.shape)} that requires grad and is not reachable from "
             "its arguments, closure or globals: another thread, or code without operators, made it. Pass it as an input"
@@ -157,7 +157,7 @@ def sharing_address(program: CalledProgram, tensor: Tensor) -> str:
     return ""
 
 
-def refuse_untraced_effects(program: CalledProgram, seen: Sighting, left_behind: Collection[str]) -> None:
+def refuse_untraced_effects(program: CalledProgram, seen: Observations, left_behind: Collection[str]) -> None:
     """Refuse a program that assigns `.data`, hooks saved tensors, or leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
@@ -175,7 +175,7 @@ def refuse_untraced_effects(program: CalledProgram, seen: Sighting, left_behind:
             f"{operator} raises{frames.place(source)} and {program.title} goes on: tracing would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
         )
-    addressed = [read for read in seen.unseen if read[0] in ("storage", "untyped_storage", "data_ptr")]
+    addressed = [read for read in seen.reads_without_operator if read[0] in ("storage", "untyped_storage", "data_ptr")]
     if addressed:  # a traced tensor has no memory to read: torch would end the process
         function, source = addressed[0]
         raise CaptureError(

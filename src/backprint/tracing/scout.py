@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from backprint._torch.dynamo import ERRORS_OF_DYNAMO
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.tracing.non_operator_effects import watching
+from backprint.tracing.non_operator_effects import watching_program
 from backprint.tracing.program import (
     CalledProgram,
     NamedTensor,
@@ -33,7 +33,7 @@ from backprint.tracing.refusals import (
     refuse_untraced_effects,
 )
 from backprint.tracing.running import staged
-from backprint.tracing.watch import SEED, Reading, Sighting, Watch
+from backprint.tracing.watch import SEED, Observations, Reading, Watch
 from backprint.tracing.witness import run_forward
 from backprint.values.settings import quiet_random
 from backprint.values.tree import alias_groups
@@ -50,7 +50,7 @@ class Findings:
     outcome: Outcome
     readings: tuple[Reading, ...]
     opaque: tuple[OpaqueEdge, ...]
-    unseen: tuple[tuple[str, Source | None], ...]
+    reads_without_operator: tuple[tuple[str, Source | None], ...]
     flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
     casts: int
 
@@ -82,7 +82,7 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
         outcome,
         tuple(with_names_of_outside(reading, names) for reading in seen.readings),
         (*seen.opaque, *hooks_as_edges(found)),
-        tuple(seen.unseen),
+        tuple(seen.reads_without_operator),
         seen.flags,
         seen.casts,
     )
@@ -124,8 +124,8 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
 
     @contextlib.contextmanager
     def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-        watch.know(ready, tuple(ready))
-        with watching(program, watch.seen, paths, compiled), watch:
+        watch.register_tensors(ready, tuple(ready))
+        with watching_program(program, watch.seen, paths, compiled), watch:
             yield
 
     values = None if program.world is None else program.current()
@@ -136,16 +136,16 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
-                watch.judge_outputs(forward.tensors)
+                watch.note_edges_behind_outputs(forward.tensors)
                 watch.note_written()
                 return watch, forward.outcome(effects, mutations, {})
     finally:
         watch.restore()
 
 
-def with_outside(program: CalledProgram, seen: Sighting) -> ScoutedProgram:
+def with_outside(program: CalledProgram, seen: Observations) -> ScoutedProgram:
     """Add the tensors from outside to the program's named tensors; they require grad as before the run."""
-    outside, requires_grad = seen.outside, seen.asking
+    outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
     if program.defaulted and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):

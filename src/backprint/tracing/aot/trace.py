@@ -36,8 +36,16 @@ from backprint.tracing import frames
 from backprint.tracing.aot import symbolic
 from backprint.tracing.custom import is_composite, taken_apart, through
 from backprint.tracing.cut import partitioned
-from backprint.tracing.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices, shapes_of
-from backprint.tracing.non_operator_effects import rewritten
+from backprint.tracing.fake import (
+    UNKNOWN_VALUES,
+    FakeWorld,
+    dispatch_with_rules,
+    fake_like,
+    is_missing_device,
+    on_available_devices,
+    replaced_dispatch,
+)
+from backprint.tracing.non_operator_effects import rewrite_for_tracing
 from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import (
@@ -51,7 +59,7 @@ from backprint.tracing.running import (
 )
 from backprint.tracing.scout import Findings
 from backprint.tracing.state.restore import restoring_everything_reachable
-from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, reads_values, unknown
+from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
 from backprint.values.results import NOTHING, ResultTree
 
 OURS = "backprint"
@@ -73,9 +81,9 @@ class LineNotes(TorchFunctionMode):
             args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
         if func.__name__ == "__get__":
             return for_program(func, *args)
-        func, args, kwargs = rewritten(func, args, kwargs)
+        func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if self.fake:
-            func, args, kwargs = on_present_devices(func, args, kwargs)
+            func, args, kwargs = on_available_devices(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return through(self, func, args, kwargs)
 
@@ -162,14 +170,14 @@ class RecordedFakes:
     type.
     """
 
-    def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
+    def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
         self.expected: Reading | None = None
-        self.reals: Any = WeakIdKeyDictionary() if real else None
+        self.real_values_by_name: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
         self.held: dict[tuple[Any, ...], Tensor] = {}
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
-        self.plain = shapes_of(self.mode) if world is None else world.dispatch
+        self.plain = dispatch_with_rules(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -181,7 +189,7 @@ class RecordedFakes:
                     result = pytree.tree_map(fake_like, reading.result)
                 self.follow(result, reading.result)  # replaces the uninitialised values that `fake_like` left
                 return result
-            known, real = self.really(func, args, kwargs or {})
+            known, real = self.run_on_real_values(func, args, kwargs or {})
             if not known:
                 raise
             if func is not READ or number_place(args[0]) not in self.held:
@@ -190,8 +198,10 @@ class RecordedFakes:
                 result = pytree.tree_map(fake_like, real)
             self.follow(result, real)
             return result
-        if self.reals is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
-            known, real = self.really(func, args, kwargs or {})
+        if self.real_values_by_name is not None and any(
+            isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)
+        ):
+            known, real = self.run_on_real_values(func, args, kwargs or {})
             if known:
                 self.follow(result, real)
         return result
@@ -200,24 +210,24 @@ class RecordedFakes:
         """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
         self.held[number_place(tensor)] = tensor
 
-    def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
         """Run an operator on the real values behind these fake tensors, if all are known."""
-        if self.reals is None:
+        if self.real_values_by_name is None:
             return False, None
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
-        if any(leaf not in self.reals for leaf in given):
+        if any(leaf not in self.real_values_by_name for leaf in given):
             return False, None
-        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values_by_name[leaf], (args, kwargs))
         with without_modes(), torch.no_grad():
             return True, for_program(func, *args, **kwargs)
 
     def follow(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
-        if self.reals is None:
+        if self.real_values_by_name is None:
             return
         for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
-                self.reals[left] = right
+                self.real_values_by_name[left] = right
 
 
 class Told(TorchDispatchMode):
@@ -241,11 +251,11 @@ class Told(TorchDispatchMode):
         self.used = True
         if self.fake.world is not None:
             inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
-            if self.fake.world.able(func, pytree.tree_leaves(inner)):
-                found = self.fake.world.really(func, *inner)
+            if self.fake.world.follows_from_constants(func, pytree.tree_leaves(inner)):
+                found = self.fake.world.run_on_real_values(func, *inner)
                 return for_program(func, *args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
             if not self.waiting:
-                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
+                raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
         reading = self.meet(func)
         if not isinstance(first_leaf(reading.result), Tensor):
             self.take(func, args, reading)
@@ -343,7 +353,7 @@ class TracedFunction:
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
         values = self.program.current(keep_values=False)
-        known = {} if self.program.world is None else self.program.world.reals(self.program.held())
+        known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
         made = []
         for named in self.program.tensors:
@@ -355,8 +365,8 @@ class TracedFunction:
                     fake = fake_like(value) if named.name in apart else self.faked(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
             real = value if self.program.world is None else known.get(named.name)
-            if self.fake.reals is not None and real is not None:
-                self.fake.reals[fake] = real
+            if self.fake.real_values_by_name is not None and real is not None:
+                self.fake.real_values_by_name[fake] = real
             made.append(fake)
         return tuple(made)
 
@@ -371,7 +381,7 @@ class TracedFunction:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
         told = Told(self.readings, self.fake, self.specialize, self.paths)
-        if self.fake.reals is not None:
+        if self.fake.real_values_by_name is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, with_shields(program, given, mark))
         versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
@@ -622,8 +632,8 @@ def trace_once(
 def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
     """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
-        if run.program.world is not None and absent("cuda"):
+        stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
+        if run.program.world is not None and is_missing_device("cuda"):
             stack.enter_context(without_cuda())
         stack.enter_context(lazy_code(True))
         stack.enter_context(without_effects_of_checks())

@@ -31,7 +31,7 @@ from backprint.tracing.dynamo.frontend import (
     line_with_path,
     tell_lines,
 )
-from backprint.tracing.non_operator_effects import flag_guards, no_seeding
+from backprint.tracing.non_operator_effects import flag_guards, refuse_seeding
 from backprint.tracing.program import (
     A_TENSOR,
     CalledProgram,
@@ -542,7 +542,7 @@ def check_program(program: ScoutedProgram, seen: Findings) -> None:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
-    for name, source in seen.unseen[:1]:
+    for name, source in seen.reads_without_operator[:1]:
         where = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
         raise CaptureError(
             f"Tensor.{name} reads values{where}, which engine 'dynamo' has no step to check: read them with "
@@ -561,7 +561,7 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
     with quiet_random(), staged(program) as stage:
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
-        with no_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
+        with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
             run = contextvars.copy_context().run
             record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
         put = sorted({**stage.new_tensors(), **stage.new_gradients()})

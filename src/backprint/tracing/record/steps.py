@@ -26,11 +26,20 @@ from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
 from backprint.tracing.captured import requirements
 from backprint.tracing.custom import is_composite, taken_apart
-from backprint.tracing.eager.tape import PLAIN, Placement, Recorder, Tape, TapedCall, dense, flat, spanned
+from backprint.tracing.eager.tape import (
+    PLAIN_TENSOR_TYPES,
+    Placement,
+    Recorder,
+    Tape,
+    TapedCall,
+    bytes_spanned,
+    is_dense,
+    iter_leaves,
+)
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.program import Outcome
 from backprint.tracing.reach import children, state_of_optimizer
-from backprint.tracing.watch import Sighting, is_number_read, storages
+from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
 from backprint.values.memory import has_memory
 
@@ -166,32 +175,32 @@ class LiveRecorder(Recorder):
         self.lost, self.twice = "", ""
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.backwards: list[Backward] = []
-        self.begun: list[Tensor] = []
+        self.outside_at_begin: list[Tensor] = []
         self.known: dict[int, list[Placement]] = {}
 
     def lose(self, why: str) -> None:
         """Drop the step, and everything that was kept for it."""
         self.lost = self.lost or why
-        self.tape, self.seen = Tape(), Sighting()
-        self.undo, self.callers, self.known, self.backwards, self.begun = {}, {}, {}, [], []
+        self.tape, self.seen = Tape(), Observations()
+        self.content_before, self.callers, self.known, self.backwards, self.outside_at_begin = {}, {}, {}, [], []
 
     # -------------------------------------------------------------- operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(kind not in PLAIN for kind in types):
+        if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
-        about = self.tried(self.before, func, args, kwargs)
-        result = func(*args, **kwargs)  # outside `tried`: errors here are the script's
-        if about is not None:
-            self.tried(self.after, about, args, kwargs, result)
+        call = self.run_own_part(self.begin_call, func, args, kwargs)
+        result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
+        if call is not None:
+            self.run_own_part(self.end_call, call, args, kwargs, result)
         return result
 
-    def tried(self, act: Callable[..., Any], *args: Any) -> Any:
+    def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
         """Return the result of a part of ours; an error in it loses the step. A forked child has no step."""
         if self.lost or os.getpid() != self.pid:
             return None
@@ -202,60 +211,60 @@ class LiveRecorder(Recorder):
             self.lose(told_whole(error))
             return None
 
-    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
-        asked = func in UNLIKE and torch.is_grad_enabled()
-        if asked and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
+    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        rounds_otherwise = func in UNLIKE and torch.is_grad_enabled()
+        if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
             self.lose(f"the backward of {UNLIKE[func]} rounds differently while it is recorded{place_of_script()}")
             return None
         if func in UNLIKE_TWICE:
             self.twice = UNLIKE_TWICE[func]
-        return super().before(func, args, kwargs)
+        return super().begin_call(func, args, kwargs)
 
-    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        if about.func in SETTERS and storage_id(storages(result)[-1]) not in self.taint:
-            self.encounter(None, args[0], False)
+    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        if call.func in SETTERS and storage_id(storages(result)[-1]) not in self.dependencies:
+            self.enter_unknown_tensor(None, args[0], False)
             return
-        if is_sum(about) and about.args[0] in self.backwards[-1].before.values():
+        if is_sum(call) and call.args[0] in self.backwards[-1].before.values():
             terms, term = self.backwards[-1].terms, args[1].detach()
-            terms[about.args[0]] = terms[about.args[0]] + term if about.args[0] in terms else term.clone()
-        super().after(about, args, kwargs, result)
-        for place in flat(self.tape.calls[-1].result):
+            terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
+        super().end_call(call, args, kwargs, result)
+        for place in iter_leaves(self.tape.calls[-1].result):
             if type(place) is Placement and place.memory in self.known:
                 self.known[place.memory].append(place)
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
         if not self.is_known(tensor):
-            self.encounter(func, tensor, writes)
-        return super().taken(func, tensor, writes, followed)
+            self.enter_unknown_tensor(func, tensor, writes)
+        return super().place_argument(func, tensor, writes, recorded_by_autograd)
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step or is in the known part of memory from outside.
 
         The step may first use a part of a batch: then the whole batch is another input.
         """
-        if storage_id(storages(tensor)[-1]) not in self.taint:
+        if storage_id(storages(tensor)[-1]) not in self.dependencies:
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
         return known is None or any(holds(each, place) for each in known)
 
-    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
+    def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
         storage = tensor.untyped_storage()
         key = storage_id(storage)
         self.callers[key] = storage
         self.seen.outside.append(tensor)
-        self.begun.append(tensor.detach())  # a tensor may be put on other memory while the step runs
-        self.learn(tensor, frozenset())
+        self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
+        self.set_dependencies(tensor, frozenset())
         place = self.place(tensor)
         self.known.setdefault(place.memory, []).append(place)
-        if written and key not in self.undo:
-            self.undo[key] = storage.clone()
+        if written and key not in self.content_before:
+            self.content_before[key] = storage.clone()
 
-    def meet_sparse(self, tensor: Tensor) -> None:
+    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
         raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
 
-    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+    def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
@@ -267,7 +276,7 @@ class LiveRecorder(Recorder):
     def found(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor; one of unknown memory comes from outside."""
         if not self.is_known(tensor):
-            self.encounter(None, tensor, False)
+            self.enter_unknown_tensor(None, tensor, False)
         return self.place(tensor)
 
     # -------------------------------------------------------------- backwards
@@ -282,7 +291,7 @@ class LiveRecorder(Recorder):
         """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
         places = [self.found(root) for root in roots]
         mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
-        self.judge_outputs({str(index): root for index, root in enumerate(roots)})
+        self.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
         self.backwards.append(mark)
 
@@ -300,8 +309,8 @@ class LiveRecorder(Recorder):
     def kept(self) -> list[Tensor]:
         """Return the tensors from outside as they were when the step began."""
         found = []
-        for tensor in self.begun:
-            storage = self.undo.get(storage_id(tensor.untyped_storage()))
+        for tensor in self.outside_at_begin:
+            storage = self.content_before.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
                 if storage is None:
                     found.append(tensor.detach().clone())
@@ -328,7 +337,7 @@ def holds(whole: Placement, part: Placement) -> bool:
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
     begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
-    return dense(whole) and begin <= first and spanned(part) <= spanned(whole)
+    return is_dense(whole) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
 
 
 def place_of_script() -> str:
@@ -366,7 +375,7 @@ def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Use
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
         given = call.args[1:] if index in sums else (call.args, call.kwargs)
-        last |= {leaf.memory: index for leaf in flat(*given) if type(leaf) is Placement}
+        last |= {leaf.memory: index for leaf in iter_leaves(*given) if type(leaf) is Placement}
     return Uses(sums, last)
 
 
@@ -419,7 +428,7 @@ class StepWriter:
                 if uses.last.get(call.args[0].memory, -1) < index:
                     self.late.append(call)
                     continue
-            self.writer.take(call)
+            self.writer.write_call(call)
         self.writer.end_calls()
         self.leaving |= set(mark.after.values())
         for key in mark.given:

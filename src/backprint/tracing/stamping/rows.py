@@ -246,13 +246,13 @@ class LoggedWatch(Watch):
         self.kept: list[Tensor] = []
         self.memory: dict[int, str] = {}
 
-    def know(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
+    def register_tensors(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
         self.ready = named
         with DisableTorchFunction():
             for name, tensor in named.items():
                 self.rows.append(Row(("input", tensor_spec(tensor), tensor.requires_grad, family(name)), (name,)))
                 self.label(tensor, f"input {name}")
-        return super().know(named, callers)
+        return super().register_tensors(named, callers)
 
     def label(self, tensor: Tensor, label: str) -> None:
         """Name a tensor, which is kept, so that no other can have its identity."""
@@ -269,14 +269,14 @@ class LoggedWatch(Watch):
             self.label(tensor, f"outside {len(self.rows)}" if label is None else f"in {label}")
         return self.labels[id(tensor)]
 
-    def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+    def run_operator(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
         if func.namespace == "prim":  # a question about a tensor, such as its device: nothing runs
-            return super().run_explained(func, args, kwargs, names)
+            return super().run_operator(func, args, kwargs, names)
         head: list[Any] = [func, torch.is_grad_enabled()]
         items: list[Any] = []
         with DisableTorchFunction():
             self.describe((args, kwargs), head, items)
-        result = super().run_explained(func, args, kwargs, names)
+        result = super().run_operator(func, args, kwargs, names)
         with DisableTorchFunction():
             for count, leaf in enumerate(plain_leaves(result)):
                 if isinstance(leaf, Tensor):
@@ -318,12 +318,12 @@ class LoggedWatch(Watch):
             return None
         return self.world.content_of(tensor)
 
-    def follow(self, result: Any, names: frozenset[str]) -> Any:
+    def set_result_dependencies(self, result: Any, names: frozenset[str]) -> Any:
         self.opened = True
-        return super().follow(result, names)
+        return super().set_result_dependencies(result, names)
 
-    def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
-        super().judge_outputs(outputs)
+    def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+        super().note_edges_behind_outputs(outputs)
         for name, tensor in outputs.items():
             self.rows.append(Row(("output", tensor_spec(tensor), tensor.requires_grad), (name, self.label_of(tensor))))
 

@@ -393,7 +393,7 @@ def refuse_run(run: LoggedRun) -> None:
         ("it checkpoints, and what the backward runs again can be any code", seen.checkpoints or seen.reentrant),
         ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
-        ("it reads values unseen", found.unseen),
+        ("it reads values unseen", found.reads_without_operator),
         ("it draws from a generator that is not torch's", run.scouted.foreign_random.pins()),
         ("it writes to parts of memory that its arguments share", run.scouted.assembled),
         ("it writes to arguments that require grad", run.scouted.shields),
