@@ -136,7 +136,7 @@ def record(
     name = os.path.basename(script)
     process = os.getpid()
     try:
-        with home.on_import("torch", home.harmless(begin, telling)):
+        with home.on_import("torch", home.reporting_errors(begin, telling)):
             home.run_as_main(script, arguments, stay)
     finally:
         if os.getpid() == process:  # a child that the script forked ends here too

@@ -244,7 +244,7 @@ def check_load(path: Any) -> None:
         raise UsageError(f"{place} is a file of a sample: load its folder, bp.load({str(folder)!r})")
 
 
-# ------------------------------------------------------------------ values and callables
+# ---- Values and callables
 
 
 def kind(value: Any) -> str:

@@ -92,16 +92,7 @@ class PrivateApiError(BackprintError):
     """This version of torch has no private name that Backprint uses: the message has the name and what needs it."""
 
 
-# ----------------------------------------------------------------------------
-# Tells a defect of Backprint from a refusal, from an error of the program, and from one of torch.
-#
-# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then goes on with the
-#  next engine, and says why. A defect of Backprint is none of these. It is raised where one engine was asked for;
-#  `auto` warns with its traceback, and goes on.
-#
-# Who raised an error is read from the innermost frame of its traceback. Operators have no frames: a function that
-#  calls one for the program does so through `for_program`.
-# ----------------------------------------------------------------------------
+# ---- Defects of Backprint
 
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 EXAMPLES = os.path.join(OURS, "examples", "")

@@ -106,7 +106,7 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
     return capture_target(target, **options)
 
 
-# ------------------------------------------------------------------ GraphNet's samples
+# ---- GraphNet's samples
 
 
 def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
@@ -142,7 +142,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     )
 
 
-# ------------------------------------------------------------------ our own samples
+# ---- Our own samples
 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
@@ -209,7 +209,7 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 """The reader of each format of samples."""
 
 
-# ------------------------------------------------------------------ factories
+# ---- Factories
 
 
 def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
@@ -324,7 +324,7 @@ def import_by_name(name: str) -> Any:
         raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
 
 
-# ------------------------------------------------------------------ captures, and their options
+# ---- Captures, and their options
 
 
 def capture_made(

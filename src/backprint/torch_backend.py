@@ -31,7 +31,7 @@ def backend(
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
     settings = checked_options(options or {}, mode)
-    from backprint.tracing.dynamo.backend import Uncompiled, as_eager
+    from backprint.tracing.dynamo.backend import LeaveUncompiled, as_eager
     from backprint.tracing.dynamo.frontend import function_of
 
     name = function_of(module.graph)
@@ -43,7 +43,7 @@ def backend(
         return as_eager(module)
     except Exception as error:  # nor compute anything else
         warn(f"backprint: {name} runs uncompiled: {error}")
-        raise error if isinstance(error, Uncompiled) else Uncompiled(str(error)) from error
+        raise error if isinstance(error, LeaveUncompiled) else LeaveUncompiled(str(error)) from error
 
 
 LOG: list[Path] = []

@@ -126,9 +126,7 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-# ----------------------------------------------------------------------------
-# Divisions that crash a process, and numbers that determine how long a kernel's loop or how large its result is.
-# ----------------------------------------------------------------------------
+# ---- Divisions that crash a process, and numbers that determine how long a kernel's loop or how large its result is
 
 TRAPS = {torch.int32: -(2**31), torch.int64: -(2**63)}
 """The number of a dtype that the processor cannot divide by -1."""
@@ -294,9 +292,7 @@ def combined_all(given: Bound) -> str:
     return f"r={size} of {count} reads {looked:,} numbers; a graph may have {most:,}" if looked > most else ""
 
 
-# ----------------------------------------------------------------------------
-# Sparse tensors, segments and aliases: indices are within the sizes, sizes and strides within the storage.
-# ----------------------------------------------------------------------------
+# ---- Sparse tensors, segments and aliases: indices are within the sizes, sizes and strides within the storage
 
 
 def rows_to_places(given: Bound) -> str:
@@ -402,9 +398,7 @@ def refusal(validate: Callable[[], Any], given: Bound) -> str:
     return ""
 
 
-# ----------------------------------------------------------------------------
-# Norms, softmax and attention: statistics, scales and gradients of the right number and shape.
-# ----------------------------------------------------------------------------
+# ---- Norms, softmax and attention: statistics, scales and gradients of the right number and shape
 
 
 def normed(given: Bound) -> str:
@@ -530,9 +524,7 @@ def headed(given: Bound) -> str:
     return "" if int(given["num_heads"]) > 0 else f"num_heads={given['num_heads']}"
 
 
-# ----------------------------------------------------------------------------
-# Pools, resizing, windows and grids: indices are in the image, gradients have its channels.
-# ----------------------------------------------------------------------------
+# ---- Pools, resizing, windows and grids: indices are in the image, gradients have its channels
 
 
 def pooled(dims: int, low: int = 0) -> Check:
@@ -652,9 +644,7 @@ def resized(given: Bound) -> str:
     return ""
 
 
-# ----------------------------------------------------------------------------
-# Factorisations, Fourier transforms, distances and sums of matrices.
-# ----------------------------------------------------------------------------
+# ---- Factorisations, Fourier transforms, distances and sums of matrices
 
 
 def finite_matrix(given: Bound) -> str:
@@ -730,9 +720,7 @@ def combined(given: Bound) -> str:
     return f"coefficients are {factors.dtype}, and input {matrices.dtype}" * (factors.dtype != matrices.dtype)
 
 
-# ----------------------------------------------------------------------------
-# Losses: targets are classes, lengths are valid.
-# ----------------------------------------------------------------------------
+# ---- Losses: targets are classes, lengths are valid
 
 
 def classed(given: Bound) -> str:
@@ -812,9 +800,7 @@ def targets_read(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor],
     return [row[:length] for row, length in zip(targets, lengths, strict=True)], ""
 
 
-# ----------------------------------------------------------------------------
-# Embeddings and bags of them: indices are rows, offsets are positions among the indices.
-# ----------------------------------------------------------------------------
+# ---- Embeddings and bags of them: indices are rows, offsets are positions among the indices
 
 
 def embedded(given: Bound) -> str:
@@ -880,9 +866,7 @@ def offsets_in_order(offsets: Any, bags: int, count: int) -> str:
     return complaint or beyond("the first offset", offsets[:1], 0, 1)
 
 
-# ----------------------------------------------------------------------------
-# oneDNN's recurrent layers: weights, states and a workspace of one hidden size.
-# ----------------------------------------------------------------------------
+# ---- oneDNN's recurrent layers: weights, states and a workspace of one hidden size
 
 
 def recurrent(given: Bound) -> str:

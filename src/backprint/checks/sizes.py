@@ -102,16 +102,7 @@ GROWS: Mapping[str, Callable[[Any, Any], str]] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
-#
-#
-# And how many elements it would visit: a view of 2**40 elements takes no memory, and `norm` of it never ends.
-#
-# A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta
-#  tensors of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing
-#  is known.
-# ----------------------------------------------------------------------------
+# ---- The size of a call's result
 
 SURE = SMALL // 16
 """A result of so few elements takes less than SMALL bytes, whatever its dtype."""

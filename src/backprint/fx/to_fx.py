@@ -95,7 +95,7 @@ def stack_trace(source: Source) -> str:
     return f'  File "{source.file}", line {source.line}, in {source.function}\n    {source.code}\n'
 
 
-# ------------------------------------------------------------------ what passes look for
+# ---- What passes look for
 
 
 class Examples:
@@ -163,7 +163,7 @@ def symbolic(shapes: Any, symbol: Symbol) -> Any:
     return shapes.create_symintnode(made, hint=symbol.hint, source=source)
 
 
-# ------------------------------------------------------------------ guards
+# ---- Guards
 
 
 def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:

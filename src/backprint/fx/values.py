@@ -132,9 +132,7 @@ def overload(name: str) -> Callable[..., Any]:
     return found
 
 
-# ----------------------------------------------------------------------------
-# Evaluate the Values of a running graph, and check its guards.
-# ----------------------------------------------------------------------------
+# ---- Values while a graph runs, and its guards
 
 
 def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:

@@ -27,7 +27,7 @@ from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.tracing import derivatives
 from backprint.tracing.aot.engine import by_aot
 from backprint.tracing.captured import LiveProgram, capture_of
-from backprint.tracing.custom import with_bodies
+from backprint.tracing.custom import captures_operator_bodies
 from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.dynamo.engine import by_dynamo
 from backprint.tracing.eager.engine import by_eager
@@ -177,7 +177,7 @@ def refusal_of_changing_results(program: CalledProgram, title: str, reason: str)
     snapshot = program.target.snapshot
     changes = ""
     if snapshot is not None:
-        snapshot.tell_unknown()
+        snapshot.note_suspects_as_lost()
         changes = f" ({'; '.join(list(snapshot.lost.values())[:8])})"
     return CaptureError(
         f"{title} returns another result when it runs again ({reason}): a run leaves something behind{changes}. "
@@ -319,7 +319,7 @@ def prove_capture(capture: Capture, check: Check) -> Capture:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         raise DiffersOnOtherInputs(reason, pinned_to_captured_inputs(capture, program, proof))
     if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.snapshot is not None:
-        program.program.target.snapshot.tell_unknown()
+        program.program.target.snapshot.note_suspects_as_lost()
     capture = replace(capture, guards=(*capture.guards, *proof.alone), origin=program.doubted(proof.ports))
     return with_pinned_generators(capture, proof)
 
@@ -374,7 +374,7 @@ def refuse_nested_capture() -> Iterator[None]:
 
 
 @refuse_nested_capture()
-@with_bodies
+@captures_operator_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -401,7 +401,7 @@ def capture_call(
         refuse_callers_modes(),
         outside_modes(),
         restoring_state(program),
-        derivatives.explained(lambda: program),
+        derivatives.explaining_missing_derivative(lambda: program),
     ):
         if order == 2:
             program = second_order(program)

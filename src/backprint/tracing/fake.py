@@ -34,7 +34,7 @@ from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint._torch.tensors import neg_view, storage_id, truncated_normals_by
 from backprint.errors import CaptureError, DataDependentError, for_program
 from backprint.tracing import frames
-from backprint.tracing.custom import through
+from backprint.tracing.custom import call_for_mode
 from backprint.values import settings
 from backprint.values.tree import copy_values, plain_leaves
 
@@ -110,7 +110,7 @@ class FakeWorld:
             with self.entered():
                 yield
         except UNKNOWN_VALUES as error:
-            where = frames.place(frames.raised(error, {}))
+            where = frames.place(frames.source_of_error(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
                 "specialize=True to take their values and keep them as guards, or capture without fake=True"
@@ -371,7 +371,7 @@ class BuildMode(TorchFunctionMode):
         if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
             return deepcopy_fake(*args)
         func, args, kwargs = on_available_devices(func, args, kwargs or {})
-        return through(self, func, args, kwargs)
+        return call_for_mode(self, func, args, kwargs)
 
 
 def deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -437,7 +437,7 @@ def fake() -> Iterator[None]:
         try:
             yield
         except UNKNOWN_VALUES as error:
-            where = frames.place(frames.raised(error, {}))
+            where = frames.place(frames.source_of_error(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which tensors built under bp.fake() do not have{where}: only small ones "
                 "that are made from constants alone do. Leave that out, or make its tensor before"

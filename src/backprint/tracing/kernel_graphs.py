@@ -1,6 +1,9 @@
-"""What `inference_graph` and `forward_backward_graphs` return: fx.Graphs that run and show themselves.
+"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors, which can be called and printed.
 
-A KernelGraph is an fx.Graph, and a KernelPair is the tuple of two, so whatever takes those takes these.
+A KernelGraph is an fx.Graph, and a KernelPair is a tuple of two, so they can be passed wherever these are expected.
+Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; a saved value has one name in both graphs.
+Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference graph it stays
+where it matters if the graph is differentiated.
 """
 
 from __future__ import annotations
@@ -225,13 +228,7 @@ def ones(example: Tensor) -> Tensor:
     return torch.ones(example.shape, dtype=example.dtype, device=example.device)
 
 
-# ----------------------------------------------------------------------------
-# `inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors, which run and show themselves.
-#
-# Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both
-#  graphs. Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference
-#  graph it stays where it matters if someone differentiates the graph.
-# ----------------------------------------------------------------------------
+# ---- Making them
 
 DETACH = torch.ops.aten.detach.default
 
@@ -353,7 +350,7 @@ def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
     )
 
 
-# ------------------------------------------------------------------ making the graphs plain
+# ---- Making the graphs plain
 
 
 def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]], saves: bool = True) -> None:

@@ -32,7 +32,7 @@ from backprint._torch.tensors import (
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, OpaqueEdge, Source
 from backprint.tracing import frames
-from backprint.tracing.custom import numbers_one_by_one, through
+from backprint.tracing.custom import call_for_mode, tolist_by_items
 from backprint.tracing.program import CalledProgram
 from backprint.tracing.state.restore import keep_content_of
 from backprint.tracing.watch import Observations
@@ -150,8 +150,8 @@ class FunctionWatch(TorchFunctionMode):
             func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if func in CTC_LOSSES:
             with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
-                return through(self, func, *lengths_on_input_device(args, kwargs or {}))
-        return through(self, func, args, kwargs or {})
+                return call_for_mode(self, func, *lengths_on_input_device(args, kwargs or {}))
+        return call_for_mode(self, func, args, kwargs or {})
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         """Note a scripted function that reads values, and return the tensors that it takes."""
@@ -178,7 +178,7 @@ class BodyRecorder(FunctionWatch):
         if isinstance(func, HigherOrderOperator):
             body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
-            func = numbers_one_by_one
+            func = tolist_by_items
         else:
             for tensor in values_read_without_operator(func, args, kwargs):
                 self.record_values(func, tensor)
@@ -275,7 +275,7 @@ def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, An
     """
     kwargs = dict(kwargs or {})
     if func is Tensor.tolist:
-        return numbers_one_by_one, args, kwargs
+        return tolist_by_items, args, kwargs
     if func not in CTC_LOSSES:
         return func, args, kwargs
     new_args = [
@@ -313,7 +313,7 @@ def watching_program(
 ) -> Iterator[None]:
     """Watch all effects of a run that are no operators; a Watch sees the operators."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(frames.seeing_prints())
+        stack.enter_context(frames.noting_prints())
         hooks = stack.enter_context(FunctionWatch(seen, paths))
         stack.enter_context(scripts_seen(hooks.read_by_script))
         stack.enter_context(noting_saved_tensor_hooks(seen, paths))

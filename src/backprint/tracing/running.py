@@ -28,7 +28,7 @@ from backprint._torch.modes import reparametrized
 from backprint._torch.tensors import is_view, storage_id, version_of
 from backprint.errors import CaptureError, UsageError, for_program
 from backprint.tracing import frames
-from backprint.tracing.custom import through
+from backprint.tracing.custom import call_for_mode
 from backprint.tracing.program import (
     CalledProgram,
     CallersObjects,
@@ -38,11 +38,11 @@ from backprint.tracing.program import (
     objects_given,
     state_of,
 )
-from backprint.tracing.reach import keepers, state_of_optimizer, tensors_of
-from backprint.tracing.state.process import EACH_RUN, GLOBALS
+from backprint.tracing.reach import state_of_optimizer, stateful_objects, tensors_of
+from backprint.tracing.state.process import GLOBALS, RESTORED_EACH_RUN
 from backprint.tracing.state.restore import restoring_everything_reachable, with_foreign_random_states
 from backprint.tracing.state.snapshot import Snapshot, copied_iterator, is_iterator
-from backprint.tracing.state.tensors import LARGE, lies_as, same_bytes, untraced
+from backprint.tracing.state.tensors import LARGE_PARAMETER, has_same_placement, same_bytes, untraced
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
@@ -69,7 +69,7 @@ def write_values(
             tensor = own.get(name)
             if tensor is None or same_memory(tensor, value) or same_content(tensor, value):
                 continue
-            kept_tensor = snapshot.by_id.get(id(tensor))
+            kept_tensor = snapshot.tensors_by_id.get(id(tensor))
             if (
                 kept_tensor is not None
                 and kept_tensor.is_large
@@ -89,7 +89,7 @@ def write_values(
 
 def same_memory(tensor: Tensor, value: Tensor) -> bool:
     """Whether a value is the tensor itself."""
-    return tensor is value or (tensor.layout is torch.strided and lies_as(tensor, value))
+    return tensor is value or (tensor.layout is torch.strided and has_same_placement(tensor, value))
 
 
 def same_content(tensor: Tensor, value: Tensor) -> bool:
@@ -172,7 +172,7 @@ class SubstituteTensors(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         swap = functools.partial(_replacement_or_self, self.table)
-        return through(self, func, _map_leaves(swap, args), _map_leaves(swap, kwargs or {}))
+        return call_for_mode(self, func, _map_leaves(swap, args), _map_leaves(swap, kwargs or {}))
 
 
 def replace_tensors(table: Mapping[int, Tensor], value: Any) -> Any:
@@ -449,8 +449,8 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
     leaves = zip(program.leaf_names, program.leaves, strict=True)
     with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
         if callers is not None:
-            callers.reached = frozenset(snapshot.by_id)
-        snapshot.go_on_with_call(leaves, callers.call if callers is not None else ())
+            callers.reached = frozenset(snapshot.tensors_by_id)
+        snapshot.search_call(leaves, callers.call if callers is not None else ())
         snapshot.refuse_iterators(program.title)
         target.snapshot = snapshot
         try:
@@ -469,7 +469,7 @@ def settings_as_captured(program: CalledProgram) -> Iterator[None]:
     if not isinstance(target, CallersObjects):
         yield
         return
-    settings = {name: GLOBALS[name][0]() for name in EACH_RUN}
+    settings = {name: GLOBALS[name][0]() for name in RESTORED_EACH_RUN}
     flags = [(module, module.training) for module, _ in target.training]
     for module, training in target.training:
         if module.training != training:
@@ -508,7 +508,7 @@ class TensorMark:
 
     def touched(self, tensor: Tensor) -> bool:
         """Whether the tensor has changed since."""
-        if version_of(tensor) != self.version or not lies_as(tensor, self.alias):
+        if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
             return True
         if self.content is None:
             return False
@@ -554,7 +554,7 @@ class Staged:
         """Whether a tensor has changed since the program's Snapshot was taken, just before the run."""
         target = self.program.target
         snapshot = target.snapshot if isinstance(target, CallersObjects) else None
-        kept_tensor = snapshot.by_id.get(id(tensor)) if snapshot is not None else None
+        kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
         if snapshot is None or kept_tensor is None or kept_tensor.alias is None:
             return False
         in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
@@ -619,7 +619,7 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         snapshot.add(name, tensor, whole=name in written)
     given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
-        stack.callback(snapshot.put_back)
+        stack.callback(snapshot.restore)
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
             if name in given and needs_other_tensor(own[name], given[name], name in joined, anew):
@@ -690,7 +690,7 @@ def staged_now(
     reached = dict(tensors_of(program.target()))
     optimizers = {
         n: optimizer
-        for n, optimizer in keepers(program.target()).items()
+        for n, optimizer in stateful_objects(program.target()).items()
         if isinstance(optimizer, torch.optim.Optimizer)
     }
     states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
@@ -735,9 +735,11 @@ def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
     plain = has_ordinary_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
     copied = (
-        snapshot is not None and plain and storage_id(strided_parts(tensor)[-1].untyped_storage()) in snapshot.copied
+        snapshot is not None
+        and plain
+        and storage_id(strided_parts(tensor)[-1].untyped_storage()) in snapshot.copied_storages
     )
-    with_content = plain and (copied or not (isinstance(tensor, nn.Parameter) and size > LARGE))
+    with_content = plain and (copied or not (isinstance(tensor, nn.Parameter) and size > LARGE_PARAMETER))
     content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if with_content else None
     return TensorMark(version_of(tensor), tensor.detach(), content)
 

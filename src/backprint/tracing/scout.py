@@ -23,7 +23,7 @@ from backprint.tracing.program import (
     hooks_of,
     scouted_program,
 )
-from backprint.tracing.reach import compiled_parts, kept_gradients, module_paths, names_of_outside, roots
+from backprint.tracing.reach import compiled_parts, module_paths, names_of_outside, restoring_gradients, roots
 from backprint.tracing.refusals import (
     real_own_tensors,
     refuse_aliases,
@@ -101,7 +101,7 @@ def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
 def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
-        with kept_gradients(program.target()):
+        with restoring_gradients(program.target()):
             return run_watched(program, kind)
     except RuntimeError as error:
         if type(error).__module__ == ERRORS_OF_DYNAMO:
@@ -112,7 +112,7 @@ def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> 
         if "leaf Variable" not in str(error):
             raise
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
-        with kept_gradients(program.target()):
+        with restoring_gradients(program.target()):
             return run_watched(replace(program, shields=requiring_grad, cloned=requiring_grad), kind)
 
 

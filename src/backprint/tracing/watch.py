@@ -24,11 +24,11 @@ from backprint._torch.tensors import base_of, is_view, storage_id, version_of
 from backprint.errors import CaptureError, DataDependentError, for_program
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tracing import frames
-from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.custom import decompose_under_mode, is_composite
 from backprint.tracing.fake import UNKNOWN_VALUES, FakeWorld
 from backprint.tracing.program import SPARSE
 from backprint.tracing.state.restore import is_copied
-from backprint.tracing.state.tensors import put_bytes
+from backprint.tracing.state.tensors import restore_bytes
 from backprint.values.memory import has_memory
 from backprint.values.tree import FLAGS, plain_leaves, strided_parts
 
@@ -234,7 +234,7 @@ class Watch(TorchDispatchMode):
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decompose_under_mode(self, func, args, kwargs)
         tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             # a higher-order operator computes shapes, no value of the program
@@ -459,7 +459,7 @@ class Watch(TorchDispatchMode):
         """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, content in self.content_before.items():
             if not is_copied(key):  # a Snapshot has put it back, and knows it from before the run
-                put_bytes(self.callers[key], content)
+                restore_bytes(self.callers[key], content)
         for tensor, version in self.versions:
             set_version_counters((tensor,), (version,))
         for tensor in self.seen.outside:

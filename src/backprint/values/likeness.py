@@ -190,18 +190,7 @@ def global_names(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]
     return tuple(sorted(read)), tuple(sorted(imported)), tuple(sorted(attributes))
 
 
-# ----------------------------------------------------------------------------
-# What functions, classes and modules of the user's reach, as one digest: equal names do not make them equal.
-#
-# A function reaches its code, closure, defaults, annotations and attributes, and the global variables that its code
-#  names; of a module those attributes that the code names. A class reaches its bases, its metaclass and everything in
-#  its body. All of that is followed as far as it goes, once for each object; what Python's own library, torch or
-#  numpy defines is known by its name, and what an installed package defines by its name and its own code.
-#
-#
-# Tensors, modules (`nn.Module`) and what has no description (a lock, an open file) are not read: they are `held`, and
-# compared by identity while the captured program lives.
-# ----------------------------------------------------------------------------
+# ---- Digests of functions, classes and modules
 
 MOST = 20_000
 """The most objects that are followed from one value; a value that reaches more is compared by identity too."""
@@ -390,24 +379,7 @@ def plain_parts(value: Any) -> dict[str, Like]:
     return {name: text for name, text in texts.items() if text is not None}
 
 
-# ----------------------------------------------------------------------------
-# What a call was given, as plain JSON: values are compared by what they are, and tensors by their places.
-#
-#
-# A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an object that says how a value is made:
-#
-#
-#
-#     {"list": ["1", "2"]}                              {"tensor": "x", "attributes": {"lengths": "3"}}
-#
-#     {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
-#
-#     {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
-#
-# Equal values have equal likenesses, in any process. Large ones are folded into a digest. A function or a class of
-#  the user's has a digest of what it reaches (`reach`). A value that has no description (a lock, an open file, a
-#  module) is `{"live": TYPE}`: the value itself is kept, and compared by identity.
-# ----------------------------------------------------------------------------
+# ---- Likenesses
 
 LARGEST = 500
 """Containers up to so many parts are kept whole; of a larger one without tensors, its digest."""
@@ -844,9 +816,7 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
 """How values of a type are described: the first row that fits; any other value is described as an object."""
 
 
-# ----------------------------------------------------------------------------
-# Compare two likenesses, and say in words where they differ.
-# ----------------------------------------------------------------------------
+# ---- Differences between two likenesses
 
 
 def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:

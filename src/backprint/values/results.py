@@ -37,7 +37,7 @@ MOST = 100_000
 ADVICE = "return its tensors in a tuple, a list, a dict or a dataclass"
 
 
-# ------------------------------------------------------------------ the result as a whole
+# ---- The result as a whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,7 @@ Leaf = (Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, Hole)
 """What is never copied, and always given anew: tensors, and sizes that are symbolic while a program is traced."""
 
 
-# ------------------------------------------------------------------ how objects are opened and copied
+# ---- How objects are opened and copied
 
 
 Parts = list[tuple[str, Any]]
@@ -443,7 +443,7 @@ def joined(name: str, part: str) -> str:
     return f"{name}.{part}" if part and part not in INVISIBLE else name
 
 
-# ------------------------------------------------------------------ looking
+# ---- Looking
 
 
 @dataclass(slots=True)
@@ -547,7 +547,7 @@ def reaches_unopened(value: Any) -> bool:
     return False
 
 
-# ------------------------------------------------------------------ copying
+# ---- Copying
 
 
 @dataclass(slots=True)
@@ -650,7 +650,7 @@ def slots(kind: Any) -> frozenset[str]:
 SLOT = types.MemberDescriptorType
 
 
-# ------------------------------------------------------------------ as plain values
+# ---- As plain values
 
 
 def plain_marks(part: tuple[Any, int] | None, marks: Sequence[Any]) -> Any:

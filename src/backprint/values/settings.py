@@ -160,7 +160,7 @@ def settings_differences(recorded: Mapping[str, str]) -> list[str]:
     return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
 
 
-# ------------------------------------------------------------------ random states
+# ---- Random states
 
 
 class RandomStates(NamedTuple):

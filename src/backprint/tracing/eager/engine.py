@@ -21,12 +21,12 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
-from backprint.tracing.cut import cut
+from backprint.tracing.cut import repartition
 from backprint.tracing.eager.tape import Placement, Recorder, placement_spec
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
-from backprint.tracing.reach import kept_gradients, module_paths
+from backprint.tracing.reach import module_paths, restoring_gradients
 from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.running import run_backward, staged
 from backprint.tracing.scout import hooks_as_edges, with_outside
@@ -125,7 +125,7 @@ def record_step(program: CalledProgram) -> RecordedStep:
 def record_once(program: CalledProgram) -> RecordedStep:
     """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
-    with quiet_random(), kept_gradients(program.target()):
+    with quiet_random(), restoring_gradients(program.target()):
         torch.manual_seed(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
@@ -140,7 +140,7 @@ def record_once(program: CalledProgram) -> RecordedStep:
         try:
             stance = torch.compiler.set_stance("force_eager")
             seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
-            with stance, seeing[0], seeing[1], frames.seeing_prints(), staged(program) as stage:
+            with stance, seeing[0], seeing[1], frames.noting_prints(), staged(program) as stage:
                 return record_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
@@ -203,7 +203,7 @@ def result_of_step(run: RecordedStep, options: Options) -> EngineResult:
     program, seen = run.program, run.recorder.seen
     joint = joint_of(run, as_ran=not options.functional)
     if options.partition is not None:
-        joint = cut(joint, options.partition)
+        joint = repartition(joint, options.partition)
     assembled = assemble(joint)
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)

@@ -25,7 +25,7 @@ from backprint._torch.tensors import neg_view, storage_id, version_of
 from backprint.errors import CaptureError, for_program
 from backprint.graph.nouns import ScalarSpec, Source, Spec, TensorSpec
 from backprint.tracing import frames
-from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.custom import decompose_under_mode, is_composite
 from backprint.tracing.watch import SILENT_WRITERS, Watch, count_writes, is_number_read, refuse_nested, storages
 from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import plain_leaves, strided_parts
@@ -356,7 +356,7 @@ class Recorder(Watch):
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decompose_under_mode(self, func, args, kwargs)
         if func is torch.ops.aten._cudnn_rnn.default:
             args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
         call = self.begin_call(func, args, kwargs)

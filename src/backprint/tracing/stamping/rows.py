@@ -24,7 +24,7 @@ from backprint.graph.folding.nouns import SOURCE, divided, places_of, places_of_
 from backprint.graph.nouns import Port, Ref, Source, Step
 from backprint.tracing import frames
 from backprint.tracing.aot.from_fx import ReadJoint
-from backprint.tracing.assembly import PLAIN, Joint, Note, Result
+from backprint.tracing.assembly import NO_NOTE, Joint, Note, Result
 from backprint.tracing.watch import Watch
 from backprint.values.tree import copy_values, plain_leaves
 
@@ -76,7 +76,7 @@ def grown(shallow: Sequence[Row], deeper: Sequence[Row], more: int, what: str) -
     return made
 
 
-# ------------------------------------------------------------------ where rows repeat
+# ---- Where rows repeat
 
 
 def stretches(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Repetition]:
@@ -121,7 +121,7 @@ def period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, lo
     return best
 
 
-# ------------------------------------------------------------------ what grows
+# ---- What grows
 
 
 def between(shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str) -> Iterator[GrownRow]:
@@ -224,13 +224,7 @@ def law(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | 
     return [put_together(texts, numbers, is_text) for numbers in zip(*found, strict=True)]
 
 
-# ----------------------------------------------------------------------------
-# The log of a run: every operator, with what it takes and returns, and where the program calls it.
-#
-# A run with few layers and a run of the whole are compared by it. Values are known by the row that made them, so the
-#  log also has which operator reads which result. Nothing is computed: the run is the one that a capture without
-#  values begins with.
-# ----------------------------------------------------------------------------
+# ---- The log of a run
 
 
 class LoggedWatch(Watch):
@@ -328,12 +322,7 @@ class LoggedWatch(Watch):
             self.rows.append(Row(("output", tensor_spec(tensor), tensor.requires_grad), (name, self.label_of(tensor))))
 
 
-# ----------------------------------------------------------------------------
-# The Joint of a deep model, continued from its Joints with a few layers.
-#
-# Values have tags here: what they are, and the name that torch.fx gave them, which counts evenly. Names that clash
-#  are numbered anew at the end, in the order in which a trace names values.
-# ----------------------------------------------------------------------------
+# ---- Joints as rows, and rows as a Joint
 
 NAMED = ("name", "args", "kwargs", "echo")
 """The parts of a step in which texts are names of values; `echo.kind` is none."""
@@ -429,7 +418,7 @@ def counted_name(name: str) -> str:
     return name if re.search(r"_[1-9][0-9]*$", name) else f"{name}_0"
 
 
-# ------------------------------------------------------------------ as rows
+# ---- As rows
 
 
 def port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
@@ -453,7 +442,7 @@ def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
     items = (tagged(place, item, tags) for place, item in places if not isinstance(item, float))
     module = family(step.source.module) if step.source is not None else ()
     echo = None if step.echo is None else (step.echo.kind, len(step.echo.names))
-    return Row((token_of(step), module, echo, fractions, joint.notes.get(step.name, PLAIN)), tuple(items))
+    return Row((token_of(step), module, echo, fractions, joint.notes.get(step.name, NO_NOTE)), tuple(items))
 
 
 def tagged(place: str, item: Any, tags: Mapping[str, str]) -> Any:
@@ -463,7 +452,7 @@ def tagged(place: str, item: Any, tags: Mapping[str, str]) -> Any:
     return item
 
 
-# ------------------------------------------------------------------ as graphs have them
+# ---- As graphs have them
 
 
 class Renaming:

@@ -24,7 +24,7 @@ from backprint.fx.convert import tensor_spec
 from backprint.graph.nouns import Port, TensorSpec, stamp_note
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import Joint, assemble
-from backprint.tracing.cut import looks_at_the_whole
+from backprint.tracing.cut import why_partition_needs_all_layers
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, NamedTensor, ScoutedProgram
 from backprint.tracing.reach import roots
@@ -96,7 +96,7 @@ def cut_to(plan: Plan, layers: int) -> Iterator[None]:
             run.holder.__dict__["_modules"] = all_of
 
 
-# ------------------------------------------------------------------ runs
+# ---- Runs
 
 
 def runs_in(module: nn.Module, path: str, whys: list[str]) -> Iterator[LayerRun]:
@@ -153,7 +153,7 @@ def prefixes(path: str) -> Iterator[str]:
     return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
-# ------------------------------------------------------------------ whether two layers are equal
+# ---- Whether two layers are equal
 
 
 Met = set[tuple[int, int]]
@@ -254,14 +254,7 @@ def unlike_values(left: Any, right: Any, met: Met) -> str:
     return "" if same else f"{left!r:.60} and {right!r:.60}"
 
 
-# ----------------------------------------------------------------------------
-# Stamp a deep model: trace it with four and with five of its equal layers, and continue the graphs to all of them.
-#
-# Two traces say how the graphs grow. They cannot say that layer 57 is like layer 3, so the whole runs too, once,
-#  without values, as a full trace would begin: its log must be that of the two shallow runs, continued. The inputs,
-#  outputs and gradients of the graphs must be those of the whole. Where anything differs, or the program does what a
-#  log does not show, it is traced in full, and the capture says why.
-# ----------------------------------------------------------------------------
+# ---- Two shallow traces, and a run of the whole
 
 DEPTHS = (4, 5)
 """How many layers the two traces have: the first and the last are irregular, and two between them decide nothing."""
@@ -307,7 +300,7 @@ def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> Sta
 
 def refuse_call(program: CalledProgram, options: Options) -> None:
     """Raise if a request or a setting lets a trace depend on the whole."""
-    whole = looks_at_the_whole(options.partition)
+    whole = why_partition_needs_all_layers(options.partition)
     for said, found in (
         ("dynamic sizes", options.dynamic),
         ("decompose=", options.decompose),
@@ -320,7 +313,7 @@ def refuse_call(program: CalledProgram, options: Options) -> None:
             raise CannotStamp(f"{said}: a trace with few layers does not decide about the whole")
 
 
-# ------------------------------------------------------------------ with few layers
+# ---- With few layers
 
 
 def continued(program: CalledProgram, plan: Plan, options: Options, trace: Trace) -> tuple[Joint, list[Row]]:
@@ -402,7 +395,7 @@ def refuse_run(run: LoggedRun) -> None:
             raise CannotStamp(said)
 
 
-# ------------------------------------------------------------------ the whole
+# ---- The whole
 
 
 def hold_against(whole: LoggedRun, log: Sequence[Row]) -> None:

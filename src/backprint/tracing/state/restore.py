@@ -1,4 +1,8 @@
-"""Random numbers that are not torch's. A graph cannot draw them, so every run of the program uses the same ones."""
+"""Restore everything that a program can reach after it has run, and give each run the same random numbers.
+
+Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
+ones (`ForeignRandomStates`). What a run changed and could not be restored is named in a warning.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +33,12 @@ from backprint.common.text import printable
 from backprint.errors import CaptureError, for_program
 from backprint.tracing import frames
 from backprint.tracing.reach import is_installed, is_library
-from backprint.tracing.state.process import generator_state, globals_kept, put_generator
+from backprint.tracing.state.process import generator_state, restoring_globals, set_generator_state
 from backprint.tracing.state.snapshot import Snapshot
 from backprint.tracing.state.tensors import global_hooks, is_plain, untraced
 from backprint.values.settings import OWN, foreign_states, put_foreign, random_state_digest
+
+# ---- Random numbers that are not torch's
 
 
 @dataclass(slots=True, eq=False)
@@ -68,17 +74,16 @@ class ForeignRandomStates:
 def with_foreign_random_states(
     states: ForeignRandomStates, snapshot: Snapshot | None, backward: bool = False
 ) -> Iterator[None]:
-    """Set generators that are not torch's to their state at the call, or after its forward; note which of them are
-    drawn from.
+    """Set generators that are not torch's to their state at the call, or after its forward, and note which are used.
 
-    The process's generators have the caller's state again afterwards. Generators in the `picture` of what the program
-    reaches are restored with it.
+    Afterwards the process's generators have the caller's state again. Generators that the program reaches are restored
+    with the Snapshot.
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
     put_foreign(states_to_begin)
     for source, state in () if backward else states.objects.values():
-        put_generator(source, state)
+        set_generator_state(source, state)
     before = generators_in(snapshot)
     try:
         yield
@@ -110,9 +115,7 @@ def generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
     ]
 
 
-# ----------------------------------------------------------------------------
-# Remember and restore everything of the caller's that a program can reach.
-# ----------------------------------------------------------------------------
+# ---- Everything that a program can reach
 
 
 @contextlib.contextmanager
@@ -125,11 +128,11 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     snapshot = Snapshot([*(("", root) for root in roots), *global_roots], first=not OPEN_SNAPSHOTS)
     OPEN_SNAPSHOTS.append(snapshot)
     try:
-        with globals_kept(), snapshot_imports(snapshot), without_exit_functions(), note_written_files(snapshot):
+        with restoring_globals(), snapshot_imports(snapshot), without_exit_functions(), note_written_files(snapshot):
             try:
                 yield snapshot
             finally:
-                snapshot.put_back()
+                snapshot.restore()
     finally:
         OPEN_SNAPSHOTS.remove(snapshot)
         snapshot.close()
@@ -156,7 +159,7 @@ def users_level() -> int:
 
 
 def changes_listed(snapshot: Snapshot) -> str:
-    """Name what a run has changed for good."""
+    """Return a list, as text, of what a run has changed for good."""
     *others, last = list(snapshot.lost.values())[:MOST_NAMED]
     more = len(snapshot.lost) - MOST_NAMED
     return "; ".join((*others, last, *([f"and {more} more"] if more > 0 else [])))
@@ -168,7 +171,7 @@ MOST_NAMED = 8
 
 @contextlib.contextmanager
 def snapshot_imports(snapshot: Snapshot) -> Iterator[None]:
-    """Have the picture remember the user's modules that the program imports, as they are after the import."""
+    """Add the user's modules that the program imports to the Snapshot, as they are after the import."""
     if len(OPEN_SNAPSHOTS) > 1:
         yield  # the outermost Snapshot is told
         return
@@ -188,7 +191,7 @@ def snapshot_imports(snapshot: Snapshot) -> Iterator[None]:
                     new = [module for name, module in list(sys.modules.items()) if name not in names]
                     names.update(sys.modules)
                     modules = [("", module) for module in new if isinstance(module, types.ModuleType)]
-                    snapshot.go_on(modules, in_run=True)
+                    snapshot.search(modules, in_run=True)
 
         return import_
 
@@ -201,8 +204,8 @@ def snapshot_imports(snapshot: Snapshot) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_exit_functions() -> Iterator[None]:
-    """Leave the functions that are called at exit as they are: what a program registers or takes out while it is
-    captured would have to be undone, and nothing says which functions were registered before."""
+    """Ignore the program's calls of `atexit.register` and `unregister`: they could not be undone, because Python does
+    not say which functions were registered before."""
     if len(OPEN_SNAPSHOTS) > 1:
         yield
         return
@@ -225,8 +228,10 @@ WRITE_MODES = frozenset("wax+")
 
 @contextlib.contextmanager
 def note_written_files(snapshot: Snapshot) -> Iterator[None]:
-    """Note the files that the program opens to write, or saves tensors to: what is on the disk is not restored. A file
-    that it maps into a tensor is no part of a graph, and the program is refused before it writes there."""
+    """Note the files that the program opens to write, or saves tensors to, because files are not restored.
+
+    A program that maps a file into a tensor is refused before it can write there: a graph has no files.
+    """
     if len(OPEN_SNAPSHOTS) > 1:
         yield
         return
@@ -275,12 +280,12 @@ def is_users_function(function: Any) -> bool:
 
 
 OPEN_SNAPSHOTS: list[Snapshot] = []
-"""The Pictures that will be restored."""
+"""The Snapshots that will be restored, outermost first."""
 
 
 def is_copied(memory: int) -> bool:
     """Whether a Snapshot that is open has the content of a storage."""
-    return any(memory in snapshot.copied for snapshot in OPEN_SNAPSHOTS)
+    return any(memory in snapshot.copied_storages for snapshot in OPEN_SNAPSHOTS)
 
 
 def keep_content_of(tensor: Tensor) -> None:
@@ -291,6 +296,6 @@ def keep_content_of(tensor: Tensor) -> None:
     with untraced():
         for snapshot in OPEN_SNAPSHOTS:
             for kept_tensor in snapshot.tensors:
-                if kept_tensor.memory == memory and memory not in snapshot.copied:
-                    snapshot.copied.add(memory)
+                if kept_tensor.memory == memory and memory not in snapshot.copied_storages:
+                    snapshot.copied_storages.add(memory)
                     kept_tensor.copy()
