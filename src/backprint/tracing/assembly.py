@@ -1,8 +1,8 @@
-"""Assemble a Pair from what an engine recorded. This is the one place where a forward is tied to its backward.
+"""Assemble a Pair from the Joint that an engine recorded: the one place where a forward is tied to its backward.
 
-Every engine, and the recorder, ends in a Joint: the steps of both directions in one namespace, the inputs, and the
-results of the program. This module removes dead code, makes saved ports of the values that the backward reads, finds
-the guards, and gives each graph its ports.
+A Joint has the steps of both directions in one namespace, the inputs, and the results of the program. `assemble`
+removes dead code, makes saved ports of the values that the backward reads, finds the guards, and gives each graph its
+ports.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Joint:
 
     The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
     more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
-    Each input is a port, unless `whole` is False: then only inputs that a step or a result uses are ports. Guards are
-    traced back through the steps `before` these, too, to tensors `known` by name.
+    Each input is a port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
+    Guards are traced back through the steps `before` these too, to tensors `known` by name.
     """
 
     inputs: tuple[Port, ...]
@@ -94,21 +94,21 @@ def assemble(joint: Joint, name: str = "pair_0") -> AssembledPair:
     return AssembledPair(Pair(name, forward, backward), constants, guards)
 
 
-# ---- What stays
+# ---- Dead code, and saved values
 
 
 def names_in(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
-    """Return every value that a step or a result uses."""
+    """Return the names of all values that steps or results use."""
     return {*(name for step in steps for name in used(step)), *refs_of(results)}
 
 
 def refs_of(results: Iterable[Result]) -> list[str]:
-    """Return the values that these results name."""
+    """Return the names of the values that results use."""
     return [name for _, value in results for name in refs(value)]
 
 
 def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str]) -> list[Step]:
-    """Remove dead code; random draws, and in-place updates of values that are needed, stay."""
+    """Return the steps without dead code. Random draws and in-place updates of needed values are not dead."""
 
     def stays(step: Step, names: Collection[str]) -> bool:
         note = joint.notes.get(step.name, NO_NOTE)
@@ -128,7 +128,7 @@ def values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
 
 
 class Dependencies:
-    """The steps of a Joint by name, for finding what a value depends on."""
+    """The steps of a Joint by name, to find the inputs that a value depends on."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint

@@ -1,7 +1,13 @@
-"""Cut a step into forward and backward: which values are saved, and which the backward recomputes.
+"""Partition a step into forward and backward: which values are saved, and which the backward recomputes.
 
-An engine that records a run keeps what autograd kept. `cut` calls a partition function of PyTorch or of the user
-instead, which sees the whole step as one torch.fx graph, whichever engine made it.
+An engine that records a run keeps the values that autograd saved. `repartition` calls a partition function of PyTorch
+(`min-cut`, `default`) or of the user instead. Such a function expects one joint torch.fx graph as AOTAutograd makes it,
+and returns two. So a Joint of any engine is written as such a graph, and the two results are read back:
+
+1. In-place updates are replaced by uses of their results, because a partition function orders nodes by data alone.
+2. Guards, and the numbers that only guards use, are taken out: partition functions do not support numbers.
+3. Values that nothing uses, but that must be computed (draws, effects, the values that guards check), become results.
+4. Each fx node has its Step in its metadata, so that the steps that come back keep their line, echo and spec.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ PARTITIONS: dict[str, Callable[..., Any]] = {
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
-    """Say why a layer's part of a partition may depend on the other layers; '' if PyTorch's own decides as usual."""
+    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own, as usual."""
     if callable(partition):
         return "partition= is a function"
     if functorch_config.activation_memory_budget != 1.0:
@@ -98,9 +104,10 @@ LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
 
 
 def updates_as_values(joint: Joint) -> Joint:
-    """Let each use of a value after an in-place update use the result of the update instead.
+    """Replace each use of a value after an in-place update by a use of the update's result.
 
-    So the graph that a partition function sees has the order of updates in it.
+    A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
+    update. A draw that saves its generator's state returns a tuple; the updated value is its second item.
     """
     latest_name: dict[str, str] = {}
     saving_draws: dict[str, tuple[str, ...]] = {}
@@ -137,7 +144,7 @@ def updates_as_values(joint: Joint) -> Joint:
 
 
 def steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
-    """Return the guards, and the numbers that only guards use: partition functions do not support numbers."""
+    """Return the names of the guards, and of the numbers that only guards use."""
     used_elsewhere = {name for _, value in results for name in refs(value)}
     names: set[str] = set()
     for step in reversed(steps):
@@ -149,7 +156,8 @@ def steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str
 
 
 def values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
-    """Return the values that a direction must compute even if unused: draws, effects, and values that guards check."""
+    """Return the values that a direction must compute even if nothing uses them: draws, effects, and values that guards
+    check."""
     names: dict[str, None] = {}
     tuples: set[str] = set()
     for step in steps:
@@ -168,7 +176,11 @@ def values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[
 def joint_to_fx(
     joint: Joint, kept_forward: list[str], kept_backward: list[str], guard_steps: Collection[str]
 ) -> fx.GraphModule:
-    """Return the whole step as one torch.fx graph, in the form that partition functions expect."""
+    """Return the whole step as one torch.fx graph, in the form that partition functions expect.
+
+    They know inputs by their names (`primals_0`, `tangents_0`) and sort nodes by `partitioner_tag`. Draws, effects and
+    updates must stay in their direction: a draw that the backward repeated would give other numbers.
+    """
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
     results = [*joint.results, *results_kept_alive(kept_forward), *joint.gradients, *results_kept_alive(kept_backward)]
     steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in guard_steps)
@@ -196,17 +208,21 @@ def joint_to_fx(
 
 
 def results_kept_alive(names: Iterable[str]) -> list[Result]:
-    """Results that only keep these values from being removed."""
+    """Return results for values that must not be removed as dead code."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
 
 def call_nodes(module: fx.GraphModule) -> list[fx.Node]:
-    """Return the nodes that call an operator."""
+    """Return the nodes of a graph that call an operator."""
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
 class PartitionReader:
-    """Reads one direction of a partitioned graph as Steps. For a backward, `made` are the steps of the forward."""
+    """Reads one direction of a partitioned graph as Steps.
+
+    For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
+    recomputes, so it gets a new name and the echo `recomputes`.
+    """
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
         self.module, self.forward_steps = module, forward_steps
@@ -216,8 +232,7 @@ class PartitionReader:
             self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
 
     def steps(self) -> list[Step]:
-        """Return the calls of this direction in order; a step of the forward that a backward recomputes has a new
-        name."""
+        """Return the steps of this direction in order."""
         steps = []
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
@@ -250,7 +265,7 @@ class PartitionReader:
 def insert_guard_steps(
     steps_before: Iterable[Step], guard_steps: Collection[str], steps: list[Step], new_values: Mapping[str, Value]
 ) -> list[Step]:
-    """Put the checks back among the steps, each after the value that it checks."""
+    """Return the steps with the guards among them again, each right after the value that it checks."""
     places = {step.name: index for index, step in enumerate(steps)}
     guards_after: dict[int, list[Step]] = {}
     for step in steps_before:

@@ -19,18 +19,18 @@ from backprint.values import settings
 
 
 def by_aot(program: CalledProgram, options: Options) -> EngineResult:
-    """Capture a program by engine `aot`: where it has many equal layers and no values, stamp it."""
+    """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
         with settings.uncollected() if options.fake else contextlib.nullcontext():
             scouted, seen = scout(program)
         return traced_in_full(program, options, scouted, seen)
     with settings.uncollected():
-        tried = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
-        if tried.made is not None:
-            return tried.made
-        scouted, seen = (tried.run.scouted, tried.run.found) if tried.run is not None else scout(program)
-    made = traced_in_full(program, options, scouted, seen)
-    return replace(made, notes=(f"{IN_FULL}{tried.why}",)) if tried.why else made
+        attempt = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
+        if attempt.result is not None:
+            return attempt.result
+        scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)
+    result = traced_in_full(program, options, scouted, seen)
+    return replace(result, notes=(f"{IN_FULL}{attempt.why}",)) if attempt.why else result
 
 
 def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Traced:
