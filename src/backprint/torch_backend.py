@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.errors import told_whole
+from backprint.errors import describe_error
 
 if TYPE_CHECKING:
     from torch import fx
@@ -38,7 +38,7 @@ def backend(
     try:
         LOG.append(keep(module, inputs, settings))
     except Exception as error:  # a program must not stop because a graph of it cannot be kept
-        warn(f"backprint: the graph of {name} is not kept: {told_whole(error)}")
+        warn(f"backprint: the graph of {name} is not kept: {describe_error(error)}")
     try:
         return as_eager(module)
     except Exception as error:  # nor compute anything else

@@ -732,3 +732,8 @@ def test_what_a_program_writes_through_an_array_that_it_holds_is_put_back(size: 
     assert torch.equal(weight, before)
     bp.capture(g, torch.randn(2)).verify()
     assert not calls.any()
+
+
+def test_an_address_that_the_program_reads_is_a_guard_with_its_line() -> None:
+    capture = bp.capture(lambda x: x * (x.data_ptr() % 2 + 1), torch.randn(3), engine="eager")
+    assert [(guard.kind, guard.source is not None) for guard in capture.guards] == [("value", True), ("memory", True)]

@@ -41,7 +41,7 @@ from backprint.graph.nouns import (
 )
 from backprint.graph.operators import operators
 
-PLAIN = {
+PYTHON_FUNCTIONS = {
     **{
         getattr(operator, name): f"operator.{name}"
         for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")
@@ -67,7 +67,7 @@ PLAIN = {
 class Names:
     """The locals used so far in one graph: unique, and none reserved."""
 
-    taken: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
         """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
@@ -75,11 +75,11 @@ class Names:
         stem = f"_{stem}" if stem[0].isdigit() else stem
         name, count = stem[:200], 0
         while (
-            name in self.taken or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
+            name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
             count += 1
             name = f"{stem[:200]}_{count}"
-        self.taken.add(name)
+        self.used.add(name)
         return name
 
 
@@ -93,8 +93,8 @@ def target_name(target: Any) -> str:
         if name not in HIGHER:
             raise CaptureError(f"the higher-order operator {name_of(target)!r} is not one that a graph can hold")
         return name
-    if target in PLAIN:
-        return PLAIN[target]
+    if target in PYTHON_FUNCTIONS:
+        return PYTHON_FUNCTIONS[target]
     raise CaptureError(
         f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} "
         "is not an operator that a graph can hold"
@@ -121,29 +121,35 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
         return TensorSpec(dtype, shape, None, 0, device, layout)
-    stride = None if contiguous(tensor) else tuple(map(size_of, tensor.stride()))
+    stride = None if has_contiguous_strides(tensor) else tuple(map(size_of, tensor.stride()))
     return TensorSpec(dtype, shape, stride, 0, device)
 
 
-def contiguous(tensor: Tensor) -> bool:
+def has_contiguous_strides(tensor: Tensor) -> bool:
     """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if plain(stride) != step and sympy.expand(sympy.sympify(plain(stride)).replace(_at_least, _other) - step) != 0:
+        if (
+            size_expression(stride) != step
+            and sympy.expand(
+                sympy.sympify(size_expression(stride)).replace(_is_maximum_with_one, _argument_not_one) - step
+            )
+            != 0
+        ):
             return False
-        step = step * (max(size, 1) if isinstance(size, int) else plain(size))
+        step = step * (max(size, 1) if isinstance(size, int) else size_expression(size))
     return True
 
 
-def _at_least(part: Any) -> bool:
+def _is_maximum_with_one(part: Any) -> bool:
     return type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args
 
 
-def _other(part: Any) -> Any:
+def _argument_not_one(part: Any) -> Any:
     return next(argument for argument in part.args if argument != 1)
 
 
-def plain(size: Any) -> Any:
+def size_expression(size: Any) -> Any:
     """Return a size as a number, or as the expression of a symbolic size, which adds no guards when computed with."""
     if isinstance(size, int):
         return size
@@ -152,7 +158,7 @@ def plain(size: Any) -> Any:
 
 def size_of(size: Any) -> int | str:
     """Return a size as a number, or as the text of its expression."""
-    size = plain(size)
+    size = size_expression(size)
     return size if isinstance(size, int) else str(size)
 
 

@@ -19,7 +19,7 @@ from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mod
 from backprint._torch.shapes import ConstantSource, DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
-from backprint.fx.values import judge, maker, place, resolve
+from backprint.fx.values import check_guard, line_text, resolve, value_evaluator
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
@@ -51,7 +51,7 @@ def written(graph: Graph, examples: Examples) -> fx.GraphModule:
         node.meta |= {"port": port, "spec": port.spec, **examples.meta(port.spec)}
         env[port.local] = node
     subs = {name: made.create_node("get_attr", name) for name, _ in graph.subgraphs}
-    make = maker(env, subs)
+    make = value_evaluator(env, subs)
     read = read_by_guards(graph)
     for step in graph.steps:
         if step.name in read and not step.is_guard:
@@ -71,7 +71,7 @@ def add_step(made: fx.Graph, step: Step, make: Callable[[Any], Any]) -> fx.Node:
     """Return the node of one step."""
     if step.is_guard:
         value, *expected = map(make, step.args)
-        args = (value, *expected, show_step(step), place(step.source))
+        args = (value, *expected, show_step(step), line_text(step.source))
         return made.create_node("call_function", GUARDS[step.target], args, name=step.name)
     kwargs = {key: make(value) for key, value in step.kwargs}
     return made.create_node("call_function", resolve(step.target), make(step.args), kwargs, name=step.name)
@@ -169,21 +169,21 @@ def symbolic(shapes: Any, symbol: Symbol) -> Any:
 def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:
     """Guard on a number, or on a tensor with one element."""
     if not isinstance(value, Tensor):
-        judge("assert_equal", value, expected, text, where)
+        check_guard("assert_equal", value, expected, text, where)
     elif is_traced(value):
         assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
     else:
-        judge("assert_equal", value.item(), expected, text, where)
+        check_guard("assert_equal", value.item(), expected, text, where)
 
 
 def assert_nan(value: Any, text: str = "", where: str = "") -> None:
     """Guard on a number that is NaN."""
     if not isinstance(value, Tensor):
-        judge("assert_nan", value, None, text, where)
+        check_guard("assert_nan", value, None, text, where)
     elif is_traced(value):
         assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
     else:
-        judge("assert_nan", value.item(), None, text, where)
+        check_guard("assert_nan", value.item(), None, text, where)
 
 
 def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> None:
@@ -192,7 +192,7 @@ def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> 
         for size, wanted in zip(value.shape, expected, strict=True):
             check_size(size == wanted)
         return
-    judge("assert_shape", value, expected, text, where)
+    check_guard("assert_shape", value, expected, text, where)
 
 
 def is_traced(value: Tensor) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from backprint.common.files import open_regular
-from backprint.errors import CLOSED, FULL, PlaceError, SampleError, UsageError
+from backprint.errors import NO_PERMISSION, NO_SPACE, PlaceError, SampleError, UsageError
 from backprint.jobs.find import LISTED
 from backprint.jobs.ledger import NAME
 from backprint.jobs.pool import remove
@@ -128,7 +128,7 @@ def writable(out: Path) -> Iterator[None]:
 
 def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Say what is wrong with OUT, and the next step."""
-    closed = isinstance(error, OSError) and error.errno in (*FULL, *CLOSED)  # it may never have been there
+    closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
     refused = None if closed else refusal(out)

@@ -23,7 +23,7 @@ from backprint.replaying.results import compare
 from backprint.replaying.run import perform_steps, subgraphs
 from backprint.replaying.whole import Play, Played, added
 from backprint.values.closeness import TOLERANCE, distance, same_bits
-from backprint.values.settings import RandomStates, put_random_states, random_states
+from backprint.values.settings import RandomStates, random_states, set_random_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPar
     asking = set() if backward is None else differentiated(backward)
     given = {port.local: played.values[port.name] for port in forward.inputs}
     flags = {port.local: port.name in asking for port in forward.inputs}
-    put_random_states(played.random)
+    set_random_states(played.random)
     make_subs = subgraphs(forward)
     return [traced_part(part, given, flags, make_subs) for part in borders.parts]
 

@@ -64,7 +64,7 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed."""
     found: dict[PortKey, PortVerdict] = {}
     values = program.values()
-    with settings.quiet_random():
+    with settings.preserving_random_states():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if not captured and (since_first := differs_from_first(capture, program, values)):
             identity = by_identity(capture, program, values)

@@ -275,7 +275,7 @@ def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[st
 
 
 def rename_values(steps: Sequence[Step], new_names: Mapping[str, str]) -> list[Step]:
-    """Rename values in these steps."""
+    """Return the steps with values renamed."""
     renamed = []
     for step in steps:
         if any(name in new_names for name in (step.name, *used(step))):

@@ -25,7 +25,7 @@ from backprint.tracing.running import call_arguments, is_reached_as_argument_onl
 from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_step
 from backprint.values import settings
-from backprint.values.likeness import Describing, describe_value, likeness_differences
+from backprint.values.likeness import DescribeState, describe_value, likeness_differences
 from backprint.values.memory import Overlap, has_memory, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
 from backprint.values.settings import STATE_OF, outside_modes
@@ -312,7 +312,7 @@ class LiveProgram:
     @staticmethod
     def fixed(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
         """Return likenesses of all that a result holds besides tensors: a replay returns these parts as captured."""
-        describing = Describing(lambda _: "")
+        describing = DescribeState(lambda _: "")
         return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:

@@ -36,7 +36,7 @@ from backprint.tracing.refusals import refuse_callers_modes
 from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.running import restoring_state
 from backprint.tracing.witness import second_order
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
 
 # ---- The engines, and the requests that each supports
 
@@ -241,7 +241,7 @@ def refusal_by_every_engine(title: str, errors: Mapping[str, Exception]) -> Exce
 def failure_reason(error: Exception) -> str:
     """Return in one line why an engine failed."""
     if is_defect(error):
-        return f"a defect of Backprint: {errors.told(error)}"
+        return f"a defect of Backprint: {errors.describe_defect(error)}"
     return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
 
 
@@ -397,7 +397,7 @@ def capture_call(
     requested_in_words = requests(program, options, order)
     check_engine(engine, requested_in_words)
     with (
-        quiet_random(),
+        preserving_random_states(),
         refuse_callers_modes(),
         outside_modes(),
         restoring_state(program),

@@ -71,7 +71,7 @@ class KnownValues:
     memory: int
 
 
-KNOWN_VALUES_ATTRIBUTE = "_backprint_shadow"
+KNOWN_VALUES_ATTRIBUTE = "_backprint_known_values"
 """The attribute of a fake tensor that has its KnownValues.
 
 A dictionary with weak references to tensors would not do: torch refuses to swap a tensor that has any

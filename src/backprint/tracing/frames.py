@@ -53,8 +53,8 @@ PLUMBING = tuple(
 
 @functools.cache
 def frame_rank(file: str) -> int:
-    """How well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for the
-    rest."""
+    """Return how well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for
+    the rest."""
     if file.startswith(PLUMBING) or not file.startswith(_TORCH):
         return 0
     if file.startswith(MODULES):
@@ -154,7 +154,7 @@ def noting_prints() -> Iterator[None]:
 def called_by_user() -> bool:
     """Whether the user's own code, not torch's or ours, has called the function that a mode sees."""
     frame = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or is_handler(frame.f_code)):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     if frame is None:
         return False
@@ -162,7 +162,20 @@ def called_by_user() -> bool:
     return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
 
 
-_HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")
+def is_handler(code: CodeType) -> bool:
+    """Whether code runs between a user's call of a torch function and `called_by_user`."""
+    return code.co_name in ("__torch_function__", "called_by_user") or id(code) in _HANDLERS
+
+
+def handles_call(function: F) -> F:
+    """Mark a function of ours that a mode's `__torch_function__` calls, and that asks `called_by_user`."""
+    _HANDLERS[id(function.__code__)] = function.__code__
+    return function
+
+
+_HANDLERS: dict[int, CodeType] = {}
+"""The code of the functions that `handles_call` has marked, by identity."""
+
 _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
 
 

@@ -27,7 +27,7 @@ from backprint.tracing.assembly import gradient_names, names_of
 from backprint.tracing.program import ScoutedProgram, read_call
 from backprint.tracing.running import restoring_state
 from backprint.tracing.scout import scout
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
 
 
 class KernelGraph(fx.Graph):
@@ -327,7 +327,7 @@ def traced_call(
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
     called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
-    with quiet_random(), outside_modes(), restoring_state(called):
+    with preserving_random_states(), outside_modes(), restoring_state(called):
         program, seen = scout(called)
         traced = trace(program, seen, partition=partition)
     if not any(role == "output" for _, role in traced.outputs):

@@ -255,6 +255,7 @@ def flag_guards(
     )
 
 
+@frames.handles_call
 def values_read_without_operator(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """Return the tensors whose values a function reads without an operator."""
     if func in READS_WITHOUT_OPERATOR or (func in MEMORY_ACCESS and (frames.called_by_user() or frames.pickling())):

@@ -26,9 +26,9 @@ from backprint.tracing.reach import roots
 from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
 from backprint.tracing.state.snapshot import Snapshot
-from backprint.values.likeness import Describing, Like, describe_value, holds_live_value
+from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
-from backprint.values.results import NOTHING, ResultTree
+from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
 
 
@@ -70,7 +70,7 @@ class Outcome:
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
-    tree: ResultTree = NOTHING
+    tree: ResultTree = NO_RESULT
 
 
 # ---- The callable, until it is released
@@ -274,9 +274,9 @@ def read_arguments(
     parameters = parameters_of(target)
     remaining_names = iter(names)
     passed: dict[str, list[tuple[Any, Like]]] = {}
-    describing: dict[str, Describing] = {}
+    describing: dict[str, DescribeState] = {}
     for name, key, value in arguments_by_parameter(parameters, args, kwargs):
-        state = describing.setdefault(name, Describing(lambda _: next(remaining_names)))
+        state = describing.setdefault(name, DescribeState(lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
     rows = [
         argument_of_parameter(name, parameters.get(name), passed.get(name))
@@ -340,7 +340,7 @@ def argument_of_parameter(
     keyword = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
-        default = describe_value(parameter.default, Describing(lambda _: ""), False).like
+        default = describe_value(parameter.default, DescribeState(lambda _: ""), False).like
     if passed is None:
         return None if default is None else Argument(name, default, True, keyword)
     like = passed[0][1]

@@ -35,7 +35,7 @@ from backprint.tracing.refusals import (
 from backprint.tracing.running import staged
 from backprint.tracing.watch import SEED, Observations, Reading, Watch
 from backprint.tracing.witness import run_forward
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import alias_groups
 
 
@@ -130,7 +130,7 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
 
     values = None if program.world is None else program.current()
     try:
-        with quiet_random():
+        with preserving_random_states():
             torch.manual_seed(SEED)
             with staged(program, values) as stage:
                 forward = run_forward(stage, modes)

@@ -16,7 +16,7 @@ from backprint.tracing.program import A_TENSOR, CalledProgram, NamedTensor, Outc
 from backprint.tracing.refusals import refuse_without_memory
 from backprint.tracing.running import Staged, call_program, named_outputs, result_of, run_backward, staged, with_loss
 from backprint.values.results import ResultTree
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import strided_parts
 
 
@@ -107,7 +107,7 @@ def run_step(
     anew: bool = False,
 ) -> Outcome:
     """Run one eager step on these values (None: as captured), the oracle of every proof. Everything is restored."""
-    with quiet_random(), staged(program, values, anew) as stage:
+    with preserving_random_states(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
         effects = forward.effects()
         mutations = forward.mutations(effects)
@@ -117,7 +117,7 @@ def run_step(
 
 
 def detached_result(tensor: Tensor, stage: Staged) -> Tensor:
-    """Detach a result; copy it if it uses the caller's memory, which is restored after the run."""
+    """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
     memories = {
         storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
     }
@@ -129,7 +129,7 @@ def detached_result(tensor: Tensor, stage: Staged) -> Tensor:
 def second_order(program: CalledProgram) -> CalledProgram:
     """Return the program that also returns its gradients: the tangents of its outputs are inputs of its own."""
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
-    with quiet_random(), staged(program) as stage, torch.enable_grad(), fake_mode:
+    with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
         named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
         values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from backprint.common.collector import collector_paused
 from backprint.graph.nouns import IN_FULL
 from backprint.tracing.aot.from_fx import read_fx
 from backprint.tracing.aot.trace import Traced, trace
@@ -15,16 +16,15 @@ from backprint.tracing.refusals import describe_unchecked_reads
 from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
-from backprint.values import settings
 
 
 def by_aot(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
-        with settings.uncollected() if options.fake else contextlib.nullcontext():
+        with collector_paused() if options.fake else contextlib.nullcontext():
             scouted, seen = scout(program)
         return traced_in_full(program, options, scouted, seen)
-    with settings.uncollected():
+    with collector_paused():
         attempt = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
         if attempt.result is not None:
             return attempt.result
@@ -41,7 +41,7 @@ def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Trac
 
 def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> EngineResult:
     """Return the capture of a program that has run."""
-    with settings.uncollected():
+    with collector_paused():
         traced = traced_by(scouted, seen, options)
         assembled = assemble(read_fx(scouted, traced).joint)
     return EngineResult(

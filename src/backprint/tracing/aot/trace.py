@@ -65,7 +65,7 @@ from backprint.tracing.running import (
 from backprint.tracing.scout import Findings
 from backprint.tracing.state.restore import restoring_everything_reachable
 from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
-from backprint.values.results import NOTHING, ResultTree
+from backprint.values.results import NO_RESULT, ResultTree
 
 NOTE_KEY = "backprint"
 """The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
@@ -356,7 +356,7 @@ class TracedFunction:
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
         self.reads_values = bool(self.readings) or program.world is not None
-        self.tree = NOTHING
+        self.tree = NO_RESULT
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:

@@ -42,7 +42,7 @@ from backprint.tracing.dynamo.frontend import (
 )
 from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, Slot, check_tensor, free_name
 from backprint.tracing.request import Options
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import copy_values
 
 
@@ -63,7 +63,7 @@ LeaveUncompiled = SkipFrame
 @contextlib.contextmanager
 def outside_tracing() -> Iterator[None]:
     """Leave Dynamo's tracing context and inference mode, and restore random states afterwards."""
-    with tracing(None), quiet_random(), outside_modes():
+    with tracing(None), preserving_random_states(), outside_modes():
         yield
 
 
@@ -191,7 +191,7 @@ def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) ->
 
 
 def run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
-    """`torch.utils.checkpoint.checkpoint` as eager runs it; arguments marked `inside` go through the closure."""
+    """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
     own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]

@@ -54,7 +54,7 @@ from backprint.tracing.scout import Findings, scout
 from backprint.tracing.state.restore import with_foreign_random_states
 from backprint.tracing.watch import SEED
 from backprint.values.results import ResultTree, outputs_of
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 
 # ---- Tensors between the graphs
 
@@ -283,7 +283,7 @@ class GraphProgram:
 
 
 def without_history(value: Any) -> Any:
-    """Detach a tensor; return anything else itself."""
+    """Return a detached tensor; anything else itself."""
     return value.detach() if isinstance(value, Tensor) else value
 
 
@@ -316,7 +316,7 @@ def part_of(
 
 
 def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
-    """Rename one tensor of a program."""
+    """Return a program with one tensor renamed."""
     if old not in program.values:
         return program
 
@@ -573,7 +573,7 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
         raise CaptureError(
             f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )
-    with quiet_random(), staged(program) as stage:
+    with preserving_random_states(), staged(program) as stage:
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch.script import scripts_seen
+from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
@@ -33,7 +34,7 @@ from backprint.tracing.scout import hooks_as_edges, with_outside
 from backprint.tracing.watch import SEED, Observations
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
-from backprint.values.settings import quiet_random, uncollected
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import alias_groups, ones_tangent
 
 
@@ -58,7 +59,7 @@ class RecordedStep:
 
 def by_eager(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `eager`."""
-    with uncollected():
+    with collector_paused():
         result = result_of_step(record_or_refuse(program), options)
     if options.specialize is False and result.guards:
         raise DataDependentError(refusal_of_guard(result.guards[0]))
@@ -125,7 +126,7 @@ def record_step(program: CalledProgram) -> RecordedStep:
 def record_once(program: CalledProgram) -> RecordedStep:
     """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
-    with quiet_random(), restoring_gradients(program.target()):
+    with preserving_random_states(), restoring_gradients(program.target()):
         torch.manual_seed(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)

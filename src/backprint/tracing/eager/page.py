@@ -243,7 +243,7 @@ class Echoes:
         self.node_of_value[name] = None if call is None else call.node
 
     def begin_backward(self) -> None:
-        """The following calls belong to the backward."""
+        """Return the following calls belong to the backward."""
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
@@ -350,7 +350,7 @@ class Page:
         self.last = ""
 
     def set_call(self, call: TapedCall | None) -> None:
-        """The following steps belong to this call."""
+        """Return the following steps belong to this call."""
         self.call, self.last = call, ""
 
     def put(self, step: Step) -> None:

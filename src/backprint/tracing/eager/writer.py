@@ -432,11 +432,11 @@ class Writer:
         self.end_calls()
 
     def end_calls(self) -> None:
-        """The following steps belong to no call."""
+        """Return the following steps belong to no call."""
         self.page.set_call(None)
 
     def begin_backward(self) -> None:
-        """The following calls belong to the backward."""
+        """Return the following calls belong to the backward."""
         self.echoes.begin_backward()
 
     def copy_ports(self, tape: Tape) -> None:

@@ -26,7 +26,7 @@ from backprint._torch.autograd import current_node
 from backprint._torch.dynamo import note_compiled_calls
 from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
 from backprint._torch.modules import CALL
-from backprint.errors import CaptureError, told_whole
+from backprint.errors import CaptureError, describe_error
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
 from backprint.tracing.custom import operator_bodies_captured
@@ -120,7 +120,7 @@ class Recording:
         try:
             act(*args, **kwargs)
         except Exception as error:
-            self.drop_current_step(told_whole(error))
+            self.drop_current_step(describe_error(error))
         except BaseException:
             self.close()
             raise
@@ -288,7 +288,7 @@ class Recording:
                     capture = capture_of_step(recorder, names, f"step_{number}")
                 self.done(number, capture)
             except BaseException as error:  # all errors here are ours, not the script's
-                failed.append(told_whole(error))
+                failed.append(describe_error(error))
             finally:
                 ended.set()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from backprint.errors import UsageError, told_whole
+from backprint.errors import UsageError, describe_error
 
 
 def check_script(script: Any) -> None:
@@ -147,7 +147,7 @@ def reporting_errors(act: Callable[[], None], tell: Callable[[str], None]) -> Ca
         try:
             act()
         except Exception as error:  # the script that imports torch goes on
-            tell(f"no step is recorded: {told_whole(error)}")
+            tell(f"no step is recorded: {describe_error(error)}")
 
     return acting
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.tensors import storage_id
-from backprint.errors import CaptureError, ReplayError, told_whole
+from backprint.errors import CaptureError, ReplayError, describe_error
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Ref, Signature, Spec, Step, refs
 from backprint.graph.steps import used
@@ -210,7 +210,7 @@ class LiveRecorder(Recorder):
             with DisableTorchFunction():
                 return act(*args)
         except Exception as error:  # the script goes on
-            self.drop_step(told_whole(error))
+            self.drop_step(describe_error(error))
             return None
 
     def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:

@@ -187,7 +187,7 @@ def queue_items(value: Any) -> list[Any]:
         except queue.Empty:
             break
     for item in items:
-        value.restore(item)
+        value.put(item)
     return items
 
 
@@ -197,7 +197,7 @@ def restore_queue(value: Any, state: list[Any]) -> str:
         for _ in now:
             value.get_nowait()
         for item in state:
-            value.restore(item)
+            value.put(item)
     return ""
 
 

@@ -36,7 +36,7 @@ from backprint.tracing.reach import is_installed, is_library
 from backprint.tracing.state.process import generator_state, restoring_globals, set_generator_state
 from backprint.tracing.state.snapshot import Snapshot
 from backprint.tracing.state.tensors import global_hooks, is_plain, untraced
-from backprint.values.settings import OWN, foreign_states, put_foreign, random_state_digest
+from backprint.values.settings import OWN, foreign_states, random_state_digest, set_foreign_states
 
 # ---- Random numbers that are not torch's
 
@@ -81,7 +81,7 @@ def with_foreign_random_states(
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
-    put_foreign(states_to_begin)
+    set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
     before = generators_in(snapshot)
@@ -97,7 +97,7 @@ def with_foreign_random_states(
             if random_state_digest(state) != random_state_digest(generator_state(source)):
                 states.objects.setdefault(name, (source, state))
     finally:
-        put_foreign(states_of_caller)
+        set_foreign_states(states_of_caller)
 
 
 def generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:

@@ -920,7 +920,7 @@ EMPTY = object()
 
 
 def NOWHERE(key: Any, other: Any) -> None:
-    """The place of an iterator in another iterator, which is copied with it."""
+    """Return the place of an iterator in another iterator, which is copied with it."""
 
 
 def slot_content(owner: Any, value: Any) -> Any:

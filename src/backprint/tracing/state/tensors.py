@@ -65,7 +65,7 @@ class TensorSnapshot:
         self.address = self.address_now()
 
     def address_now(self) -> int:
-        """Where the tensor's storage is in memory; 0 if it has none of its own."""
+        """Return the address of the tensor's storage; 0 if it has none of its own."""
         if self.alias is None or self.alias.layout is not torch.strided:
             return 0
         return self.alias.untyped_storage().data_ptr()
