@@ -63,8 +63,8 @@ def index_complaint(name: str, value: Any, low: int, high: int, also: Iterable[i
         is_outside = (value < low) | (value != value)
         if high < 2**63:  # torch compares only with numbers of the dtype
             is_outside |= value >= high
-        for each in also:
-            is_outside &= value != each
+        for value_allowed in also:
+            is_outside &= value != value_allowed
         if not bool(is_outside.any()):
             return ""
         value_outside = value[is_outside].flatten()[0].item()
@@ -97,7 +97,7 @@ def memory_complaint(name: str, value: Any) -> str:
 
 def first_complaint(complaints: Iterable[str]) -> str:
     """Return the first complaint that is not ''."""
-    return next((each for each in complaints if each), "")
+    return next((complaint for complaint in complaints if complaint), "")
 
 
 def is_nondecreasing(value: Tensor) -> bool:
@@ -114,8 +114,8 @@ def numbers_in(value: Any) -> list[int] | None:
         if not readable(value):
             return None
         with reading_values():
-            return [int(each) for each in value.flatten().tolist()]
-    return [int(each) for each in value]
+            return [int(number) for number in value.flatten().tolist()]
+    return [int(number) for number in value]
 
 
 MOST_ELEMENTS = 2**40
@@ -138,7 +138,7 @@ def check_division(arguments: Arguments) -> str:
     left, right = arguments.get("self", arguments.get("a")), arguments.get("other", arguments.get("b"))
     if not all(map(is_dividable, (left, right))):
         return ""
-    if not any(isinstance(each, Tensor) for each in (left, right)):
+    if not any(isinstance(side, Tensor) for side in (left, right)):
         return ""
     lowest = SMALLEST_INTEGERS.get(torch.result_type(left, right))
     if (
@@ -262,16 +262,18 @@ def check_vmap_dim(arguments: Arguments) -> str:
 
 def check_repeat_interleave(arguments: Arguments) -> str:
     """Check a repetition by values: the result fits in memory."""
-    counts, item = arguments["repeats"], arguments.get("self")
+    counts, repeated = arguments["repeats"], arguments.get("self")
     if not isinstance(counts, Tensor) or not readable(counts) or counts.is_floating_point():
         return ""
     with reading_values():
         total = int(counts.clamp(min=0).to(torch.float64).sum())
-    if isinstance(item, Tensor) and counts.numel():
+    if isinstance(repeated, Tensor) and counts.numel():
         dim = arguments.get("dim")
-        spread = item.numel() if dim is None else item.shape[int(dim)]
+        spread = repeated.numel() if dim is None else repeated.shape[int(dim)]
         return (
-            why_too_large(total * item.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1)) if spread else ""
+            why_too_large(total * repeated.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1))
+            if spread
+            else ""
         )
     return why_too_large(total * counts.element_size())
 
@@ -401,7 +403,7 @@ def compressed_check(layout: torch.layout | None, outer: str, inner: str) -> Che
 
 def validation_complaint(validate: Callable[[], Any], arguments: Arguments) -> str:
     """Return the error of torch's own validation, if there are values."""
-    if not all(readable(each) for each in arguments.values() if isinstance(each, Tensor)):
+    if not all(readable(item) for item in arguments.values() if isinstance(item, Tensor)):
         return ""
     try:
         with reading_values():
@@ -457,7 +459,7 @@ def saved_statistics_complaint(arguments: Arguments) -> str:
 
 def check_layer_norm_backward(arguments: Arguments) -> str:
     """Check layer norms' backwards: there is a mean and a deviation for each row."""
-    x, shape = arguments["input"], [int(each) for each in arguments["normalized_shape"]]
+    x, shape = arguments["input"], [int(item) for item in arguments["normalized_shape"]]
     if not isinstance(x, Tensor) or not shape or list(x.shape[-len(shape) :]) != shape:
         return "input does not end in normalized_shape"
     rows, row = math.prod(x.shape[: -len(shape)]), math.prod(shape)
@@ -488,17 +490,17 @@ def check_group_norm(arguments: Arguments) -> str:
 def check_flash_attention(arguments: Arguments) -> str:
     """Check flash attention on CPU: queries, keys and values have one batch, and match the forward's saved values."""
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
-    if not all(isinstance(each, Tensor) and each.dim() == 4 for each in (query, key, value)):
+    if not all(isinstance(item, Tensor) and item.dim() == 4 for item in (query, key, value)):
         return "query, key and value do not have four dimensions"
     batch, heads, length, _ = query.shape
     same = key.shape[:3] == value.shape[:3] and key.shape[0] == batch and key.shape[3] == query.shape[3]
     if not same or not key.shape[1] or heads % key.shape[1]:
         return "query, key and value do not match"
-    made = (batch, heads, length, value.shape[3])
+    expected = (batch, heads, length, value.shape[3])
     return first_complaint(
         (
-            shape_complaint("grad_out", arguments.get("grad_out"), made),
-            shape_complaint("out", arguments.get("out"), made),
+            shape_complaint("grad_out", arguments.get("grad_out"), expected),
+            shape_complaint("out", arguments.get("out"), expected),
             shape_complaint("logsumexp", arguments.get("logsumexp"), (batch, heads, length)),
             mask_complaint(arguments.get("attn_mask"), (batch, heads, length, key.shape[2])),
         )
@@ -549,7 +551,7 @@ def pool_backward_check(dims: int, low: int = 0) -> Check:
 
     def check(arguments: Arguments) -> str:
         image, grad, indices = arguments["self"], arguments["grad_output"], arguments["indices"]
-        if not all(isinstance(each, Tensor) for each in (image, grad, indices)) or image.dim() not in (
+        if not all(isinstance(item, Tensor) for item in (image, grad, indices)) or image.dim() not in (
             dims + 1,
             dims + 2,
         ):
@@ -621,7 +623,7 @@ def check_pool_window(arguments: Arguments) -> str:
 def check_grid_sampler_backward(arguments: Arguments) -> str:
     """Check grid_sampler's backward: there is a gradient for each point of the grid."""
     image, grid, grad = (arguments[name] for name in ("input", "grid", "grad_output"))
-    if not all(isinstance(each, Tensor) and each.dim() == image.dim() >= 4 for each in (image, grid, grad)):
+    if not all(isinstance(item, Tensor) and item.dim() == image.dim() >= 4 for item in (image, grid, grad)):
         return "input, grid and grad_output do not belong together"
     return shape_complaint("grad_output", grad, (*image.shape[:2], *grid.shape[1:-1]))
 
@@ -644,7 +646,7 @@ def check_unfold_backward(arguments: Arguments) -> str:
 def check_convolution_kernel_size(arguments: Arguments) -> str:
     """Check convolutions with an argument for the size of their kernel: it is that of the weight."""
     weight, sizes = arguments["weight"], arguments["kernel_size"]
-    sizes = [int(each) for each in sizes] if isinstance(sizes, (list, tuple)) else [int(sizes)]
+    sizes = [int(item) for item in sizes] if isinstance(sizes, (list, tuple)) else [int(sizes)]
     if not isinstance(weight, Tensor) or weight.dim() < 3:
         return "weight has no kernels"
     kernel = list(weight.shape[2:])
@@ -655,7 +657,7 @@ def check_convolution_kernel_size(arguments: Arguments) -> str:
 def check_antialiased_resize(arguments: Arguments) -> str:
     """Check resizing with antialiasing: a scale does not lead out of the image."""
     x = arguments.get("self")
-    before = [int(each) for each in arguments.get("input_size") or (x.shape if isinstance(x, Tensor) else ())][2:]
+    before = [int(item) for item in arguments.get("input_size") or (x.shape if isinstance(x, Tensor) else ())][2:]
     after, scales = arguments["output_size"], [arguments.get(f"scales{side}") for side in ("_h", "_w")]
     if after is None or len(before) != len(after) or "scale_factors" in arguments:
         return ""
@@ -678,9 +680,9 @@ def check_finite_matrix(arguments: Arguments) -> str:
 
 def check_fft(arguments: Arguments) -> str:
     """Check Fourier transforms: the dimensions exist, and each occurs once."""
-    x, dims = arguments["self"], [int(each) for each in arguments["dim"]]
+    x, dims = arguments["self"], [int(item) for item in arguments["dim"]]
     rank = x.dim() if isinstance(x, Tensor) else 0
-    if any(not 0 <= each < rank for each in dims) or len(set(dims)) != len(dims):  # kernels need positive ones
+    if any(not 0 <= item < rank for item in dims) or len(set(dims)) != len(dims):  # kernels need positive ones
         return f"dim={dims} are not dimensions of a tensor that has {rank}"
     if "last_dim_size" in arguments and (not dims or not 1 <= int(arguments["last_dim_size"]) <= MOST_ELEMENTS):
         return "there is no last dimension of this size"
@@ -766,7 +768,7 @@ def check_nll_loss_backward(arguments: Arguments) -> str:
 def check_margin_loss_backward(arguments: Arguments) -> str:
     """Check the margin losses' backwards: targets are classes, and there is a gradient for the loss or for each row."""
     scores, target, grad = arguments["self"], arguments["target"], arguments["grad_output"]
-    if not all(isinstance(each, Tensor) for each in (scores, target, grad)) or not scores.dim() <= 2:
+    if not all(isinstance(item, Tensor) for item in (scores, target, grad)) or not scores.dim() <= 2:
         return "self are not scores of classes"
     classes = scores.shape[-1] if scores.dim() else 1
     rows = scores.shape[0] if scores.dim() == 2 else 1
@@ -792,7 +794,7 @@ def check_ctc_loss(arguments: Arguments) -> str:
     inputs, lengths = numbers_in(arguments["input_lengths"]), numbers_in(arguments["target_lengths"])
     if inputs is None or lengths is None:
         return ""
-    if len(inputs) != batch or len(lengths) != batch or not all(0 <= each <= times for each in inputs):
+    if len(inputs) != batch or len(lengths) != batch or not all(0 <= length <= times for length in inputs):
         return f"input_lengths and target_lengths are no {batch} lengths of up to {times}"
     used, why = targets_and_complaint(targets, lengths)
     if why:
@@ -813,7 +815,7 @@ def check_ctc_loss(arguments: Arguments) -> str:
 
 def targets_and_complaint(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor], str]:
     """Return the parts of the targets that are read, and what is wrong with their lengths."""
-    if any(each < 0 for each in lengths):
+    if any(length < 0 for length in lengths):
         return [], "target_lengths holds a negative length"
     if targets.dim() == 1:
         total = sum(lengths)
@@ -863,7 +865,7 @@ def check_embedding_bag(arguments: Arguments) -> str:
 def check_embedding_bag_backward(arguments: Arguments) -> str:
     """Check embedding_bag's backwards: there is a gradient for each bag, indices are rows, and each has its bag."""
     grad, indices, bags = arguments["grad"], arguments["indices"], arguments["offset2bag"]
-    if not all(isinstance(each, Tensor) for each in (grad, indices, bags)) or grad.dim() != 2 or indices.dim() != 1:
+    if not all(isinstance(item, Tensor) for item in (grad, indices, bags)) or grad.dim() != 2 or indices.dim() != 1:
         return "grad is not a table with a row for each bag, or indices is not a list"
     weight, count = arguments.get("weight"), indices.numel()
     if isinstance(weight, Tensor) and (weight.dim() != 2 or weight.shape[1] != grad.shape[1]):
@@ -919,14 +921,14 @@ def check_recurrent_layer(arguments: Arguments) -> str:
     ]
     batch = x.shape[1]
     tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor) and name != "workspace"}
-    read = {name: each for name, each in tensors.items() if not name.startswith("grad_")}  # those the kernel copies
+    read = {name: tensor for name, tensor in tensors.items() if not name.startswith("grad_")}  # those the kernel copies
     return first_complaint(
         (
             *(
-                f"{name} is {each.dtype}, and input {x.dtype}" * (each.dtype != x.dtype)
-                for name, each in tensors.items()
+                f"{name} is {tensor.dtype}, and input {x.dtype}" * (tensor.dtype != x.dtype)
+                for name, tensor in tensors.items()
             ),
-            *(memory_complaint(name, each) for name, each in read.items()),
+            *(memory_complaint(name, tensor) for name, tensor in read.items()),
             shape_complaint(names[0], wide, (gates, x.shape[2])),
             shape_complaint(names[1], deep, (gates, hidden)),
             *(
@@ -994,8 +996,8 @@ def workspace_nbytes(
     )
     try:
         with reading_values(), torch.enable_grad():
-            tensors = [torch.zeros(each, dtype=dtype) for each in shapes]
-            made: Tensor = torch.ops.aten.mkldnn_rnn_layer(*tensors, *flags)[3]
-            return made.numel()
+            tensors = [torch.zeros(shape, dtype=dtype) for shape in shapes]
+            workspace: Tensor = torch.ops.aten.mkldnn_rnn_layer(*tensors, *flags)[3]
+            return workspace.numel()
     except RuntimeError:
         return -1

@@ -51,13 +51,13 @@ def tree_size(value: Any) -> int:
 def _tree_size(value: Any, known: dict[int, int]) -> int:
     if not isinstance(value, (list, tuple, dict)):
         return 1
-    found = known.get(id(value))
-    if found is None:
+    size = known.get(id(value))
+    if size is None:
         known[id(value)] = MOST_ITEMS + 1  # what holds itself is endless
         items: Iterable[Any] = (*value, *value.values()) if isinstance(value, dict) else value
-        found = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
-        known[id(value)] = found
-    return found
+        size = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
+        known[id(value)] = size
+    return size
 
 
 def sum_growth(left: Any, right: Any) -> str:

@@ -213,26 +213,26 @@ class Side:
 
     def fetch(self, node: fx.Node) -> Any:
         """Return the attribute of a get_attr node."""
-        found: Any = self.module
+        value: Any = self.module
         for part in str(node.target).split("."):
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     def attribute(self, node: fx.Node) -> None:
         """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
-        found = self.fetch(node)
-        if isinstance(found, fx.GraphModule):
-            node.target = self.hold(re.sub(r"\W", "_", str(node.target)), found)
-        elif isinstance(found, Tensor) and type(found) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        value = self.fetch(node)
+        if isinstance(value, fx.GraphModule):
+            node.target = self.hold(re.sub(r"\W", "_", str(node.target)), value)
+        elif isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise CaptureError(
-                f"the graph holds a {type(found).__name__} made while it ran, which a sample cannot keep"
+                f"the graph holds a {type(value).__name__} made while it ran, which a sample cannot keep"
             )
-        elif isinstance(found, Tensor):
+        elif isinstance(value, Tensor):
             local = self.names.free(node.name.lstrip("_"))
             self.locals[node.name] = local
-            self.constants[local] = (local, found)
+            self.constants[local] = (local, value)
         else:
-            raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
+            raise CaptureError(f"the graph holds a {type(value).__name__} ({node.target}), which a sample cannot keep")
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
         """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
@@ -246,15 +246,15 @@ class Side:
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
         """Return the calls among these nodes, in order."""
-        made = []
+        steps = []
         for node in nodes:
             if node.op == "get_attr":
                 self.attribute(node)
             elif node.op == "call_function":
-                made.append(self.step_of_node(node, *notes.get(node.name, (None, None))))
+                steps.append(self.step_of_node(node, *notes.get(node.name, (None, None))))
             elif node.op not in ("placeholder", "output"):
                 raise CaptureError(f"{node.op} {node.target} is not a call of an operator")
-        return made
+        return steps
 
     def step_of_node(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
         target = target_name(node.target)
@@ -280,13 +280,13 @@ def pin_dtypes(module: fx.GraphModule) -> None:
 
 def pinned(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
-    made = node.meta.get("val")
-    if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, OpOverload):
+    example = node.meta.get("val")
+    if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):
         return {}
     usual = torch.get_default_dtype()
-    plain = made.dtype in (usual, usual.to_complex()) or not (made.is_floating_point() or made.is_complex())
+    plain = example.dtype in (usual, usual.to_complex()) or not (example.is_floating_point() or example.is_complex())
     takes = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
-    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": made.dtype}
+    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}
 
 
 def subgraph(module: fx.GraphModule) -> Graph:

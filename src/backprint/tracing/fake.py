@@ -148,14 +148,14 @@ class FakeWorld:
             self.invalidate_written(func, args, kwargs)
         return result
 
-    def follows_from_constants(self, func: Any, given: Iterable[Any]) -> bool:
+    def follows_from_constants(self, func: Any, leaves: Iterable[Any]) -> bool:
         """Whether an operator's result follows from constants alone: all tensors among its arguments have known values,
         and it draws no random numbers. A storage among the arguments (`set_`) may have any content."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             return False
         return not any(
             isinstance(leaf, torch.UntypedStorage) or (isinstance(leaf, Tensor) and self.real_values(leaf) is None)
-            for leaf in given
+            for leaf in leaves
         )
 
     def real_values(self, tensor: Tensor) -> Tensor | None:

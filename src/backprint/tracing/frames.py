@@ -111,13 +111,13 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
             if is_users(code.co_filename):
                 user = (code.co_filename, frame.f_lineno, code.co_name)
             elif library is None or frame_rank(library[0]) < 2:
-                place_ = (code.co_filename, frame.f_lineno, code.co_name)
-                library = place_ if locates_better(place_, library) else library
+                candidate = (code.co_filename, frame.f_lineno, code.co_name)
+                library = candidate if locates_better(candidate, library) else library
         frame = frame.f_back
     if user is None and SOURCE_KEY in fx_traceback.current_meta:
         return fx_traceback.current_meta[SOURCE_KEY]
-    found = user or library
-    return source(*found, module or "") if found else None
+    innermost = user or library
+    return source(*innermost, module or "") if innermost else None
 
 
 _SHOWN = (printing_file(), logging.__file__)

@@ -389,8 +389,10 @@ def run_backward(
         return {}
     if not wanted:  # the program has frozen them all, after their last use
         return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.same)), None)
-    given = tangents or {}
-    grad_outputs = [given[name] if name in given else ones_tangent(tensor) for name, tensor in roots.items()]
+    tangents_given = tangents or {}
+    grad_outputs = [
+        tangents_given[name] if name in tangents_given else ones_tangent(tensor) for name, tensor in roots.items()
+    ]
     with (
         modes_reach_backward(),
         with_foreign_random_states(program.foreign_random, program.target.snapshot, backward=True),
@@ -617,14 +619,14 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
     written = program.changed
     for name, tensor in own.items():
         snapshot.add(name, tensor, whole=name in written)
-    given = values if values is not None else {**program.outside, **program.values}
+    values_given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
         stack.callback(snapshot.restore)
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
-            if name in given and needs_other_tensor(own[name], given[name], name in joined, anew):
-                own[name] = other_tensor_like(own[name], given[name])
-        write_values(own, given, snapshot, stack, written)
+            if name in values_given and needs_other_tensor(own[name], values_given[name], name in joined, anew):
+                own[name] = other_tensor_like(own[name], values_given[name])
+        write_values(own, values_given, snapshot, stack, written)
         own |= {name: alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])}
         ready, leaves = {}, {}
         for named in program.tensors:

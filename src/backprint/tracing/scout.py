@@ -59,29 +59,34 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     """Run a program once under a Watch (or a subclass, `kind`); return the program with its outside and changed
     tensors, and the other findings."""
     watch, outcome = watched_step(program, kind)
-    seen, found = watch.seen, with_outside(program, watch.seen)
+    seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
     refuse_untraced_effects(program, seen, outcome.left)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
-    groups = [group for group in alias_groups(real_own_tensors(found)) if set(group) & set(outcome.mutations)]
+    groups = [
+        group for group in alias_groups(real_own_tensors(with_outside_tensors)) if set(group) & set(outcome.mutations)
+    ]
     shared = {name for group in groups for name in group}
-    wanted = {named.name for named in found.tensors if named.requires_grad}
+    wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
     changed = frozenset(name for name in outcome.mutations if name in wanted)
-    written = {name for name, tensor in found.outside.items() if id(tensor) in seen.written}
+    written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
     scouted = replace(
-        found,
-        shields=changed | outcome.tangled | frozenset(found.hooks),
+        with_outside_tensors,
+        shields=changed | outcome.tangled | frozenset(with_outside_tensors.hooks),
         cloned=changed | outcome.tangled,
         accumulates=seen.reentrant,
         changed=frozenset(outcome.mutations) | written,
         assembled=tuple(group for group in alias_groups(program.values) if set(group) & shared),
     )
-    names = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
+    names = {
+        f"outside {index}": named.name
+        for index, named in enumerate(with_outside_tensors.tensors[len(program.tensors) :])
+    }
     return scouted, Findings(
         outcome,
         tuple(with_names_of_outside(reading, names) for reading in seen.readings),
-        (*seen.opaque, *hooks_as_edges(found)),
+        (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
         tuple(seen.reads_without_operator),
         seen.flags,
         seen.casts,

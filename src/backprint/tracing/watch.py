@@ -74,9 +74,11 @@ def writes(func: Any) -> bool:
 @functools.cache
 def written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
     """Return the positions and names of the arguments that an operator writes to, by its schema."""
-    every = enumerate(schema_of(func).arguments)
+    arguments = enumerate(schema_of(func).arguments)
     return tuple(
-        (place, each.name) for place, each in every if each.alias_info is not None and each.alias_info.is_write
+        (position, argument.name)
+        for position, argument in arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
 
 

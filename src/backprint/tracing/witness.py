@@ -58,8 +58,8 @@ class ForwardRun:
             names.get(id(self.stage.reached.get(name)), name): tensor
             for name, tensor in self.stage.new_tensors(outside).items()
         }
-        made = {name: tensor for name, tensor in new.items() if name not in left}
-        return Effects(made, left, {**new, **left}, frozenset(self.stage.changed(made)))
+        tensors_made = {name: tensor for name, tensor in new.items() if name not in left}
+        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
         """Return copies of the tensors that the forward wrote to, made and left."""

@@ -380,7 +380,7 @@ CALL_FLAGS = (
 def code_facts(code: types.CodeType) -> list[Like]:
     """Return what a code object says beside its instructions: how it is called, and where it catches."""
     counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & CALL_FLAGS]
-    inner = [code_facts(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    inner = [code_facts(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return [counts, list(code.co_cellvars), code.co_exceptiontable.hex(), inner]
 
 
@@ -571,9 +571,9 @@ def has_reach(like: Like) -> bool:
 def without_reach(like: Like) -> Like:
     """Return a likeness as older samples keep it."""
     if isinstance(like, dict):
-        own = {key: without_reach(each) for key, each in like.items() if key not in (REACH, PARTS)}
+        own = {key: without_reach(item) for key, item in like.items() if key not in (REACH, PARTS)}
         return own.get("named", own)
-    return [without_reach(each) for each in like] if isinstance(like, list) else like
+    return [without_reach(item) for item in like] if isinstance(like, list) else like
 
 
 def describe_named(value: Any, state: DescribeState) -> Described:
@@ -688,8 +688,8 @@ def describe_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: 
     like = {"dict": [[key.like, item.like] for key, item in zip(keys, items, strict=True)]}
     factory_function = getattr(value, "default_factory", None)
     factory = {"default": describe_value(factory_function, state, False).like} if factory_function is not None else {}
-    parts = 1 + sum(each.parts for each in (*keys, *items))
-    return Described(with_type(like, value, dict) | factory, parts, any(each.held for each in (*keys, *items)))
+    parts = 1 + sum(part.parts for part in (*keys, *items))
+    return Described(with_type(like, value, dict) | factory, parts, any(part.held for part in (*keys, *items)))
 
 
 def describe_mapping(value: Mapping[Any, Any], state: DescribeState) -> Described:
@@ -756,7 +756,7 @@ def describe_method(value: Any, state: DescribeState) -> Described:
 
 def describe_partial(value: Any, state: DescribeState) -> Described:
     """Describe a `functools.partial` by its function and its arguments."""
-    parts = [describe_value(each, state, False) for each in (value.func, value.args, value.keywords)]
+    parts = [describe_value(part, state, False) for part in (value.func, value.args, value.keywords)]
     return describe_items({"object": "functools.partial"}, "items", parts)
 
 
@@ -773,7 +773,7 @@ def describe_storage(value: torch.UntypedStorage, state: DescribeState) -> Descr
 
 def describe_slice(value: slice, state: DescribeState) -> Described:
     return describe_items(
-        {}, "slice", [describe_value(each, state, False) for each in (value.start, value.stop, value.step)]
+        {}, "slice", [describe_value(bound, state, False) for bound in (value.start, value.stop, value.step)]
     )
 
 
@@ -813,7 +813,7 @@ def describe_library_object(value: Any, state: DescribeState) -> Described:
     if isinstance(reduced, str):
         return Described(f"global {type(value).__module__}.{reduced}")
     contents = [list(items) for items in reduced[3:5] if items is not None]  # of a deque: what it holds
-    parts = [describe_value(each, state, False) for each in (*reduced[:3], *contents)]
+    parts = [describe_value(part, state, False) for part in (*reduced[:3], *contents)]
     return describe_items({"object": type_name(value)}, "made", parts)
 
 

@@ -419,7 +419,7 @@ def kind_of_object(value: Any) -> ObjectKind | None:
     for class_, object_kind in KINDS.items():
         if isinstance(value, class_) and class_ is not object:
             return object_kind
-    return KINDS[object] if all(is_python_class(each) for each in kind.__mro__) else None
+    return KINDS[object] if all(is_python_class(class_) for class_ in kind.__mro__) else None
 
 
 def is_python_class(kind: type) -> bool:
@@ -486,7 +486,7 @@ class ObjectSearch:
                 self.alive.append(part)
                 if len(self.alive) > MAX_OBJECTS:
                     refuse(name, f"{kind_of(value)} of more than {MAX_OBJECTS:,} objects")
-                queue.extend((part_name(where, key), each, id(part)) for key, each in self.inside(where, part))
+                queue.extend((part_name(where, key), inner, id(part)) for key, inner in self.inside(where, part))
         self.reaching = self.reach()
         return self
 
@@ -664,7 +664,7 @@ def set_attribute(copy: Any, name: str, value: Any) -> None:
 @functools.cache
 def names_of_slots(kind: Any) -> frozenset[str]:
     """Return the names of the attributes that objects of a class keep in slots."""
-    return frozenset(name for each in kind.__mro__ for name, value in vars(each).items() if isinstance(value, SLOT))
+    return frozenset(name for class_ in kind.__mro__ for name, value in vars(class_).items() if isinstance(value, SLOT))
 
 
 SLOT = types.MemberDescriptorType

@@ -25,7 +25,9 @@ def by_aot(program: CalledProgram, options: Options) -> EngineResult:
             scouted, seen = scout(program)
         return traced_in_full(program, options, scouted, seen)
     with collector_paused():
-        attempt = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
+        attempt = attempt_stamp(
+            program, options, lambda *scouted_call: read_fx(scouted_call[0], traced_by(*scouted_call))
+        )
         if attempt.result is not None:
             return attempt.result
         scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)

@@ -171,7 +171,7 @@ def nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
     names: set[str] = set()
     for node in joint.graph.nodes:
         tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
-        if tangent or any(each.name in names for each in node.all_input_nodes):
+        if tangent or any(input_node.name in names for input_node in node.all_input_nodes):
             names.add(node.name)
     return names
 
@@ -187,9 +187,9 @@ def is_state(node: fx.Node) -> bool:
 
 def is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
     """Whether a random draw is in the forward as one that saves its state."""
-    given = [each.name for each in node.all_input_nodes]
+    input_names = [each.name for each in node.all_input_nodes]
     return any(
-        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == given
+        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == input_names
         for each in nodes
     )
 
@@ -403,13 +403,13 @@ def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[
 
 def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
     """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
-    found: set[str] = set()
+    names: set[str] = set()
     queue: list[tuple[int, str]] = []
     waiting = start
     while True:
         for node in waiting:
-            if node.name not in found and getattr(node.meta.get("val"), "shape", None) == shape:
-                found.add(node.name)
+            if node.name not in names and getattr(node.meta.get("val"), "shape", None) == shape:
+                names.add(node.name)
                 heapq.heappush(queue, (-order[node.name][0], node.name))
         if not queue:
             return
@@ -422,13 +422,13 @@ def starts(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
 ) -> Iterator[Sequence[fx.Node]]:
     """Yield, for each term of a chain of sums, the inputs of the forward node that it is the gradient of."""
-    for each in node.all_input_nodes:
-        if each.name in sums:
-            yield [order[sums[each.name]][1]]
-        elif is_sum(each):
-            yield from starts(each, links, order, sums)
+    for input_node in node.all_input_nodes:
+        if input_node.name in sums:
+            yield [order[sums[input_node.name]][1]]
+        elif is_sum(input_node):
+            yield from starts(input_node, links, order, sums)
         else:
-            terms = each.all_input_nodes if each.target is operator.getitem else [each]
+            terms = input_node.all_input_nodes if input_node.target is operator.getitem else [input_node]
             for term in terms:
                 if links.get(term.name) in order:
                     yield order[links[term.name]][1].all_input_nodes

@@ -239,7 +239,7 @@ def names_of(sizes: Sizes) -> dict[Any, str]:
     """Return the symbols that sizes depend on, in the order of the inputs, with the user's names, else s0, s1, …"""
     order: dict[Any, str] = {}
     for place in sizes.places:
-        for symbol in sorted(free(sizes, place), key=lambda each: int(each.name[1:])):
+        for symbol in sorted(free(sizes, place), key=lambda symbol_: int(symbol_.name[1:])):
             order.setdefault(symbol, "")
     for place, symbol in sizes.places.items():
         now = sizes.replace(symbol)

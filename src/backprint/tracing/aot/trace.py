@@ -145,7 +145,9 @@ STATIC = ("aten::hardshrink", "aten::softshrink")
 def as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as eager runs them, not as their Python decompositions."""
     static = STATIC if symbolic else ()
-    with without_python_decompositions([each for each in python_decomposed() if schema_of(each).name not in static]):
+    with without_python_decompositions(
+        [operator for operator in python_decomposed() if schema_of(operator).name not in static]
+    ):
         yield
 
 
@@ -364,7 +366,7 @@ class TracedFunction:
         values = self.program.current(keep_values=False)
         known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
-        made = []
+        fakes = []
         for named in self.program.tensors:
             value = values[named.name].detach()
             with self.fake.mode:
@@ -376,15 +378,15 @@ class TracedFunction:
             real = value if self.program.world is None else known.get(named.name)
             if self.fake.real_values_by_name is not None and real is not None:
                 self.fake.real_values_by_name[fake] = real
-            made.append(fake)
-        return tuple(made)
+            fakes.append(fake)
+        return tuple(fakes)
 
     def to_fake(self, value: Tensor) -> Tensor:
         """Return a fake tensor for a real one; a fake one itself."""
         if isinstance(value, FakeTensor):
             return value
-        made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
-        return made
+        fake: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return fake
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
@@ -430,8 +432,8 @@ class StatelessModule(nn.Module):
         self.__dict__["body"] = body
 
     def forward(self, *flat: Tensor) -> list[Tensor]:
-        found: list[Tensor] = self.__dict__["body"](flat)
-        return found
+        results: list[Tensor] = self.__dict__["body"](flat)
+        return results
 
 
 def _leaf_without_tensor(leaf: Any) -> Any:

@@ -51,8 +51,8 @@ class OpenRunner(GraphRunner):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is tag_activation_checkpoint:
-            body, *given = args
-            return OpenRunner(body).run(*given)
+            body, *inputs = args
+            return OpenRunner(body).run(*inputs)
         return super().call_function(target, args, kwargs)
 
 
@@ -160,8 +160,8 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
 def checkpoint_nodes(module: fx.GraphModule) -> list[fx.Node]:
     """Return the calls of `torch.utils.checkpoint` in a graph and its subgraphs."""
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
-    found = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
-    return [node for nodes in found for node in nodes]
+    node_lists = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
+    return [node for nodes in node_lists for node in nodes]
 
 
 def requests_full_graph() -> bool:
@@ -179,11 +179,11 @@ def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) ->
     """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
-        body, *given = node.args
-        inside = tuple(each in in_closure for each in given)
+        body, *inputs = node.args
+        inside = tuple(value in in_closure for value in inputs)
         inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
-        bodies[body.target] = frozenset(each for each, own in zip(inner, inside, strict=True) if own)
-        node.target, node.args = run_checkpoint, (body, inside, *given)
+        bodies[body.target] = frozenset(value for value, own in zip(inner, inside, strict=True) if own)
+        node.target, node.args = run_checkpoint, (body, inside, *inputs)
     for name, child in part.named_children():
         if isinstance(child, fx.GraphModule):
             replace_checkpoints(child, bodies.get(name, frozenset()))
@@ -192,7 +192,7 @@ def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) ->
 
 def run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
     """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
-    own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
+    own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
 
@@ -200,7 +200,7 @@ def run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, *
         rest = iter(passed)
         return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
 
-    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **given)
+    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **keywords)
 
 
 def compile_name(module: fx.GraphModule) -> str:

@@ -267,19 +267,19 @@ class GraphProgram:
         """The names of its additional arguments."""
         return tuple(dict.fromkeys(name for name, _ in self.reads_before))
 
-    def __call__(self, *given: Any) -> list[Any]:
+    def __call__(self, *inputs: Any) -> list[Any]:
         names = self.extra
-        count = len(given) - len(names)
-        own, extra = given[:count], dict(zip(names, given[count:], strict=True))
+        count = len(inputs) - len(names)
+        own, extra = inputs[:count], dict(zip(names, inputs[count:], strict=True))
         for name, source in self.reads_before:
             with frames.at_line(source):
                 extra[name].item()
         with self.under.entered():
-            made = GraphRunner(self.module).results(*own)
+            results = GraphRunner(self.module).results(*own)
         for place, source in self.after:
             with frames.at_line(source):
-                (made[place] if place >= 0 else own[-1 - place]).item()
-        return [made[place] if asking else without_history(made[place]) for place, asking in self.places]
+                (results[place] if place >= 0 else own[-1 - place]).item()
+        return [results[place] if asking else without_history(results[place]) for place, asking in self.places]
 
 
 def without_history(value: Any) -> Any:
@@ -300,7 +300,7 @@ def part_of(
     graphed = GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
-    leaves = tuple(given if name is None else Slot(name) for given, name in zip(ran.inputs, names, strict=True))
+    leaves = tuple(value if name is None else Slot(name) for value, name in zip(ran.inputs, names, strict=True))
     shared = [name for name in program.hooks if name in values]
     return CalledProgram(
         target=HeldTarget(graphed),

@@ -59,7 +59,7 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<func
 
 def parts_of_source(source: str) -> list[str]:
     """Return the parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
-    return [next(filter(None, found.groups()), "") for found in _PART.finditer(source)]
+    return [next(filter(None, match.groups()), "") for match in _PART.finditer(source)]
 
 
 def name_of_source(source: str) -> str:
@@ -178,10 +178,10 @@ def set_node_sources(module: fx.GraphModule, line: Callable[[fx.Node], Source | 
 class GraphRunner(fx.Interpreter):
     """Runs a graph whose nodes have lines (`set_node_sources`): operators that they run have these lines."""
 
-    def results(self, *given: Any) -> Any:
+    def results(self, *inputs: Any) -> Any:
         """Return the outputs of the graph."""
         with fx_traceback.preserve_node_meta():
-            return self.run(*given)
+            return self.run(*inputs)
 
 
 # ---- Running a program under Dynamo
@@ -311,8 +311,8 @@ def run_under_dynamo(
     outside = OutsideWatch(record, paths)
 
     def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
-        def ran(*given: Any) -> Any:
-            return run_graph_once(record, outside, module, given)
+        def ran(*inputs: Any) -> Any:
+            return run_graph_once(record, outside, module, inputs)
 
         return ran
 

@@ -204,11 +204,11 @@ class Storages:
         """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
         of their own."""
         for storage in self.by_number.values():
-            made = storage.origins
+            origins = storage.origins
             storage.names = {
                 place: name
                 for place, name in storage.names.items()
-                if place == storage.base or place in kept or place not in made or made[place].func is None
+                if place == storage.base or place in kept or place not in origins or origins[place].func is None
             }
 
     def latest_name(self, place: Placement) -> str:

@@ -398,22 +398,22 @@ NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
 class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
-    `ports` has a name for the port of each key, and those in `taken` are ports whether a call uses them or not. With
-    `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the generator
-    state that a replay's draws start from.
+    `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
+    With `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the
+    generator state that a replay's draws start from.
     """
 
     def __init__(
         self,
         tape: Tape,
         ports: Mapping[str, str],
-        taken: Sequence[str],
+        always_ports: Sequence[str],
         start: Mapping[str, bytes],
         as_ran: bool = False,
     ) -> None:
         self.as_ran = as_ran
         names = Names()
-        keys = dict.fromkeys((*taken, *(root.key for roots in tape.ports.values() for root in roots)))
+        keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
         self.locals = {key: names.free(ports[key]) for key in keys}
         self.echoes = Echoes(lambda place: self.values.latest_name(place))
         self.page = Page(names, self.echoes)

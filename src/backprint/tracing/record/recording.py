@@ -210,7 +210,9 @@ class Recording:
     def is_without_optimizer(self) -> bool:
         """Whether the script has had no optimizer so far and changes its parameters itself: a backward ends a step."""
         if self.without_optimizer is not False and self.count < self.last:
-            self.without_optimizer = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
+            self.without_optimizer = not any(
+                issubclass(type(object_), torch.optim.Optimizer) for object_ in gc.get_objects()
+            )
         return bool(self.without_optimizer)
 
     # ---- Steps

@@ -105,11 +105,13 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
         elif not (before and file.endswith(TORCH_FILES_CALLED_BY_US)):
             kept.append(trace)
         trace = trace.tb_next
-    found = None
-    for each in reversed(kept):
+    rebuilt = None
+    for entry in reversed(kept):
         # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
-        found = TracebackType(found, each.tb_frame, each.tb_lasti, -1 if each.tb_lineno is None else each.tb_lineno)
-    return found
+        rebuilt = TracebackType(
+            rebuilt, entry.tb_frame, entry.tb_lasti, -1 if entry.tb_lineno is None else entry.tb_lineno
+        )
+    return rebuilt
 
 
 HERE = str(Path(__file__).parents[1]) + os.sep

@@ -250,7 +250,7 @@ class LiveRecorder(Recorder):
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
-        return known is None or any(contains_memory(each, place) for each in known)
+        return known is None or any(contains_memory(known_place, place) for known_place in known)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
@@ -312,16 +312,16 @@ class LiveRecorder(Recorder):
 
     def kept(self) -> list[Tensor]:
         """Return the tensors from outside as they were when the step began."""
-        found = []
+        tensors = []
         for tensor in self.outside_at_begin:
             storage = self.content_before.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
                 if storage is None:
-                    found.append(tensor.detach().clone())
+                    tensors.append(tensor.detach().clone())
                     continue
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-                found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
-        return found
+                tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
+        return tensors
 
 
 def refuse_freed(what: str, tensor: Tensor | None) -> None:
@@ -623,10 +623,10 @@ class LinkedSegments:
     def losses(self, index: int) -> dict[str, str]:
         """Return the losses of a group's backward, by names that are unique in the step."""
         back = [number for number, group in enumerate(self.groups) if len(group) > 1]
-        found = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
+        losses = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
         if len(back) == 1:
-            return dict(found)
-        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in found.items()}
+            return dict(losses)
+        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in losses.items()}
 
     def spec(self, name: str) -> Spec:
         return self.writer.spec(name)
@@ -706,10 +706,10 @@ class RecordedOrigin(FixedOrigin):
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
     ) -> None:
-        taken = {port.name for pair in pairs for port in pair.forward.inputs}
-        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # others are overwritten
+        read_names = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in read_names}  # others are overwritten
         self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
-        self.read = taken | self.constants.keys()
+        self.read = read_names | self.constants.keys()
         several = len(pairs) > 1
         self.parts = tuple(RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
@@ -719,9 +719,9 @@ class RecordedOrigin(FixedOrigin):
         ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
         others = [
             port.key
-            for each in pairs
-            if each is not pair
-            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
+            for other in pairs
+            if other is not pair
+            for port in (*other.forward.outputs, *(other.backward.outputs if other.backward else ()))
         ]
         return frozenset(port.key for port in ports) - frozenset(others)
 

@@ -554,8 +554,8 @@ class ValueNames:
         port, value = result
         name, *rest = row.items
         places = [place for place, item in places_of_value(value, "") if not isinstance(item, float)]
-        found = {place: self.number_or_name(item) for place, item in zip(places, rest, strict=True)}
-        return replace(port, name=str(name)), with_value(value, "", found)
+        items = {place: self.number_or_name(item) for place, item in zip(places, rest, strict=True)}
+        return replace(port, name=str(name)), with_value(value, "", items)
 
     def number_or_name(self, item: Any) -> Any:
         """Return a number, or the name of a value by its tag."""
@@ -564,9 +564,9 @@ class ValueNames:
     def step_of_row(self, step: Step, row: GrownRow, tags: Mapping[str, str]) -> Step:
         """Return the step of a row."""
         if step.name not in self.places:
-            found = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
+            places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
             self.places[step.name] = [
-                (place, item, tag_or_item(place, item, tags) is not item) for place, item in found
+                (place, item, tag_or_item(place, item, tags) is not item) for place, item in places
             ]
         changed: dict[str, Any] = {}
         for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
@@ -574,12 +574,12 @@ class ValueNames:
             if found_item != before:
                 changed[place] = found_item
         source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
-        made = with_places(step, changed)
+        changed_step = with_places(step, changed)
         tag = str(row.items[0])
-        name = self.add(tag, preferred_name(made, tag))
-        if name == made.name and not source:
-            return made
-        return replace(made, name=name, source=self.source(step.source, source))
+        name = self.add(tag, preferred_name(changed_step, tag))
+        if name == changed_step.name and not source:
+            return changed_step
+        return replace(changed_step, name=name, source=self.source(step.source, source))
 
     def source(self, like: Source | None, changed: Mapping[str, Any]) -> Source | None:
         """Return a Source with some parts replaced; steps on one line share the object."""

@@ -394,16 +394,16 @@ def run_logged(program: CalledProgram) -> LoggedRun:
 
 def refuse_what_no_log_shows(run: LoggedRun) -> None:
     """Raise if a run does anything that can change the graphs and is not in its log."""
-    seen, found = run.watch.seen, run.findings
-    edges = [edge.text for edge in found.opaque if edge.kind in ("function", "hook")]
-    reads = [reading.operator for reading in found.readings if reading.inputs]
+    seen, findings = run.watch.seen, run.findings
+    edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
+    reads = [reading.operator for reading in findings.readings if reading.inputs]
     for reason, present in (
         (f"{edges[0]}, whose backward can be any code" if edges else "", edges),
         ("it runs a higher-order operator", run.watch.ran_higher_order_operator),
         ("it checkpoints, and what the backward runs again can be any code", seen.checkpoints or seen.reentrant),
         ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
-        ("it reads values unseen", found.reads_without_operator),
+        ("it reads values unseen", findings.reads_without_operator),
         ("it draws from a generator that is not torch's", run.scouted.foreign_random.pins()),
         ("it writes to parts of memory that its arguments share", run.scouted.assembled),
         ("it writes to arguments that require grad", run.scouted.shields),

@@ -218,10 +218,10 @@ class Snapshot:
             return [
                 iterator,
                 *(
-                    each
+                    inner
                     for part in parts_of_iterator(iterator)
                     if is_iterator(part)
-                    for each in self.iterators_in(part)
+                    for inner in self.iterators_in(part)
                 ),
             ]
         except TypeError:
@@ -671,20 +671,20 @@ class Snapshot:
 
     def visit_defaults(self, name: str, function: types.FunctionType) -> None:
         """Remember a function's code and defaults, which can be replaced, and what the defaults hold."""
-        code, given, named = function.__code__, function.__defaults__, function.__kwdefaults__
+        code, defaults, keyword_defaults = function.__code__, function.__defaults__, function.__kwdefaults__
 
         def undo() -> None:
             if function.__code__ is not code:
                 function.__code__ = code
-            if function.__defaults__ is not given:
-                function.__defaults__ = given
-            if function.__kwdefaults__ is not named:
-                function.__kwdefaults__ = named
+            if function.__defaults__ is not defaults:
+                function.__defaults__ = defaults
+            if function.__kwdefaults__ is not keyword_defaults:
+                function.__kwdefaults__ = keyword_defaults
 
         self.undo.append(undo)
-        self.push_all(name, enumerate(given or ()))
-        if named:
-            self.push(name, named)
+        self.push_all(name, enumerate(defaults or ()))
+        if keyword_defaults:
+            self.push(name, keyword_defaults)
 
     def skip_generators(self, function: types.FunctionType) -> None:
         """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
