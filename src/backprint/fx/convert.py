@@ -261,10 +261,10 @@ class Side:
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
         if node.name not in self.locals:
-            self.locals[node.name] = self.names.free(self.wish(node, args))
+            self.locals[node.name] = self.names.free(self.preferred_name(node, args))
         return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
 
-    def wish(self, node: fx.Node, args: tuple[Value, ...]) -> str:
+    def preferred_name(self, node: fx.Node, args: tuple[Value, ...]) -> str:
         """Return the preferred name of a step: fx's own, or for an item of a tuple the tuple's with the index."""
         if node.target is operator.getitem and isinstance(args[0], Ref) and type(args[1]) is int and args[1] >= 0:
             return f"{args[0].name}_{args[1]}"
@@ -275,10 +275,10 @@ def pin_dtypes(module: fx.GraphModule) -> None:
     """Set the dtype of factory calls where the program had changed the default; otherwise a graph would depend on
     it."""
     for node in module.graph.nodes:
-        node.kwargs = node.kwargs | pinned(node)
+        node.kwargs = node.kwargs | pinned_dtypes_of(node)
 
 
-def pinned(node: fx.Node) -> dict[str, torch.dtype]:
+def pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
     example = node.meta.get("val")
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):

@@ -123,7 +123,7 @@ def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], l
     if loss:
         marked = marked[1:]
     try:
-        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.marked(marked)], tree.spec)
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(marked)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
     return _plain_tree(wrapped)
@@ -198,20 +198,22 @@ class LiveProgram:
         self.shared_with_arguments = shared_with_arguments(result.program)
         self.doubts: tuple[PortVerdict, ...] = ()
         self.unchecked_reads = result.unchecked_reads
-        self.first = dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
-        self.gave: tuple[Any, ...] = self.fixed(result.leaves, result.tree)
-        self.kept = self.gave
+        self.first_outputs = (
+            dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
+        )
+        self.last_leaves: tuple[Any, ...] = self.describe_leaves(result.leaves, result.tree)
+        self.captured_leaves = self.last_leaves
         self.shape = result.tree.shape
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
         return self.program.target(), *call_arguments(self.program, self.program.values)
 
-    def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
+    def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""
         copy_of_self = copy.copy(self)
         copy_of_self.doubts = tuple(port for port in ports if port.verdict != "bitwise")
-        copy_of_self.first = {}
+        copy_of_self.first_outputs = {}
         return copy_of_self
 
     def release(self) -> None:
@@ -221,7 +223,7 @@ class LiveProgram:
         self.program.foreign_random.objects.clear()
         self.parts = ()
 
-    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+    def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
         """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
         before, self.program = self.program, without_default_gradients(self.program)
         try:
@@ -230,7 +232,7 @@ class LiveProgram:
             self.program = before
 
     @property
-    def aliased(self) -> bool:
+    def ran_on_aliases(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
         own = self.program.own()
         return any(is_reached_as_argument_only(self.program, own[name]) for name in self.program.values if name in own)
@@ -259,7 +261,7 @@ class LiveProgram:
 
     def live(self) -> dict[str, Tensor]:
         """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
-        tensors = {name: tensor.detach() for name, tensor in self.program.known().items()}
+        tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
         for name, tensor in tensors.items():
             if not has_memory(tensor):
                 raise ReplayError(
@@ -280,7 +282,7 @@ class LiveProgram:
         names = {named.name for named in self.program.tensors}
         own_values = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, own_values, tangents, anew=anew)
-        self.gave = self.fixed(outcome.leaves, outcome.tree)
+        self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
         self.shape = outcome.tree.shape
         return outcome
 
@@ -302,15 +304,15 @@ class LiveProgram:
         if self.shape != self.structure.shape:
             ours, theirs = (printable(shape)[:200] for shape in (self.structure.shape, self.shape))
             return f"the result is {ours}, and the program returns {theirs}"
-        if len(self.gave) != len(self.kept):
-            return f"the result has {len(self.kept)} leaves, and the program returns {len(self.gave)}"
-        for index, (ours, theirs) in enumerate(zip(self.kept, self.gave, strict=True)):
+        if len(self.last_leaves) != len(self.captured_leaves):
+            return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
+        for index, (ours, theirs) in enumerate(zip(self.captured_leaves, self.last_leaves, strict=True)):
             for path, text in likeness_differences(ours, theirs):
                 return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
         return ""
 
     @staticmethod
-    def fixed(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
+    def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
         """Return likenesses of all that a result holds besides tensors: a replay returns these parts as captured."""
         describing = DescribeState(lambda _: "")
         return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
@@ -320,7 +322,7 @@ class LiveProgram:
         names = iter(self.names)
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is A_TENSOR else leaf for leaf in self.leaves]
-        return self.structure.rebuilt(leaves[1:] if loss else leaves)
+        return self.structure.rebuild(leaves[1:] if loss else leaves)
 
 
 def unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:

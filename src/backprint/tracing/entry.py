@@ -74,7 +74,7 @@ EXCLUSIVE = (("fake", "dynamic"),)
 
 def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
     """Return the requests of a call beyond a plain capture, by name, each in the words of the call."""
-    sparse = {name: tensor for name, tensor in program.held().items() if tensor.layout is not torch.strided}
+    sparse = {name: tensor for name, tensor in program.all_tensors().items() if tensor.layout is not torch.strided}
     in_words = {
         "fake": "fake=True" if options.fake else "",
         "dynamic": "dynamic=" if options.dynamic else "",
@@ -320,14 +320,14 @@ def prove_capture(capture: Capture, check: Check) -> Capture:
         raise DiffersOnOtherInputs(reason, pinned_to_captured_inputs(capture, program, proof))
     if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.snapshot is not None:
         program.program.target.snapshot.note_suspects_as_lost()
-    capture = replace(capture, guards=(*capture.guards, *proof.alone), origin=program.doubted(proof.ports))
+    capture = replace(capture, guards=(*capture.guards, *proof.alone), origin=program.with_doubts(proof.ports))
     return with_pinned_generators(capture, proof)
 
 
 def pinned_to_captured_inputs(capture: Capture, program: LiveProgram, proof: Any) -> Capture:
     """Return a Capture that is valid for the captured values only of the inputs that the program reads unseen."""
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
-    capture = with_pinned_generators(replace(capture, origin=program.doubted(doubts)), proof)
+    capture = with_pinned_generators(replace(capture, origin=program.with_doubts(doubts)), proof)
     return with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 

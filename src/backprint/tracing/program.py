@@ -178,32 +178,32 @@ class CalledProgram:
 
     def own(self) -> dict[str, Tensor]:
         """Return the caller's own tensors by name, or the captured values if there are none."""
-        return self.in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
+        return self.tensors_in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
 
-    def held(self) -> dict[str, Tensor]:
+    def all_tensors(self) -> dict[str, Tensor]:
         """Return every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as
         captured."""
-        return self.in_order({})
+        return self.tensors_in_order({})
 
-    def in_order(self, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
+    def tensors_in_order(self, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return every named tensor in the program's order, with `replacements` for some of them."""
         tensors = {**self.state(), **self.outside, **self.values, **replacements}
         return {named.name: tensors[named.name] for named in self.tensors if named.name in tensors}
 
-    def current(self, keep_values: bool = True) -> dict[str, Tensor]:
+    def current_tensors(self, keep_values: bool = True) -> dict[str, Tensor]:
         """Return every named tensor as it is now.
 
         With a world, new fake tensors replace them. Their values may be read if the program is specialized and
         `keep_values` is true.
         """
-        tensors = self.held()
+        tensors = self.all_tensors()
         return tensors if self.world is None else self.world.fake_copies(tensors, keep_values and self.specialize)
 
-    def known(self) -> dict[str, Tensor]:
+    def tensors_with_values(self) -> dict[str, Tensor]:
         """Return the tensors that have values: all except fake tensors with unknown values."""
         if self.world is None:
-            return self.held()
-        known = {name: self.world.values_of(tensor) for name, tensor in self.held().items()}
+            return self.all_tensors()
+        known = {name: self.world.values_of(tensor) for name, tensor in self.all_tensors().items()}
         return {name: tensor for name, tensor in known.items() if tensor is not None}
 
 

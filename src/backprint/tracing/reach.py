@@ -75,7 +75,7 @@ def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
         if id(value) in visited or depth > 6:
             continue
         visited.add(id(value))
-        for key, child in children(value):
+        for key, child in objects_held_by(value):
             queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
 
 
@@ -101,7 +101,7 @@ def restoring_gradients(target: Any) -> Iterator[None]:
                 leaf.grad = gradient
 
 
-def children(value: Any) -> Iterator[tuple[str, Any]]:
+def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values that a value holds, by name."""
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())

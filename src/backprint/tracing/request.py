@@ -73,7 +73,7 @@ class Part:
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
         named_tangents = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}
-        own = {name: tensor for name, tensor in self.program.current().items() if name not in values}
+        own = {name: tensor for name, tensor in self.program.current_tensors().items() if name not in values}
         outcome = run_step(self.program, {**own, **{n: t for n, t in values.items() if n in known}}, named_tangents)
         outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
         return replace(outcome, outputs=outputs)

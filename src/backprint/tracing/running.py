@@ -305,7 +305,7 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
         return result
     loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
     named, tree = outputs_of(result)
-    detached = tree.rebuilt([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
+    detached = tree.rebuild([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": detached}
 
 
@@ -598,7 +598,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         with restoring_state(program), settings_as_captured(program), on_own_objects(program, values, anew) as stage:
             yield stage
         return
-    leaves = leaf_values(program, program.current() if values is None else values)
+    leaves = leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
         ready = with_shields(program, leaves, lambda tensor: tensor.clone())
     with (

@@ -133,7 +133,7 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
         with watching_program(program, watch.seen, paths, compiled), watch:
             yield
 
-    values = None if program.world is None else program.current()
+    values = None if program.world is None else program.current_tensors()
     try:
         with preserving_random_states():
             torch.manual_seed(SEED)

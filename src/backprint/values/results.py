@@ -52,11 +52,11 @@ class ResultTree:
     opened: tuple[tuple[Any, int] | None, ...]
     shape: str = ""
 
-    def rebuilt(self, leaves: Sequence[Any]) -> Any:
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Return the result with these leaves, in new containers and objects."""
         return pytree.tree_unflatten([fill_leaf(part, own) for part, own in self.parts(leaves)], self.spec)
 
-    def marked(self, marks: Sequence[Any]) -> list[Any]:
+    def with_marks(self, marks: Sequence[Any]) -> list[Any]:
         """Return the mark of each leaf that pytree knows; of an object, the marks of its tensors by name."""
         return [plain_marks(part, own) for part, own in self.parts(marks)]
 

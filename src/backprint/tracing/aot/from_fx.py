@@ -312,7 +312,7 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
-        if (again := recomputed(node, order)) is not None:
+        if (again := recomputed_node(node, order)) is not None:
             lines[node.name] = note_of_recomputed(
                 again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead
             )
@@ -327,7 +327,9 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
             lines[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
-            name = summed(node, links, order, sums, ahead) or summed(node, links, order, {}, ahead)
+            name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
+                node, links, order, {}, ahead
+            )
             lines[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
             sums |= {node.name: name} if name else {}
     return lines
@@ -348,7 +350,7 @@ def saved_draws(traced: Traced) -> dict[str, fx.Node]:
     return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
 
 
-def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
+def recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
     """Return the forward node that a backward node recomputes; None if the node is the backward's own.
 
     The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
@@ -383,13 +385,15 @@ Order = Mapping[str, tuple[int, fx.Node]]
 """The joint graph's nodes by name, with their positions."""
 
 
-def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side) -> str:
+def summed_gradients_of(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
+) -> str:
     """Return the forward value whose gradients a sum adds: the last value that every term is a gradient of.
 
     `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
-    walks = [reached(start, shape, order) for start in starts(node, links, order, sums)]
+    walks = [nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
     fronts = [next(walk, None) for walk in walks]
     while fronts and None not in fronts:
         low = min(front for front in fronts if front)
@@ -401,7 +405,7 @@ def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[
     return ""
 
 
-def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+def nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
     """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
     names: set[str] = set()
     queue: list[tuple[int, str]] = []

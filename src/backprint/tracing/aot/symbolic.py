@@ -142,20 +142,20 @@ class Sizes(ShapeEnv):
         for index in requested:
             if isinstance(fake.shape[index], torch.SymInt):
                 self.places[name, index] = fake.shape[index].node.expr
-        self.tie(name, fake)
+        self.equate_dimensions_of_one_name(name, fake)
         return fake
 
-    def tie(self, name: str, fake: Tensor) -> None:
+    def equate_dimensions_of_one_name(self, name: str, fake: Tensor) -> None:
         """Make dimensions of the same name equal."""
         for index, name_of_size in self.dims[name].items():
             for other, symbol in self.places.items():
-                if name_of_size and self.called(other) == name_of_size and other != (name, index):
+                if name_of_size and self.name_of_dimension(other) == name_of_size and other != (name, index):
                     left = self.create_symintnode(symbol, hint=int(self.backed_var_to_val[symbol]))
                     if not bool(left == fake.shape[index]):
                         both = f"{other[0]}.shape[{other[1]}] and {name}.shape[{index}]"
                         raise UsageError(f"dynamic: {both} are both called {name_of_size!r}, but their sizes differ")
 
-    def called(self, place: tuple[str, int]) -> str:
+    def name_of_dimension(self, place: tuple[str, int]) -> str:
         """Return the user's name for a dimension."""
         return self.dims[place[0]][place[1]]
 
@@ -243,8 +243,8 @@ def names_of(sizes: Sizes) -> dict[Any, str]:
             order.setdefault(symbol, "")
     for place, symbol in sizes.places.items():
         now = sizes.replace(symbol)
-        if now in order and sizes.called(place):
-            order[now] = order[now] or sizes.called(place)
+        if now in order and sizes.name_of_dimension(place):
+            order[now] = order[now] or sizes.name_of_dimension(place)
     for symbol in sizes.backed_var_to_val:  # strides that no size explains
         if sizes.replace(symbol) == symbol:
             order.setdefault(symbol, "")

@@ -178,7 +178,7 @@ class RecordedFakes:
 
     def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
         self.expected: Reading | None = None
-        self.real_values_by_name: Any = WeakIdKeyDictionary() if real else None
+        self.real_values: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
         self.numbers_read: dict[tuple[Any, ...], Tensor] = {}
         self.world = world
@@ -204,9 +204,7 @@ class RecordedFakes:
                 result = pytree.tree_map(fake_like, real)
             self.set_values(result, real)
             return result
-        if self.real_values_by_name is not None and any(
-            isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)
-        ):
+        if self.real_values is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
             known, real = self.run_on_real_values(func, args, kwargs or {})
             if known:
                 self.set_values(result, real)
@@ -218,22 +216,22 @@ class RecordedFakes:
 
     def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
         """Run an operator on the real values behind these fake tensors, if all are known."""
-        if self.real_values_by_name is None:
+        if self.real_values is None:
             return False, None
         fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
-        if any(leaf not in self.real_values_by_name for leaf in fakes):
+        if any(leaf not in self.real_values for leaf in fakes):
             return False, None
-        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values_by_name[leaf], (args, kwargs))
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values[leaf], (args, kwargs))
         with without_modes(), torch.no_grad():
             return True, for_program(func, *args, **kwargs)
 
     def set_values(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
-        if self.real_values_by_name is None:
+        if self.real_values is None:
             return
         for fake_leaf, real_leaf in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(fake_leaf, FakeTensor) and isinstance(real_leaf, Tensor):
-                self.real_values_by_name[fake_leaf] = real_leaf
+                self.real_values[fake_leaf] = real_leaf
 
 
 class ReadingReplay(TorchDispatchMode):
@@ -363,8 +361,8 @@ class TracedFunction:
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
-        values = self.program.current(keep_values=False)
-        known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.held())
+        values = self.program.current_tensors(keep_values=False)
+        known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
         apart = {name for group in self.program.assembled for name in group}
         fakes = []
         for named in self.program.tensors:
@@ -376,8 +374,8 @@ class TracedFunction:
                     fake = fake_like(value) if named.name in apart else self.to_fake(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
             real = value if self.program.world is None else known.get(named.name)
-            if self.fake.real_values_by_name is not None and real is not None:
-                self.fake.real_values_by_name[fake] = real
+            if self.fake.real_values is not None and real is not None:
+                self.fake.real_values[fake] = real
             fakes.append(fake)
         return tuple(fakes)
 
@@ -392,7 +390,7 @@ class TracedFunction:
         program = self.program
         values = dict(zip(self.names, flat, strict=True))
         replay = ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
-        if self.fake.real_values_by_name is not None:
+        if self.fake.real_values is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, with_shields(program, values, marked_clone))
         versions = {name: version_of(ready[name]) for name in (*program.shields, *_names_sharing_memory(program))}

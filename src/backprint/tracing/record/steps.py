@@ -44,7 +44,7 @@ from backprint.tracing.eager.tape import (
 )
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.program import Outcome
-from backprint.tracing.reach import children, state_of_optimizer
+from backprint.tracing.reach import objects_held_by, state_of_optimizer
 from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
 from backprint.values.memory import has_memory
@@ -102,7 +102,7 @@ def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any
         yield name, value
         if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
             with contextlib.suppress(Exception):  # an object of the script's may raise
-                queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
+                queue += [(f"{name}.{key}", child, depth + 1) for key, child in objects_held_by(value)]
 
 
 def names_of_outside_tensors(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
@@ -310,7 +310,7 @@ class LiveRecorder(Recorder):
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
-    def kept(self) -> list[Tensor]:
+    def values_at_begin(self) -> list[Tensor]:
         """Return the tensors from outside as they were when the step began."""
         tensors = []
         for tensor in self.outside_at_begin:
@@ -650,7 +650,7 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
     step = StepWriter(recorder, names_of_outside_tensors(recorder.seen.outside, names))
     step.write()
     finals = step.final_values()
-    at_begin = dict(zip(step.names.values(), recorder.kept(), strict=True))
+    at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))
     linked = LinkedSegments(step, finals)
     pairs, links = linked.pairs()
     losses = tuple(link.name for link in links if link.target is None)
@@ -708,7 +708,7 @@ class RecordedOrigin(FixedOrigin):
     ) -> None:
         read_names = {port.name for pair in pairs for port in pair.forward.inputs}
         own = {name: term for name, term in outcome.gradients.items() if name in read_names}  # others are overwritten
-        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        self.values_at_begin, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
         self.read = read_names | self.constants.keys()
         several = len(pairs) > 1
         self.parts = tuple(RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
@@ -727,7 +727,7 @@ class RecordedOrigin(FixedOrigin):
 
     def values(self) -> dict[str, Tensor]:
         """Return the inputs of the step."""
-        return {**self.kept, **self.constants}
+        return {**self.values_at_begin, **self.constants}
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
