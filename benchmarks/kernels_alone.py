@@ -206,10 +206,10 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    from backprint.kernels.alone_file import head_of
+    from backprint.kernels.alone_file import cpp_signature
 
     call = CppPythonBindingsCodeCache.load_pybinding(ast.literal_eval(kernel.declared), kernel.source)
-    names = [name for name, _ in head_of(kernel)[1]]
+    names = [name for name, _ in cpp_signature(kernel)[1]]
 
     def launch(arguments: list[Any]) -> Iterator[dict[str, Any]]:
         values = [twin(value) for value in arguments]

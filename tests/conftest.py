@@ -11,7 +11,10 @@ import torch
 from subjects.forked import files_forked, workers_forked
 
 WITH_WORKERS = (
-    *(f"tests/corpus/test_{name}.py" for name in "apart commands ends hostile_corpora ray resume rows shared".split()),
+    *(
+        f"tests/corpus/test_{name}.py"
+        for name in "apart commands ends hostile_corpora places ray resume rows shared".split()
+    ),
     *("tests/test_corpora.py", "tests/test_tiny.py"),
 )
 """Where tests look at workers themselves: how they start, die and are found again."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -168,8 +169,31 @@ def test_every_option_between_backticks_exists(page: str) -> None:
 
 
 def test_the_api_reference_has_every_public_name() -> None:
-    documented = re.findall(r"^\.\. auto\w+:: (\w+)$", TEXTS["docs/api.md"], re.MULTILINE)
-    assert sorted(documented) == sorted(set(bp.__all__) - {"__version__"})
+    documented = re.findall(r"^\.\. auto\w+:: (?:backprint\.)?([\w.]+)$", TEXTS["docs/api.md"], re.MULTILINE)
+    tools = {name: getattr(bp, name) for name in bp.__all__ if isinstance(getattr(bp, name), ModuleType)}
+    public = set(bp.__all__) - {"__version__", "Capture"} - set(tools)
+    for name, functions in FACES.items():
+        public |= {f"{name}.{function}" for function in functions}
+        assert all(hasattr(tools[name], function) for function in functions)
+    public |= {f"types.{name}" for name in bp.types.__all__}
+    public |= {
+        f"errors.{name}"
+        for name, value in vars(bp.errors).items()
+        if isinstance(value, type) and issubclass(value, bp.errors.BackprintError)
+    }
+    assert set(tools) == {*FACES, "types", "errors"}
+    assert sorted(documented) == sorted(public)
+
+
+FACES = {
+    "bench": ("run", "minify"),
+    "corpus": ("run", "dedup"),
+    "kernels": ("extract", "dedup"),
+    "draw": ("draw", "view"),
+    "diff": ("compare",),
+    "regions": ("compare",),
+}
+"""The functions of the tools that users call."""
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/verdicts.md"])

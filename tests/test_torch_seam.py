@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import subprocess
 import sys
@@ -212,7 +213,7 @@ def test_each_probe_holds(name: str) -> None:
 
 
 def test_probes_leave_no_trace() -> None:
-    before = Distribution._validate_args, torch.hub._hub_dir, dict(torch._dynamo.utils.counters)
+    before = Distribution._validate_args, torch.hub._hub_dir, copy.deepcopy(dict(torch._dynamo.utils.counters))
     assert broken_probes() == {}
     assert (Distribution._validate_args, torch.hub._hub_dir, dict(torch._dynamo.utils.counters)) == before
 
@@ -378,3 +379,9 @@ def test_an_engine_that_others_use_stops_them_too() -> None:
     assert stopped_features({"torch._dynamo.pgo._CODE_STATE": ""}) == {
         private.DYNAMO: ("torch._dynamo.pgo._CODE_STATE",)
     }
+
+
+def test_probes_hold_in_a_process_that_has_imported_nothing_else() -> None:
+    code = "from backprint._torch.probes import broken_probes; print(broken_probes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{}"

@@ -191,7 +191,7 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).got)
+        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).replayed)
 
 
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:

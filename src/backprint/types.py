@@ -14,7 +14,7 @@ from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signa
 from backprint.graph.verdicts import PortVerdict, Power, Trial, Verdict
 from backprint.jobs import CorpusRun
 from backprint.kernels.nouns import CaptureKernels, Kernel
-from backprint.regions.region import Region
+from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
 from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from backprint.bench.performer import bordered, core_of
+from backprint.bench.compilers.exchange import compile_core, core_of
 
 aten = torch.ops.aten
 
@@ -48,7 +48,7 @@ def flat(results: Any) -> list[Any]:
 
 def test_a_core_takes_what_is_read_and_gives_what_is_computed_once() -> None:
     core = core_of(ALL, all_inputs())
-    assert core.taken == (0,)
+    assert core.input_places == (0,)
     assert [node.name for node in core.module.graph.nodes if node.op == "placeholder"] == ["x"]
     assert len(core.module(torch.arange(3.0))) == 2
     assert [kind for kind, _ in core.plan] == "input core constant constant core constant input input core".split()
@@ -62,7 +62,7 @@ def test_the_results_are_the_graph_s_own() -> None:
         return module.forward
 
     inputs = all_inputs()
-    found, wanted = bordered(ALL, inputs, build)(*inputs), ALL(*inputs)
+    found, wanted = compile_core(ALL, inputs, build)(*inputs), ALL(*inputs)
     assert [len(given) for given in seen] == [1]
     assert type(found) is tuple
     assert type(found[5]) is list
@@ -79,7 +79,7 @@ def test_the_graph_itself_is_left_as_it_was() -> None:
 
 def test_a_constant_result_is_new_at_each_call() -> None:
     module = written("x", ("zeros",), ("zeros", aten.zeros.default, ([2],)))
-    call = bordered(module, [torch.ones(2)], lambda module, given: module.forward)
+    call = compile_core(module, [torch.ones(2)], lambda module, given: module.forward)
     call(torch.ones(2))[0].add_(1)
     assert torch.equal(call(torch.ones(2))[0], torch.zeros(2))
 
@@ -89,11 +89,11 @@ def test_a_graph_that_computes_nothing_is_given_to_no_compiler() -> None:
         raise AssertionError("there is nothing to compile")
 
     value = torch.ones(2)
-    assert bordered(written("x", ("x", None)), [value], refuse)(value) == (value, None)
+    assert compile_core(written("x", ("x", None)), [value], refuse)(value) == (value, None)
 
 
 def test_a_random_result_is_no_constant() -> None:
     module = make_fx(lambda x: (torch.rand(3),))(torch.ones(1))
     core = core_of(module, [torch.ones(1)])
     assert core.computes
-    assert core.taken == ()
+    assert core.input_places == ()

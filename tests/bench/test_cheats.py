@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench.asking import AskedPerformer
+from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import RIGHT, UNTIMED, BenchCell
 from backprint.bench.contents import VariedPart
 from backprint.bench.examine import writes_of_eager
@@ -163,9 +163,9 @@ def test_a_compiler_that_replaces_all_operators_is_wrong_on_later_graphs_too(tri
 def test_calls_are_asked_for_together(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, what is told of a small call takes longer than the call."""
     counts: Counter[str] = Counter()
-    ask, draw = AskedPerformer.ask, VariedPart.__init__
+    ask, draw = CompilerProcess.request, VariedPart.__init__
 
-    def counted_ask(self: AskedPerformer, do: str, **values: Any) -> Any:
+    def counted_ask(self: CompilerProcess, do: str, **values: Any) -> Any:
         counts[do] += 1
         return ask(self, do, **values)
 
@@ -173,7 +173,7 @@ def test_calls_are_asked_for_together(trial: Any, monkeypatch: pytest.MonkeyPatc
         counts["contents"] += 1
         draw(self, *given)
 
-    monkeypatch.setattr(AskedPerformer, "ask", counted_ask)
+    monkeypatch.setattr(CompilerProcess, "request", counted_ask)
     monkeypatch.setattr(VariedPart, "__init__", counted_draw)
     (cell,) = trial("mlp", "eager", directions=["forward"]).values()
     assert cell.outcome == UNTIMED, cell.reason

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from backprint.errors import RefusedError
 from backprint.lowering import operators
-from backprint.lowering.operators import OWN, forms, lower, replace_views
+from backprint.lowering.operators import OWN, decompositions_of, lower, replace_views
 
 aten = torch.ops.aten
 
@@ -187,7 +187,7 @@ def test_a_lowered_graph_computes_the_same(case: str, thorough: bool) -> None:
     program, inputs = CASES[case]
     graph = both_ways(program, inputs)
     lowered = lower(graph, inputs, thorough)
-    left = [node.target for node in lowered.graph.nodes if node.target in forms(thorough)]
+    left = [node.target for node in lowered.graph.nodes if node.target in decompositions_of(thorough)]
     assert left == []
     with torch.no_grad():
         moved = [value + 0.5 for value in inputs]
@@ -201,7 +201,7 @@ def test_a_lowered_graph_computes_the_same(case: str, thorough: bool) -> None:
 
 def test_every_form_of_ours_is_of_an_operator_that_formats_lack() -> None:
     assert {str(operator) for operator in OWN} >= {"aten.convolution_backward.default", "aten.as_strided.default"}
-    assert set(OWN) <= set(forms(False)) <= set(forms(True))
+    assert set(OWN) <= set(decompositions_of(False)) <= set(decompositions_of(True))
 
 
 def test_writes_into_what_the_graph_made_become_results() -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import backprint as bp
 from backprint.bench.compilers.exchange import exchanged
-from backprint.lowering.subjects import bench_graphs, draws, with_draws_outside
+from backprint.lowering.subjects import bench_graphs, draws, take_out_draws
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "dropout": lambda x, w: F.dropout(x @ w, 0.5),
@@ -26,7 +26,7 @@ def test_the_numbers_are_eagers(name: str) -> None:
     torch.manual_seed(0)
     capture = bp.capture(PROGRAMS[name], torch.randn(4, 6), torch.randn(6, 6, requires_grad=True))
     forward, *_ = bench_graphs(capture)
-    outside = with_draws_outside(forward.module)
+    outside = take_out_draws(forward.module)
     assert outside is not None
     assert not any(map(draws, outside.module.graph.nodes))
     for call in (
@@ -45,4 +45,4 @@ def test_a_graph_without_draws_and_one_that_draws_from_values_stay() -> None:
     for program in (lambda x, w: x @ w, lambda x, w: torch.bernoulli((x @ w).sigmoid())):
         capture = bp.capture(program, torch.randn(4, 6), torch.randn(6, 6))
         forward, *_ = bench_graphs(capture)
-        assert with_draws_outside(forward.module) is None
+        assert take_out_draws(forward.module) is None

@@ -29,7 +29,7 @@ from backprint.bench.contents import (
     fits_inputs,
     varied_pieces,
 )
-from backprint.bench.judge import moved_graphs, movement
+from backprint.bench.judge import movement, redrawn_graphs
 from backprint.bench.timing import stages_within
 from backprint.lowering.subjects import bench_graphs
 from backprint.sample.rerun import copies
@@ -262,7 +262,7 @@ def test_an_output_that_no_input_moves_has_no_power() -> None:
 
     capture = bp.capture(f, torch.randn(4, requires_grad=True))
     graphs = bench_graphs(capture)
-    others = moved_graphs(capture, graphs)
+    others = redrawn_graphs(capture, graphs)
     moved = dict(zip(graphs[0].run.outputs, movement(graphs[0].run, [each[0].run for each in others]), strict=True))
     assert sorted(moved[port] for port in moved if port[0] == "output") == [False, True]
 
@@ -270,6 +270,6 @@ def test_an_output_that_no_input_moves_has_no_power() -> None:
 def test_a_backward_gets_what_its_forward_saved_from_the_other_inputs() -> None:
     capture = bp.capture(torch.nn.Linear(3, 2), torch.randn(4, 3))
     graphs = bench_graphs(capture)
-    [first, second] = moved_graphs(capture, graphs)
+    [first, second] = redrawn_graphs(capture, graphs)
     assert first[0].run.inputs[0].shape == graphs[0].run.inputs[0].shape
     assert not torch.equal(first[1].run.results[0], second[1].run.results[0])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench import launch, performer
+from backprint.bench import launch, transfer
 from backprint.bench.cells import BenchOutput
 from backprint.bench.judge import notes_of_outputs, outcome_of_outputs
 from backprint.jobs.task import on_cpu
@@ -150,10 +150,10 @@ def test_workers_see_gpus_only_for_samples_that_may_be_there() -> None:
 
 
 def test_results_that_are_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(performer, "MOST_HELD", 3 * 1024)
-    budget = performer.HeldBudget()
+    monkeypatch.setattr(transfer, "MOST_HELD", 3 * 1024)
+    budget = transfer.HeldBudget()
     assert [budget.takes(1024) for _ in range(4)] == [True, True, True, False]
-    assert performer.HeldBudget().takes(1 << 40)
+    assert transfer.HeldBudget().takes(1 << 40)
 
 
 # ------------------------------------------------------------------ rounding

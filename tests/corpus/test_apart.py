@@ -13,7 +13,7 @@ from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
 from backprint.cli import main
-from backprint.jobs.apart import apart
+from backprint.jobs.apart import run_apart
 
 DEEDS = """
 import json, os, signal, time
@@ -63,7 +63,7 @@ def test_each_sample_has_its_answer_or_its_end(tmp_path: Path, platform: str, mo
     told: list[str] = []
     places = [tmp_path / name for name in names]
     answers = list(
-        apart(f"{tmp_path}/deeds.py:deed", places, {"unit": 2}, (20.0, None), lambda place: told.append(place.name))
+        run_apart(f"{tmp_path}/deeds.py:deed", places, {"unit": 2}, (20.0, None), lambda place: told.append(place.name))
     )
     assert told == [answer.place.name for answer in answers] == names
     assert [answer.content for answer in (answers[0], answers[-1])] == [
@@ -95,7 +95,7 @@ def test_answers_come_as_they_are_known(tmp_path: Path) -> None:
     (tmp_path / "leave").mkdir()
     places = [tmp_path / "good", tmp_path / "leave"]
     told: list[str] = []
-    answers = apart(
+    answers = run_apart(
         f"{tmp_path}/deeds.py:deed", places, {"unit": 1}, (60.0, None), lambda place: told.append(place.name)
     )
     assert next(answers).content == {"name": "good", "unit": 1}

@@ -11,14 +11,14 @@ import pytest
 from backprint.errors import SampleError, UsageError
 from backprint.jobs import progress
 from backprint.jobs.find import Job
-from backprint.jobs.ledger import COLUMNS, NAME, Ledger, place_of, source_of, take_up
+from backprint.jobs.ledger import COLUMNS, NAME, Ledger, open_run, place_of, source_of
 
 FACTS = {"format": 1, "verb": "backward", "source": "/corpus", "options": {"mode": "train"}, "run": "r", "started": 0.0}
 JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"]
 
 
 def opened(folder: Path, restart: bool = False, **facts: Any) -> Ledger:
-    return take_up(folder / NAME, FACTS | facts, restart)
+    return open_run(folder / NAME, FACTS | facts, restart)
 
 
 def test_every_sample_is_in_it_once_in_the_order_it_came(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_reader_reads_while_the_run_writes_and_cannot_write(tmp_path: Path) ->
         assert reader.counts("state") == {"todo": 2, "done": 1}
         assert reader.counts("cause", "cause != ''") == {"x": 1}
         with pytest.raises(SampleError, match="readonly"):
-            reader.note(verb="mine")
+            reader.write_facts(verb="mine")
         with pytest.raises(UsageError, match="not a column"):
             reader.counts("colour")
 

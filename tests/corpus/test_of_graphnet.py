@@ -13,12 +13,12 @@ from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 import backprint as bp
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Pair, Ref, Step
-from backprint.jobs.ledger import GOOD
+from backprint.graph.verdicts import GOOD
 from backprint.jobs.places import WORK, log_of
 from backprint.jobs.processes import GIB, Limits
 from backprint.jobs.run import RunPlan, run_plan
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import backward, kept_options
+from backprint.jobs.verbs import capture_and_prove, resolve_verb
 from backprint.tracing.entry import ENGINES
 
 HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -75,7 +75,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name / "model.py").unlink()
     (source / "dangling/model.py").symlink_to("nowhere")
     (source / "folder/model.py").mkdir()
-    verb, options = kept_options("backward", {"trust": True})
+    verb, options = resolve_verb("backward", {"trust": True})
     run_plan(RunPlan(verb, source, folder / "out", options), LIMITS, 2)
     return folder / "out"
 
@@ -104,7 +104,7 @@ def test_a_broken_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -
 def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> None:
     for name, count in {"a_large": 2**22, "b_small": 4, "c_small": 4, "d_larger": 2**26}.items():
         graphnet(tmp_path / "samples" / name, rows=count)
-    verb, options = kept_options("backward", {})
+    verb, options = resolve_verb("backward", {})
     limits = Limits(timeout=60.0, memory=5 * GIB // 8, disk=GIB, shares=5)
     run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
     found = rows(tmp_path / "out")
@@ -124,7 +124,7 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
 def test_what_is_too_slow_is_captured_without_values(tmp_path: Path) -> None:
     lines = ["slow = torch.ones(4000, 4000)", *["slow = torch.matmul(slow, slow)"] * 60, "l_x_ = l_x_ + slow[0, 0]"]
     graphnet(tmp_path / "samples/slow", within="\n        ".join(lines))
-    verb, options = kept_options("backward", {})
+    verb, options = resolve_verb("backward", {})
     run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), Limits(timeout=8.0, memory=4 * GIB), 1)
     row = rows(tmp_path / "out")["slow"]
     assert (row["verdict"], row["cause"], row["attempts"]) == ("unproven", "timeout", 2)
@@ -145,7 +145,7 @@ def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: Path) -> None:
-    verb, options = kept_options("verify", {})
+    verb, options = resolve_verb("verify", {})
     run_plan(RunPlan(verb, out, tmp_path / "out", options), LIMITS, 2)
     verdicts = {row["verdict"] for row in rows(tmp_path / "out").values()}
     assert verdicts == {"bitwise", "unproven"}
@@ -157,7 +157,7 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
     source, place = tmp_path / "samples", tmp_path / "out"
     graphnet(source / "a/one")
     graphnet(source / "two\nlines")
-    verb, options = kept_options("backward", {"layout": "graphnet"})
+    verb, options = resolve_verb("backward", {"layout": "graphnet"})
     run_plan(RunPlan(verb, source, place, options), LIMITS, 1)
     assert {row["verdict"] for row in rows(place).values()} == {"bitwise"}
     for tree in ("train_forward", "train_backward", "eval_forward"):
@@ -191,8 +191,8 @@ def doubling(engine: str) -> Any:
 def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "eager", doubling("eager"))
     place = graphnet(tmp_path / "sample")
-    _, options = kept_options("backward", {})
-    row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
+    _, options = resolve_verb("backward", {})
+    row = capture_and_prove(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
     assert row["verdict"] == "bitwise", row["notes"]
     assert row["engine"] == "aot"
     reason = "eager: the captured graph does not compute what the program computes: gradient"
@@ -206,13 +206,13 @@ def test_what_the_proof_of_a_sample_refutes_is_tried_with_another_engine(
     monkeypatch.setattr("backprint.replaying.at_capture.held_against_program", lambda capture, program: None)
     monkeypatch.setitem(ENGINES, "eager", doubling("eager"))
     task = Task("sample", str(graphnet(tmp_path / "sample")), kind="graphnet")
-    _, options = kept_options("backward", {})
-    row = backward(task, options, tmp_path / "out")
+    _, options = resolve_verb("backward", {})
+    row = capture_and_prove(task, options, tmp_path / "out")
     assert (row["verdict"], row["engine"]) == ("bitwise", "aot")
     assert any(note.startswith("not by eager: wrong, ") for note in row["notes"])
     assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"
     monkeypatch.setitem(ENGINES, "aot", replace(ENGINES["aot"], make=refuses))
-    row = backward(task, options, tmp_path / "out")
+    row = capture_and_prove(task, options, tmp_path / "out")
     assert (row["verdict"], row["engine"]) == ("wrong", "eager")
     assert "not by aot: it cannot be traced" in row["notes"]
     assert bp.load(tmp_path / "out").verdict["verdict"] == "wrong"

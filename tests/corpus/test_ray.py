@@ -24,7 +24,7 @@ from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.jobs import processes
 from backprint.jobs import ray as module
 from backprint.jobs.ledger import Ledger
-from backprint.jobs.places import RESULT, WORK, packed, unpacked
+from backprint.jobs.places import RESULT, WORK, read_files, write_files
 from backprint.jobs.processes import GIB, Limits
 from backprint.jobs.ray import Cluster, connected, ends_at_once, limits_on
 from backprint.jobs.run import RunPlan, Written, run_plan
@@ -203,13 +203,13 @@ def test_what_is_too_large_to_travel_says_so(
 ) -> None:
     (source / "family_1" / "sample_01" / "data.bin").write_bytes(b"x" * (3 << 20))
     plan = RunPlan(VERB, source, tmp_path / "out", {"bytes": 100}, only=("family_1/*",))
-    found = apart(cluster, plan, monkeypatch, travels=1 << 20)
+    found = apart(cluster, plan, monkeypatch, most_sent=1 << 20)
     row = found.pop("family_1/sample_01")
     assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "not sent", "read")
     assert "more than the 1 MiB of a sample that are sent" in row["detail"]
     assert {row["verdict"] for row in found.values()} == {"bitwise"}
     plan = RunPlan(VERB, source, tmp_path / "back", {"bytes": 3 << 20}, only="family_2/sample_02")
-    [row] = apart(cluster, plan, monkeypatch, travels=1 << 20).values()
+    [row] = apart(cluster, plan, monkeypatch, most_sent=1 << 20).values()
     assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "too large to send", "save")
 
 
@@ -354,12 +354,12 @@ def test_an_address_is_for_ray_alone(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../out", "/etc/passwd", "a/../../b", "", "a\0b"])
 def test_a_file_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SampleError, match="must be in its own folder"):
-        unpacked({name: b""}, tmp_path / "in")
+        write_files({name: b""}, tmp_path / "in")
 
 
 def test_files_travel_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "old" / "deep").mkdir(parents=True)
     (tmp_path / "old" / "deep" / "a").write_bytes(b"\0\xff")
     names = iter(["deep/a"])
-    unpacked(packed(tmp_path / "old", names, 10), tmp_path / "new")
+    write_files(read_files(tmp_path / "old", names, 10), tmp_path / "new")
     assert (tmp_path / "new" / "deep" / "a").read_bytes() == b"\0\xff"

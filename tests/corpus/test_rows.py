@@ -22,7 +22,7 @@ from backprint.corpus.report import report
 from backprint.errors import PlaceError, UsageError
 from backprint.jobs import places
 from backprint.jobs.find import find, source_hash
-from backprint.jobs.ledger import LARGEST, LONGEST, Ledger, checked_row, row_to_keep
+from backprint.jobs.ledger import LARGEST, LONGEST, Ledger, check_row, row_or_failure
 from backprint.jobs.places import RESULT, WORK
 from backprint.jobs.run import RunPlan, run_plan
 from backprint.jobs.task import TREE_FILES, TREE_NAMES, TREES
@@ -34,16 +34,16 @@ from backprint.report.formats import render_csv
 def test_a_row_that_cannot_be_kept_says_why(name: str) -> None:
     odd, said = ODD[name]
     with pytest.raises(UsageError) as caught:
-        checked_row({"verdict": "bitwise"} | odd)
+        check_row({"verdict": "bitwise"} | odd)
     assert said in str(caught.value)
-    row = row_to_keep({"verdict": "bitwise"} | odd)
+    row = row_or_failure({"verdict": "bitwise"} | odd)
     assert (row["verdict"], row["cause"]) == ("failed", "no row")
 
 
 def test_what_can_be_kept_is_kept_as_it_is() -> None:
     row = {"verdict": "close", "power": "inf", "inputs": 5.0, "saved_bytes": -(2**63), "seconds": None, "notes": ("a",)}
-    assert checked_row(row) == row | {"power": math.inf, "notes": ["a"], "cause": ""}
-    assert checked_row({"verdict": "failed", "detail": "\ud800"})["detail"] == "\\ud800"
+    assert check_row(row) == row | {"power": math.inf, "notes": ["a"], "cause": ""}
+    assert check_row({"verdict": "failed", "detail": "\ud800"})["detail"] == "\\ud800"
     assert LARGEST * 5 + LONGEST * 20 < MESSAGE, "a row that is kept is one that can be told"
 
 
@@ -112,7 +112,7 @@ def test_a_full_disk_is_no_samples_fault(tmp_path: Path, monkeypatch: pytest.Mon
     assert {name: row["cause"] for name, row in found.items()} == {"a": "", "fill": "disk full", "z": ""}
 
 
-@pytest.mark.parametrize("where", ["settle", "the row"])
+@pytest.mark.parametrize("where", ["place_folder", "the row"])
 def test_no_space_for_what_came_of_a_sample_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -122,8 +122,8 @@ def test_no_space_for_what_came_of_a_sample_ends_the_run(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        if where == "settle":
-            patch.setattr("backprint.jobs.run.settle", full)
+        if where == "place_folder":
+            patch.setattr("backprint.jobs.run.place_folder", full)
         else:
             patch.setattr(Ledger, "finish", full)
         with pytest.raises(PlaceError, match="No space left on device; once it can be, the same command goes on"):
@@ -157,7 +157,7 @@ def test_a_name_that_cannot_be_written_is_the_samples_own(tmp_path: Path, monkey
     def long(*_: object) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
-    monkeypatch.setattr("backprint.jobs.run.settle", long)
+    monkeypatch.setattr("backprint.jobs.run.place_folder", long)
     [row] = worked(corpus(tmp_path / "src", ["a"]), tmp_path / "out").values()
     assert (row["verdict"], row["cause"]) == ("failed", "not written")
 

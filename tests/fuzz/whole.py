@@ -23,7 +23,7 @@ from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.isolation import needs_isolation
-from backprint.graph.links import lies
+from backprint.graph.links import contradictions
 from backprint.graph.text import parse
 from backprint.graphnet import emit, read_graphnet, safety
 from backprint.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
@@ -32,7 +32,7 @@ from backprint.graphnet.metas import Use, listed_bytes, read_symbol_examples
 from backprint.graphnet.read import plan_of
 from backprint.jobs import ledger
 from backprint.jobs.find import find
-from backprint.jobs.verbs import described
+from backprint.jobs.verbs import capture_columns
 from backprint.sample.convert import convert
 
 STAGES = (
@@ -135,7 +135,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     for graph in graphs:
         needs_isolation(graph)
     at.stage = "witness"
-    list(map(str, lies(capture)))
+    list(map(str, contradictions(capture)))
     at.stage = "recipes"
     recipes = capture.recipes
     assert recipes.missing is not None
@@ -143,7 +143,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     assert recipes.exact is not None
     at.stage = "row"
     if number % 2 or number == 0:
-        json.dumps(ledger.row_to_keep({"verdict": "unproven", **described(capture)})).encode()
+        json.dumps(ledger.row_or_failure({"verdict": "unproven", **capture_columns(capture)})).encode()
     at.stage = "function"
     if number % 16 == 0:
         read_back(graphs)

@@ -24,7 +24,7 @@ from torch import Tensor
 from backprint.errors import is_defect
 from backprint.graph.verdicts import GOOD
 from backprint.jobs.processes import in_child
-from backprint.kernels.checking.check import process_of_check, subject_of, write_inputs
+from backprint.kernels.checking.check import run_check_process, subject_of, write_inputs
 from backprint.kernels.checking.plan import (
     SAMPLE,
     VERDICTS,
@@ -34,7 +34,7 @@ from backprint.kernels.checking.plan import (
     read_plan,
     write_plan,
 )
-from backprint.kernels.checking.work import WIDER, RoundingBound, apart_by
+from backprint.kernels.checking.work import WIDER, RoundingBound, distances
 from backprint.kernels.nouns import CaptureKernels
 
 SECONDS = 120.0
@@ -61,7 +61,7 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
         write_inputs(kernels.capture, folder / SAMPLE)
         write_plan(folder, plan)
         with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
-            process_of_check("kernels.check_faults", folder, plan, timeout, str(every))
+            run_check_process("kernels.check_faults", folder, plan, timeout, str(every))
         lines = (folder / VERDICTS).read_text("utf-8").splitlines()
         return [FaultRow(**json.loads(line)) for line in lines]
 
@@ -126,8 +126,8 @@ def is_as_exact(bound: RoundingBound, place: int, faulty: Any, right: Any) -> bo
     wanted = bound.eager.run.results[place]
     if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(bound.exact, str):
         return False
-    own = apart_by(wanted, bound.eager.wide[place]), apart_by(right, bound.exact[place])
-    return apart_by(faulty, bound.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
+    own = distances(wanted, bound.eager.wide[place]), distances(right, bound.exact[place])
+    return distances(faulty, bound.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
 
 
 if __name__ == "__main__":

@@ -125,19 +125,18 @@ def test_in_python_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "said"),
+    ("source", "said"),
     [
-        ([7], {}, "found int '7', which is no Kernel"),
-        (["text"], {}, "found str 'text', which is no Kernel"),
-        (TRITON[0], {}, "dedup of Kernel: pass the path of a folder, or a list of Kernels"),
-        (7, {}, "dedup of int: pass the path of a folder, or a list of Kernels"),
-        (TRITON[:1], {"out": "folder"}, "returns groups and writes nothing"),
-        ("folder", {}, "needs out="),
+        ([7], "found int '7', which is no Kernel"),
+        (["text"], "found str 'text', which is no Kernel"),
+        (TRITON[0], "dedup of Kernel: pass a list of Kernels"),
+        (7, "dedup of int: pass a list of Kernels"),
+        ("folder", "bp.corpus.dedup is for samples"),
     ],
 )
-def test_what_python_cannot_group_is_refused(source: object, options: dict[str, str], said: str) -> None:
+def test_what_python_cannot_group_is_refused(source: object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        bp.kernels.dedup(source, **options)  # type: ignore[call-overload]
+        bp.kernels.dedup(source)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ an index that goes on

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import RefusedError
 from backprint.kernels.alone import alone_text, helper_definitions
-from backprint.kernels.alone_file import FLAGS, ISA_FLAGS, body
+from backprint.kernels.alone_file import FLAGS, ISA_FLAGS, template
 from backprint.kernels.extraction import capture_kernels
 from backprint.kernels.groups import grouped_kernels
 from backprint.kernels.nouns import FusedOperator, Kernel, KernelArgument, KernelCall
@@ -390,5 +390,5 @@ def test_a_kernel_without_calls_is_refused() -> None:
 def test_no_function_of_pytorch_hides_a_name_that_the_file_uses() -> None:
     helpers = set(helper_definitions())
     for part in ("common", "triton", "interpreter"):
-        names = {node.id for node in ast.walk(ast.parse(body(part))) if isinstance(node, ast.Name)}
+        names = {node.id for node in ast.walk(ast.parse(template(part))) if isinstance(node, ast.Name)}
         assert names & helpers == set(), part

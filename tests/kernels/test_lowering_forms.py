@@ -15,7 +15,7 @@ from backprint.fx.to_fx import to_fx
 from backprint.kernels.extraction import capture_kernels
 from backprint.kernels.inductor import lower_with_inductor, lowering_for
 from backprint.kernels.nouns import CaptureKernels, target_named
-from backprint.kernels.prepare import PortLayout, prepared_graph, with_known_sizes
+from backprint.kernels.prepare import PortLayout, prepared_graph, use_captured_sizes
 from backprint.lowering.operators import lstm_layer, lstm_layer_backward
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
@@ -170,7 +170,7 @@ def test_a_size_that_depends_on_values_is_that_of_the_capture(program: Any) -> N
     x = torch.randn(3, 4)
     graph = bp.capture(program, x, MASK).pairs[0].forward
     module = to_fx(graph)
-    assert "the size is that of the capture" in with_known_sizes(module)
+    assert "the size is that of the capture" in use_captured_sizes(module)
     assert torch.equal(module(x, MASK)[0], program(x, MASK))
     other = MASK.roll(1, 1)  # as many places, so the guards hold
     assert torch.equal(module(x, other)[0], program(x, other))

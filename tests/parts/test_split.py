@@ -256,7 +256,7 @@ def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart
 @pytest.mark.slow
 def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*arguments: Any) -> Pair:
-        raise splitting.Tangled("for this test")
+        raise splitting.Inseparable("for this test")
 
     monkeypatch.setattr(splitting, "sliced", never)
     cap = net()

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import backprint as bp
+from backprint.regions.context import PassBounds, PassCount
 from backprint.regions.dumps import read_passes
-from backprint.regions.region import PassBounds, PassCount
 
 SICK = (3, 4, 7)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -29,9 +30,9 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Takes this process for another run of the script."""
 
     def begin(name: str) -> None:
-        for module in ("build", "write"):
+        for module in ("build", "dumps"):
             monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr("backprint.regions.region._counts", {})
+        monkeypatch.setattr(importlib.import_module("backprint.regions.context"), "_counts", {})
 
     return begin
 

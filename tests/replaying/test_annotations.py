@@ -1,4 +1,4 @@
-"""Files that lie: every annotation and every role of saved samples, forged one by one, is found out."""
+"""Files that contradiction: every annotation and every role of saved samples, forged one by one, is found out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import BackprintError
-from backprint.graph.links import claims_of, lies
+from backprint.graph.links import claims_of, contradictions
 from backprint.graph.nouns import DTYPES, TensorSpec
 from backprint.graph.text import parse, read_spec, show_spec
 from backprint.graph.verdicts import GOOD
@@ -62,7 +62,7 @@ ROLES = {
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     target, *args = SAMPLES[request.param]()
-    path = bp.capture(target, *args).save(tmp_path_factory.mktemp("lies") / request.param, power="none")
+    path = bp.capture(target, *args).save(tmp_path_factory.mktemp("contradictions") / request.param, power="none")
     assert judged(path) == "bitwise"
     return path
 
@@ -208,7 +208,7 @@ def test_a_lie_is_named_with_both_sides(sample: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_capture_says_of_itself_is_true(sample: Path) -> None:
-    assert list(lies(bp.load(sample))) == []
+    assert list(contradictions(bp.load(sample))) == []
 
 
 def test_show_says_where_a_sample_contradicts_itself(sample: Path, tmp_path: Path) -> None:

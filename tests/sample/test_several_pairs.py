@@ -62,7 +62,7 @@ def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, t
     from backprint.replaying.draws import drawn
     from backprint.replaying.verify import checked_run
 
-    got = checked_run(loaded, drawn(loaded, "recipe", None)).got
+    got = checked_run(loaded, drawn(loaded, "recipe", None)).replayed
     for pair, played in zip(loaded.pairs, got.parts, strict=True):
         found = alone(path / pair.name / "forward" / "model.py")
         given = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}

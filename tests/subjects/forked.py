@@ -294,13 +294,15 @@ def work(descriptors: Sequence[int]) -> None:
     """Be a worker that reads from one descriptor and answers on the other."""
     from backprint.jobs import processes, worker
 
-    die_with = processes.die_with
+    die_with_parent = processes.die_with_parent
 
     def begun_by(parent: int) -> None:
-        processes.die_with = die_with  # a sample's process dies with its worker, and the worker at the end of its pipe
+        processes.die_with_parent = (
+            die_with_parent  # a sample's process dies with its worker, and the worker at the end of its pipe
+        )
 
     os.setsid()
-    processes.die_with = begun_by
+    processes.die_with_parent = begun_by
     with files_forked():
         worker.main(list(map(str, descriptors)))
 

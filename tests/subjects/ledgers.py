@@ -49,7 +49,7 @@ def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
     unfinished."""
     out.mkdir(parents=True, exist_ok=True)
     with Ledger.writing(out / NAME) as book:
-        book.note(**{"verb": "backward", "source": "samples", **facts})
+        book.write_facts(**{"verb": "backward", "source": "samples", **facts})
         rows = list(rows)
         book.add(
             Job(

@@ -134,7 +134,7 @@ def test_a_stamped_capture_is_the_one_that_is_traced_in_full(model: Any) -> None
     assert differing(stamped, full) == []
     assert [str(pair.forward) for pair in stamped.pairs] == [str(pair.forward) for pair in full.pairs]
     assert stamped.recipes.recipes == full.recipes.recipes
-    assert stamped.origin.differs() == full.origin.differs() == ""
+    assert stamped.origin.result_difference() == full.origin.result_difference() == ""
 
 
 def test_with_a_loss_and_inputs_that_require_grad() -> None:

@@ -25,7 +25,7 @@ def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decomposition
 
 EXPORT = "torch._functorch.aot_autograd.aot_export_joint_with_descriptors"
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def joint_graphs_are_exported() -> bool:
@@ -38,7 +38,7 @@ def settings_are_patched() -> bool:
         return hasattr(config, "activation_memory_budget") and hasattr(config, "joint_custom_pass")
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "config": Private(

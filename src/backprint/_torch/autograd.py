@@ -36,7 +36,7 @@ def set_engine_of(module: Any, engine: Any) -> None:
     module._engine_run_backward = engine
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def in_backward(read: Any) -> Any:
@@ -118,7 +118,7 @@ def engines_are_called() -> bool:
     return called == [True, True]
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "current_node": Private(

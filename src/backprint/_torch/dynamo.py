@@ -30,7 +30,7 @@ def private_region() -> dict[str, Any]:
     return {PRIVATE_REGION: True} if takes(eval_frame._optimize, (PRIVATE_REGION,)) else {}
 
 
-# ------------------------------------------------------------------ leaving Dynamo as it was
+# ---- Leaving Dynamo as it was
 
 
 @contextlib.contextmanager
@@ -139,7 +139,7 @@ def forget(backend: Any, made: list[tuple[Any, Any]], known: list[tuple[Any, set
         tracker.seen_ids &= before
 
 
-# ------------------------------------------------------------------ compiled code that a script calls
+# ---- Compiled code that a script calls
 
 
 @uses("torch._dynamo.eval_frame._callback_from_stance", needed_by=(private.RECORD,))
@@ -167,7 +167,7 @@ CONTEXT_OF_CHECKPOINT = "_checkpoint_context_fn"
 ERRORS_OF_DYNAMO = "torch._dynamo.exc"
 """The module of Dynamo's errors."""
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def run_under(backend: Any) -> None:
@@ -233,7 +233,7 @@ def names_are_numbered() -> bool:
     return NAMES["unique_id"].value()("backprint").rpartition("_")[2].isdigit()
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "optimize": Private(

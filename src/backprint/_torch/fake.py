@@ -42,7 +42,7 @@ def errors_not_logged() -> Iterator[None]:
         log.disabled = before
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def fake_mode() -> Any:
@@ -82,7 +82,7 @@ def convolutions_have_a_rule() -> bool:
     return code_of_convolutions().co_name == "conv"
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "FakeTensor": Private(

@@ -9,7 +9,7 @@ import torch
 from backprint._torch import private
 from backprint._torch.private import Private, look_up, probes_of
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def tensors_of_transforms_are_known() -> bool:
@@ -36,7 +36,7 @@ def levels_are_counted() -> bool:
     return level() is None and isinstance(seen[0], int)
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "is_functorch_tensor": Private(

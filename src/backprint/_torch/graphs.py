@@ -9,7 +9,7 @@ import torch
 from backprint._torch import private
 from backprint._torch.private import Private, is_there, look_up, probes_of
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def tracing_is_noticed() -> bool:
@@ -37,7 +37,7 @@ def metadata_is_extracted() -> bool:
     return tuple(NAMES["tensor_metadata"].value()(torch.zeros(2)).shape) == (2,)
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "make_fx": Private(

@@ -90,7 +90,7 @@ def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict
     return meta, tuner._create_compile_options(configuration, meta)
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def compiler_is_taken_for_gxx() -> bool:
@@ -140,7 +140,7 @@ def tuners_say_how_to_compile() -> bool:
     return all(hasattr(CachingAutotuner, name) for name in ("_create_compile_meta", "_create_compile_options"))
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "config": Private("torch._inductor.config", "Inductor's settings.", (private.KERNELS,), holds=settings_are_patched),

@@ -53,7 +53,7 @@ def hidden_from_higher_order_operators() -> Iterator[None]:
             setattr(room, name, function)
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def operators_seen(block: Any) -> list[str]:
@@ -61,7 +61,7 @@ def operators_seen(block: Any) -> list[str]:
 
     seen: list[str] = []
 
-    class Noting(TorchDispatchMode):
+    class Noting(_python_dispatch.TorchDispatchMode):  # no name of NAMES is a global of this module at first
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             seen.append(str(func))
             return func(*args, **(kwargs or {}))
@@ -134,7 +134,7 @@ def modes_are_hidden() -> bool:
         return _python_dispatch._get_current_dispatch_mode() is None
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "TorchDispatchMode": Private(

@@ -38,7 +38,7 @@ def code_of_calls() -> CodeType:
     return nn.Module._call_impl.__code__
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def registries_are_read() -> bool:
@@ -95,7 +95,7 @@ def compiled_functions_are_known() -> bool:
     return hasattr(torch.compile(lambda x: x, backend="eager"), INLINED)
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "own_parameters": Private(

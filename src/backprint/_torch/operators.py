@@ -43,7 +43,7 @@ def callers_context() -> Any:
     return torch._C._get_obj_in_tls(CONTEXT)
 
 
-# ------------------------------------------------------------------ while a program is traced
+# ---- While a program is traced
 
 
 @uses("torch._library.simple_registry.singleton.find", needed_by=(private.AOT,))
@@ -76,7 +76,7 @@ def without_python_decompositions(operators: Any) -> Iterator[None]:
             operator._dispatch_cache.clear()
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 SIN = torch.ops.aten.sin.default
 
@@ -167,7 +167,7 @@ def python_decompositions_are_taken_out() -> bool:
     return fewer and operator.py_kernels == before
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "OpOverload": Private(

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from backprint.errors import PrivateApiError
 
-# ------------------------------------------------------------------ what stops working
+# ---- What stops working
 
 CAPTURE = "capture"
 EAGER, DYNAMO, AOT = "engine eager", "engine dynamo", "engine aot"
@@ -77,7 +77,7 @@ def stopped_by(features: Iterable[str]) -> tuple[str, ...]:
     return tuple(feature for feature in FEATURES if feature in stopped)
 
 
-# ------------------------------------------------------------------ names and probes
+# ---- Names and probes
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def takes(function: Any, names: Iterable[str]) -> bool:
     return any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(names) <= set(parameters)
 
 
-# ------------------------------------------------------------------ looking a name up
+# ---- Looking a name up
 
 
 def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> Any:

@@ -66,7 +66,7 @@ def default_device_context() -> Any:
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def validation_is_read() -> bool:

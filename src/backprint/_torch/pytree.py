@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch.utils._pytree import tree_structure as tree_structure
     from torch.utils._pytree import tree_unflatten as tree_unflatten
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def trees_are_flattened() -> bool:
@@ -33,7 +33,7 @@ def nodes_of_trees_are_listed() -> bool:
     return list(children) == [1, 2] and list(context) == ["b", "a"]
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "tree_flatten": Private(

@@ -46,7 +46,7 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
             kind.__call__ = plain
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def scripts_are_seen() -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._guards import SLoc as SLoc
     from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def sizes_are_symbolic() -> bool:
@@ -36,7 +36,7 @@ def sizes_are_symbolic() -> bool:
     return holds and known and named and bool(always) and shapes.replacements_slocs == {}
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "ShapeEnv": Private(

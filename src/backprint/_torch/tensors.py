@@ -89,7 +89,7 @@ def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
         torch.nn.init._no_grad_trunc_normal_ = before
 
 
-# ------------------------------------------------------------------ probes
+# ---- Probes
 
 
 def memory_is_known() -> bool:
@@ -159,7 +159,7 @@ def pickling_is_known() -> bool:
     return hasattr(Tensor, PICKLING)
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 NAMES = {
     "storage_id": Private(

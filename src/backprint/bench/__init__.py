@@ -1,13 +1,13 @@
-"""Compilers on graphs: how right, how fast, and the scores of both.
+"""Compilers on graphs: correctness, speed, and scores.
 
 This module is the face: `run` and `minify`. A compiler works in a process of its own, which never has eager's results.
 
 - `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
-- `trial`: one compiler on one sample; `asking`: the process in which it works, `performer`; `transfer`: tensors between
-  the two; `contents`: what timed calls are called on.
-- `judge`: eager's results, and what is right. `examine`: calls on contents that are drawn anew. `clocks`, `timing`:
-  time in turns with eager.
-- `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and what the machine reaches.
+- `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
+  process; `transfer`: tensors between the two. `contents`: the inputs of timed calls.
+- `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `clocks`,
+  `timing`: time in turns with eager.
+- `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and the peaks of the machine.
 - `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
 - `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible.
 """

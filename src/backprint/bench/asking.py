@@ -1,4 +1,5 @@
-"""Ask the process in which a compiler works (`performer`), and take what it tells; notice when it dies."""
+"""The process in which a compiler works (`performer`), seen from the judging process: requests, answers, and its
+end."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from typing import Any
 
 from backprint.bench.clocks import CheatFound, TimingWithheld
 from backprint.bench.compilers.table import Compiler
-from backprint.bench.transfer import CarriedMemory, put_inputs, taken_results
+from backprint.bench.transfer import SharedMemory, put_inputs, read_results
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Graph
 
 POLL = 100
 """Milliseconds between two looks at whether the process still lives."""
 
-PIECE = 1 << 20
+MOST_RECEIVED = 1 << 20
 
 
 class PerformerDied(BackprintError):
@@ -29,31 +30,32 @@ class PerformerDied(BackprintError):
 
 
 class CompilerFailed(BackprintError):
-    """The compiler, or what it made, raised; the message is its error."""
+    """The compiler, or the function that it returned, raised; the message is its error."""
 
 
-class AskedPerformer:
-    """A process for a compiler, forked when this is made: before eager has run, so that it has no results of eager."""
+class CompilerProcess:
+    """A compiler's own process. It is forked by the constructor, before eager has run, and so has no results of
+    eager."""
 
     def __init__(self, compiler: Compiler, caches: Path, graphs: Mapping[str, Graph]) -> None:
-        self.given, self.told = CarriedMemory(), CarriedMemory()
+        self.inputs_memory, self.results_memory = SharedMemory(), SharedMemory()
         self.line, other = socket.socketpair()
         self.pid = os.fork()
         if not self.pid:
             self.line.close()
-            from backprint.bench.performer import Performer, perform
+            from backprint.bench.performer import Performer, serve
 
-            perform(lambda: Performer(compiler, caches, graphs, self.given, self.told), other)
+            serve(lambda: Performer(compiler, caches, graphs, self.inputs_memory, self.results_memory), other)
         other.close()
         self.text = bytearray()
 
-    def ask(self, do: str, **values: Any) -> dict[str, Any]:
-        """Ask for something; raise what it raised there."""
+    def request(self, do: str, **values: Any) -> dict[str, Any]:
+        """Send a request and return the answer; an error in the compiler's process is raised here as its kind says."""
         try:
             self.line.sendall(json.dumps({"do": do, **values}).encode() + b"\n")
         except OSError:
-            self.ended()
-        answer: dict[str, Any] = json.loads(self.told_line())
+            self.raise_end()
+        answer: dict[str, Any] = json.loads(self.read_line())
         for key, error in (("raised", CompilerFailed), ("cheat", CheatFound), ("withheld", TimingWithheld)):
             if key in answer:
                 raise error(str(answer[key]))
@@ -61,27 +63,27 @@ class AskedPerformer:
             raise RuntimeError(f"the process of the compiler raised:\n{answer['defect']}")
         return answer
 
-    def told_line(self) -> bytes:
-        """Return the next line that it tells."""
+    def read_line(self) -> bytes:
+        """Return the next line that the process sends; raise PerformerDied if it ends first."""
         poller = select.poll()
         poller.register(self.line, select.POLLIN)
         while (end := self.text.find(b"\n")) < 0:
             if poller.poll(POLL):
                 try:
-                    piece = self.line.recv(PIECE)
+                    received = self.line.recv(MOST_RECEIVED)
                 except OSError:
-                    piece = b""
-                if not piece:
-                    self.ended()
-                self.text += piece
+                    received = b""
+                if not received:
+                    self.raise_end()
+                self.text += received
             elif os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                self.ended()
+                self.raise_end()
         line = bytes(self.text[:end])
         del self.text[: end + 1]
         return line
 
-    def ended(self) -> None:
-        """Raise, saying how the process ended."""
+    def raise_end(self) -> None:
+        """Raise PerformerDied with the signal or the exit code that ended the process."""
         if self.still_running():
             os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -91,7 +93,7 @@ class AskedPerformer:
         raise PerformerDied(f"its process ended with exit code {os.WEXITSTATUS(status)}")
 
     def still_running(self) -> bool:
-        """Whether the process lives on without its line, a second after it was closed."""
+        """Whether the process still runs a second after its socket was closed."""
         for _ in range(10):
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 return False
@@ -106,15 +108,15 @@ class AskedPerformer:
                 os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
-        for memory in (self.given, self.told):
+        for memory in (self.inputs_memory, self.results_memory):
             os.close(memory.file)
 
-    # -------------------------------------------------------------- values
+    # -------------------------------------------------------------- tensors
 
-    def giving(self, values: Sequence[Any]) -> list[Any]:
-        """Put inputs where it finds them; return what to tell it of them."""
-        return list(put_inputs(self.given, values))
+    def send_inputs(self, values: Sequence[Any]) -> list[Any]:
+        """Copy inputs to the shared memory; return the headers to send."""
+        return list(put_inputs(self.inputs_memory, values))
 
-    def results_of(self, answer: Mapping[str, Any], key: str = "results") -> list[Any]:
-        """Return the results of a call that it told."""
-        return taken_results(self.told, answer[key])
+    def results_in(self, answer: Mapping[str, Any], key: str = "results") -> list[Any]:
+        """Return the results of a call whose headers are in an answer."""
+        return read_results(self.results_memory, answer[key])

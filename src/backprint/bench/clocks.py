@@ -1,4 +1,7 @@
-"""Why a compiler's time is not reported: it cheats, or the time would not hold."""
+"""What a compiler's times are taken with and compared by, and why a time may not be reported.
+
+The clocks are bound when this module is imported: import it before a compiler.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,20 @@ from backprint.values.settings import SETTINGS
 
 
 class CheatFound(BackprintError):
-    """What was compiled does not do for every call what it did when it was checked; the message says what it does."""
+    """The compiled function does not compute in every call what it computed when it was checked; the message says
+    how."""
 
 
 class TimingWithheld(BackprintError):
     """The times would not hold; the message says why. This is no fault of the results."""
 
 
-# ----------------------------------------------------------------------------
-# How long a call takes, without the time for which its thread waited for a processor.
+# ------------------------------------------------------------------ the time of a call, without waiting for a processor
 #
-# On a machine that others use too, a call of 10 ms may take 50. Linux counts for how long a thread was ready to run
-#  and had to wait (the second number of /proc/thread-self/schedstat), which is taken off. No more is taken off than
-#  leaves the processor time of the whole process, so that what other threads do in the meantime counts; and not what
-#  may have been waited while the counts were read, which is not in the time of the call. Elsewhere nothing is taken
-#  off.
-#
-#
-# The clocks are bound when this module is imported: import it before a compiler.
-# ----------------------------------------------------------------------------
+# On a machine that others use too, a call of 10 ms may take 50. Linux counts how long a thread was ready to run and had
+# to wait (the second number of /proc/thread-self/schedstat); this is subtracted. At least the processor time of the
+# whole process is left, so that work of other threads during the call counts. Waiting while the counts themselves are
+# read is not subtracted, because it lies outside of the call. Systems without these counts subtract nothing.
 
 CLOCK, PROCESSOR, READ = time.perf_counter_ns, time.process_time_ns, os.pread
 
@@ -46,7 +44,7 @@ SHORT = 50_000
 """Nanoseconds: shorter calls are seldom interrupted, and reading what was waited takes a fifth of that."""
 
 OPENED: dict[tuple[int, int], int] = {}
-"""The descriptor of the counts of each process and thread that asked; -1 where there are none."""
+"""(process, thread) -> the file descriptor of its counts, or -1 where the system has none."""
 
 
 def counts_of_thread() -> int:
@@ -61,12 +59,12 @@ def counts_of_thread() -> int:
 
 
 def waited(counts: int) -> int:
-    """Return the nanoseconds for which the thread has waited for a processor since it was started."""
+    """Return the nanoseconds that the thread has waited for a processor since it started."""
     return int(READ(counts, 64, 0).split()[1])
 
 
 def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> tuple[int, Any]:
-    """Call a function; return the nanoseconds, and the results. Of a `short` call nothing is taken off."""
+    """Call a function; return the nanoseconds, and the results. From a `short` call no waiting is subtracted."""
     counts = -1 if short else counts_of_thread()
     if counts < 0:
         begun = CLOCK()
@@ -83,9 +81,7 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     return max(ended - begun - max(waiting - beside, 0), min(ended - begun, worked)), results
 
 
-# ----------------------------------------------------------------------------
-# What only graphs on a GPU have: its memory that a call takes, and float32 of less precision.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ GPUs: memory of a call, and TF32
 
 T = TypeVar("T")
 
@@ -102,7 +98,7 @@ def compute_in_float32() -> None:
 
 
 def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
-    """Return what a call returns, and the most memory of the GPU that was taken meanwhile; None without one."""
+    """Return the results of a call, and the peak of the GPU memory that it allocated; None on a CPU."""
     if not gpu:
         return call(), None
     torch.cuda.synchronize()
@@ -113,15 +109,13 @@ def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
     return results, torch.cuda.max_memory_allocated() - before
 
 
-# ----------------------------------------------------------------------------
-# Whether one program is faster than another, from times on a machine that others use too.
+# ------------------------------------------------------------------ is one program faster than another?
 #
-# The two run in turns, round by round, in an order that is drawn: a load on the machine meets both. Of each program
-#  the lower decile of its rounds counts, because others make a round slower and never faster. The ratio of the two
-#  deciles has a bootstrap interval. It resamples rounds, each with the times of both programs, so a load that lasts
-#  widens it less. The answer is certain only where the whole interval says it; where it is `unsure`, more rounds
-#  help.
-# ----------------------------------------------------------------------------
+# The two programs run in turns, round by round, in a random order, so that load on the machine meets both. Of each
+# program the lower decile of its rounds counts, because other work makes a round slower and never faster. The ratio of
+# the two deciles has a bootstrap interval that resamples rounds, each with the times of both programs, so that a load
+# that lasts widens it less. An answer is certain only where the whole interval agrees; where it is `unsure`, more
+# rounds help.
 
 DECILE = 0.1
 
@@ -214,12 +208,11 @@ def timing_answer(low: float, high: float, threshold: float) -> str:
     return "same" if -threshold < low and high < threshold else "unsure"
 
 
-# ----------------------------------------------------------------------------
-# Eager before a compiler is loaded: its time, torch's settings, and the functions that checks and clocks rely on.
+# ------------------------------------------------------------------ what a compiler must not change: functions,
+# settings, eager's time
 #
-# A compiler shares its process with the eager program that it is compared with. What it changes there is named:
-#  settings are restored, a replaced clock or comparison is a CheatFound, and a slower eager withholds the timing.
-# ----------------------------------------------------------------------------
+# A compiler shares its process with the eager program that it is compared with. Settings that it changes are restored
+# and named; a replaced clock or comparison is a CheatFound; a slower eager withholds the timing.
 
 ELAPSED = os.times
 
@@ -240,11 +233,11 @@ RELIED_ON = (
     (torch.testing, "assert_close"),
     (torch.cuda, "synchronize Event"),
 )
-"""What timing and comparisons call."""
+"""The functions that timing and comparisons call."""
 
 
 def relied_on() -> dict[str, Any]:
-    """Return name -> function of all that is relied on, as it is now."""
+    """Return name -> function for every entry of RELIED_ON, as it is now."""
     return {
         f"{owner.__name__}.{name}": getattr(owner, name)
         for owner, names in RELIED_ON
@@ -254,19 +247,19 @@ def relied_on() -> dict[str, Any]:
 
 
 ORIGINALS = relied_on()
-"""The same as this module was imported."""
+"""The functions of RELIED_ON when this module was imported."""
 
 
 def own_functions() -> dict[str, Any]:
     """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
     names = [name for name in sys.modules if name.startswith(("backprint.bench", "backprint.sample"))]
-    found: dict[str, Any] = {}
+    codes: dict[str, Any] = {}
     for name in names:
         for key, value in vars(sys.modules[name]).items():
             if inspect.isclass(value) and value.__module__ == name:
-                found |= {f"{name}.{key}.{method}": code_of(each) for method, each in vars(value).items()}
-            found[f"{name}.{key}"] = code_of(value)
-    return {name: code for name, code in found.items() if code is not None}
+                codes |= {f"{name}.{key}.{method}": code_of(function) for method, function in vars(value).items()}
+            codes[f"{name}.{key}"] = code_of(value)
+    return {name: code for name, code in codes.items() if code is not None}
 
 
 def code_of(value: Any) -> Any:
@@ -275,14 +268,14 @@ def code_of(value: Any) -> Any:
 
 
 def check_own(before: Mapping[str, Any]) -> None:
-    """Raise if one of these functions has another code now."""
+    """Raise CheatFound if one of these functions has other code now."""
     now = own_functions()
     if changed := [name for name, code in before.items() if now.get(name) is not code]:
         raise CheatFound(f"changes the bench that times it: {', '.join(changed[:4])} replaced")
 
 
 def check_replaced() -> None:
-    """Raise if a function that is relied on was replaced."""
+    """Raise CheatFound if a function of RELIED_ON was replaced."""
     replaced = [name for name, function in relied_on().items() if not same_function(function, ORIGINALS[name])]
     clocks = [name for name in replaced if name.startswith(("time.", "os."))]
     if clocks:
@@ -303,7 +296,7 @@ class TwoClocks:
     seconds: float
 
     def check(self) -> None:
-        """Raise unless the clock that times are taken with has run like the other since."""
+        """Raise CheatFound unless both clocks have run alike since they were read."""
         by_clock, elapsed = (CLOCK() - self.nanoseconds) * 1e-9, ELAPSED().elapsed - self.seconds
         if abs(by_clock - elapsed) > TICKS + DRIFT * elapsed:
             raise CheatFound(f"the clock was changed: it ran {by_clock:.3g} s in {elapsed:.3g} s")
@@ -314,7 +307,7 @@ def two_clocks() -> TwoClocks:
     return TwoClocks(CLOCK(), ELAPSED().elapsed)
 
 
-# ------------------------------------------------------------------ settings
+# -------------------------------------------------------------- settings
 
 
 def read_all_settings() -> dict[str, str]:
@@ -323,19 +316,19 @@ def read_all_settings() -> dict[str, str]:
 
 
 def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
-    """Restore settings that differ; say of each what it was and what it had become."""
-    found = []
+    """Restore settings that differ; return a text with both values for each."""
+    changes = []
     for name, now in read_all_settings().items():
         if now != before[name]:
-            found.append(f"{name} from {before[name]} to {now}")
+            changes.append(f"{name} from {before[name]} to {now}")
             if name == "grad_mode":
                 torch.set_grad_enabled(before[name] == "True")
             else:
                 SETTINGS[name][1](before[name])
-    return tuple(found)
+    return tuple(changes)
 
 
-# ------------------------------------------------------------------ eager's time
+# -------------------------------------------------------------- eager's time
 
 
 @dataclass(frozen=True)
@@ -347,7 +340,8 @@ class EagerBaseline:
     loops: tuple[float, ...]
 
     def check(self, times: Sequence[float], values: Sequence[Any]) -> None:
-        """Raise if eager is slower than it was: in these times, and when it is measured again beside the loop."""
+        """Raise TimingWithheld if eager is slower than before the compiler was loaded: in these times, and when it is
+        measured again beside a loop in plain Python."""
         if len(times) < FEWEST_ROUNDS or not slower(self.times, times[-FEWEST_ROUNDS:]):
             return
         eager, loops = measured(self.eager, values)
@@ -370,11 +364,11 @@ def measured(eager: Callable[..., Any], inputs: Sequence[Any]) -> tuple[tuple[fl
     values = copies(inputs)
     fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
     calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
-    eagers, loops = [], []
+    eager_times, loop_times = [], []
     for _ in range(FEWEST_ROUNDS):
-        eagers.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
-        loops.append(timed(python_loop, (), short=False)[0] * 1e-9)
-    return tuple(eagers), tuple(loops)
+        eager_times.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
+        loop_times.append(timed(python_loop, (), short=False)[0] * 1e-9)
+    return tuple(eager_times), tuple(loop_times)
 
 
 def python_loop() -> int:

@@ -1,9 +1,9 @@
-"""Compare two bench runs, cell by cell: what became wrong, stopped, slower or faster, beyond the noise.
+"""Bench runs compared, cell by cell: what became wrong, stopped, slower or faster, beyond the noise.
 
-A time is compared as a multiple of eager's, measured in turns with it in each run, so a machine that is slower by the
-day cancels out. Each run's interval of that ratio counts: the logarithms of the two are subtracted, and their widths
-added in quadrature. `slower` and `faster` are certain only where the whole interval says so, beyond the threshold and
-beyond what eager against eager moved beside either cell.
+A time is compared as a multiple of eager's, measured in turns with it in each run, so that a machine that is slower on
+one day cancels out. The intervals of both runs count: the logarithms of the ratios are subtracted, and the widths added
+in quadrature. `slower` and `faster` are certain only where the whole interval lies beyond the threshold and beyond the
+noise of eager against eager beside either cell.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class BenchChange:
 
     @property
     def cell(self) -> BenchCell:
-        """The cell that names it: the old one if there is one."""
+        """The old cell, or the new one where there is no old one."""
         if self.old is None and self.new is None:
             raise UsageError("a BenchChange has an old cell, a new one, or both")
         return self.old or self.new  # type: ignore[return-value]  # one of the two is there
 
     @property
     def regression(self) -> bool:
-        """Whether it is for the worse, for certain."""
+        """Whether the cell certainly became worse."""
         return self.kind in REGRESSIONS
 
 
@@ -114,7 +114,7 @@ def compare_runs(old: BenchRun, new: BenchRun, *, threshold: float = 0.05) -> Be
     if not any(change.old and change.new for change in changes):
         raise UsageError(
             f"{old.place} and {new.place} have no cell in common, so nothing is compared: "
-            f"{said_of(old)}, against {said_of(new)}; bench the same samples with the same compilers"
+            f"{contents_text(old)}, against {contents_text(new)}; bench the same samples with the same compilers"
         )
     pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
     ordered = sorted(changes, key=lambda change: KINDS.index(change.kind))
@@ -126,7 +126,7 @@ def cells_by_key(run: BenchRun) -> dict[Key, BenchCell]:
     return {(cell.sample, cell.graph, cell.compiler): cell for cell in run.cells}
 
 
-def said_of(run: BenchRun) -> str:
+def contents_text(run: BenchRun) -> str:
     names = ", ".join(compiler.name for compiler in run.compilers) or "no compiler"
     return f"{len(run.cells):,} cells of {names}"
 
@@ -134,12 +134,12 @@ def said_of(run: BenchRun) -> str:
 def change_of(
     key: Key, before: Mapping[Key, BenchCell], after: Mapping[Key, BenchCell], threshold: float
 ) -> BenchChange:
-    """Return the change of one cell. A process that ended before any graph stands for all graphs of its sample."""
+    """Return the change of one cell. A process that ended before any graph counts for all graphs of its sample."""
     sample, _, compiler = key
     old, new = before.get(key), after.get(key)
     if new is None:
-        ended = after.get((sample, "", compiler))
-        new = ended if ended and ended.outcome in STOPPED else None
+        stopped = after.get((sample, "", compiler))
+        new = stopped if stopped and stopped.outcome in STOPPED else None
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
     if (kind := outcome_change(old, new)) or not (old.right and new.right):
@@ -177,7 +177,7 @@ def timed(timing: BenchTiming) -> bool:
 
 
 def time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tuple[str, float, float, float]:
-    """Return how the time of a cell changed that is right in both runs, and the ratio with its interval."""
+    """Return the kind of change of a time, and the ratio with its interval, of a cell that is right in both runs."""
     middle = math.log(after.ratio / before.ratio)
     low = middle - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
     high = middle + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
@@ -210,7 +210,7 @@ def compile_changes(old: BenchCell, new: BenchCell) -> Iterator[CompileChange]:
 
 
 def differences(old: BenchRun, new: BenchRun) -> Iterator[str]:
-    """Yield what differs between two runs beside their cells, with both sides."""
+    """Yield a text for each difference between two runs other than their cells, with both values."""
     for name, before, after in (("torch", old.torch, new.torch), ("backprint", old.backprint, new.backprint)):
         if before != after:
             yield f"{name} {before or 'unknown'}, now {after or 'unknown'}"
@@ -227,9 +227,7 @@ def differences(old: BenchRun, new: BenchRun) -> Iterator[str]:
     yield from (f"{run.place}: {run.unfinished:,} samples are not done" for run in (old, new) if run.unfinished)
 
 
-# ----------------------------------------------------------------------------
-# The report of a comparison of two bench runs.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the report of two runs
 
 MOST_DIFFERENCES = 20
 
@@ -262,11 +260,11 @@ def comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]
     count = Counter(change.kind for change in comparison.changes)
     worse = ", ".join(f"{count[kind]:,} {kind}" for kind in (*REGRESSIONS, *GONE) if count[kind])
     both = sum(change.old is not None and change.new is not None for change in comparison.changes)
-    said = comparison.differences[:MOST_DIFFERENCES]
-    more = len(comparison.differences) - len(said)
-    note = "; ".join((*map(one_line, said), *((f"and {more} more",) if more else ())))
+    differences_shown = comparison.differences[:MOST_DIFFERENCES]
+    more = len(comparison.differences) - len(differences_shown)
+    note = "; ".join((*map(one_line, differences_shown), *((f"and {more} more",) if more else ())))
     known = {
-        "note": f"the runs differ in more than what is compared: {note}" if said else "",
+        "note": f"the runs differ in more than what is compared: {note}" if differences_shown else "",
         "answer": ("regressed: " if comparison.regressed else "no regression: ") + (worse or "nothing became worse"),
         "old": str(comparison.old.place),
         "new": str(comparison.new.place),
@@ -325,9 +323,9 @@ def missing_table(changes: Sequence[BenchChange]) -> Table:
 def compilations_table(comparison: BenchComparison) -> Table:
     """List the compilations that take much longer or shorter."""
     rows = [
-        (title_of(each.cell), each.cell.compiler, each.caches, each.old, each.new, each.new / each.old)
-        for each in sorted(comparison.compilations, key=lambda each: each.old - each.new)
-        if each.old > 0
+        (title_of(change.cell), change.cell.compiler, change.caches, change.old, change.new, change.new / change.old)
+        for change in sorted(comparison.compilations, key=lambda change: change.old - change.new)
+        if change.old > 0
     ]
     heads = "sample:name compiler:name caches old:seconds new:seconds ratio:times"
     note = "By more than half and more than a second. One compilation each, so a note and no regression."
@@ -362,13 +360,10 @@ def change_rows(changes: Sequence[BenchChange]) -> Iterator[dict[str, Any]]:
         }
 
 
-# ----------------------------------------------------------------------------
-# The history of several bench runs, from the oldest to the newest: each run, what changed from each to the next, and
-# every cell by run.
+# ------------------------------------------------------------------ the history of several runs, and its report
 #
-# Speedups of runs are compared on the cells that are right and timed in all of them, so that a run with other cells
-#  is not faster for that.
-# ----------------------------------------------------------------------------
+# Speedups of runs are compared on the cells that are right and timed in all of them, so that a run is not faster
+# because it has other cells.
 
 CERTAIN = (*REGRESSIONS, *MENDED, "not judged now", "judged now", "other failure")
 """Changes that a history lists a cell for."""
@@ -429,7 +424,7 @@ def history_report(history: BenchHistory) -> Report:
 def history_facts(history: BenchHistory) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
     last, whole = (step_text(step) for step in (history.steps[-1], history.whole))
-    other = {told for step in history.steps for told in step.differences}
+    other = {text for step in history.steps for text in step.differences}
     known = {
         "note": f"the runs differ in more than what is compared: {'; '.join(sorted(other))}" if other else "",
         "answer": "regressed" if history.regressed else "no regression",
@@ -446,7 +441,7 @@ def step_text(step: BenchComparison) -> str:
     return ", ".join(f"{count[kind]:,} {kind}" for kind in KINDS if count[kind] and kind != "same") or "nothing changed"
 
 
-# ------------------------------------------------------------------ tables
+# -------------------------------------------------------------- tables of a history
 
 Means = Mapping[str, tuple[float | None, ...]]
 """By compiler: the mean speedup of each run."""
@@ -488,9 +483,9 @@ def run_facts_of(run: BenchRun) -> tuple[Cell, ...]:
 
 
 def run_counts(own: Sequence[BenchCell], run: BenchRun) -> tuple[Cell, ...]:
-    blamed = judged_cells(own, powerless_graphs(run.cells))
+    judged = judged_cells(own, powerless_graphs(run.cells))
     wrong, stopped = (sum(cell.outcome in words for cell in own) for words in (("wrong",), STOPPED))
-    return len(own), len(blamed), right_share(blamed), wrong, stopped
+    return len(own), len(judged), right_share(judged), wrong, stopped
 
 
 def steps_table(history: BenchHistory) -> Table:
@@ -524,8 +519,8 @@ def cells_table(title: str, history: BenchHistory, keys: Sequence[Key]) -> Table
     rows: list[tuple[Cell, ...]] = []
     for sample, graph, compiler in keys:
         cells = [(run.get((sample, graph, compiler)), (sample, graph) in without) for run, without in known]
-        told = (standing_of(cell, powerless) if cell is not None else "" for cell, powerless in cells)
-        rows.append((f"{sample} {graph}".strip(), compiler, *told))
+        standings = (standing_of(cell, powerless) if cell is not None else "" for cell, powerless in cells)
+        rows.append((f"{sample} {graph}".strip(), compiler, *standings))
     heads = (*columns("sample:name compiler:name"), *(Column(one_line(name), "verdict") for name in history.names))
     return Table(title, "The outcome in each run, and its speedup.", heads, tuple(rows))
 
@@ -554,7 +549,7 @@ def history_rows(history: BenchHistory) -> Iterator[dict[str, Any]]:
             }
 
 
-# ------------------------------------------------------------------ the picture
+# -------------------------------------------------------------- the picture of a history
 
 
 def mean_picture(history: BenchHistory, means: Means) -> tuple[Figure, ...]:

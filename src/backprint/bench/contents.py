@@ -1,15 +1,15 @@
 """The inputs of timed calls: the same tensors throughout, whose contents are drawn anew before every call.
 
-A call that is timed must not have seen its inputs, nor inputs that are nearly the same, or a compiler that remembers
-results would be fast. So before each call some inputs get elements of their own, drawn from what they held and each
+A timed call must get inputs that are new, and not nearly those of an earlier call, or a compiler that remembers results
+would be fast. So before each call some inputs get elements of their own, drawn from what they held and each
 multiplied by a factor from 0.5 to 1: results move by more than a tolerance. Tangents and the program's own inputs are
 rewritten as a whole, of one large tensor a window. The sign, the range and an index's bounds stay. Torch sees these
 writes, so a cache that asks for a tensor's version is no cheat. Contents are a function of a seed, so that the process
 that judges has them too.
 
-Not all of the inputs change in every call. In some, one input alone does; or all but the first elements of each, or all
-but every eighth; or the elements only change places, so that sums stay. Who recognizes inputs by a part of them, or by
-a sum, is wrong in one of these.
+Not all of the inputs change in every call (`WAYS`). In some calls a single input changes, or all elements but the first
+ones, or all but every eighth; or the elements only change places, so that sums stay. A compiled function that
+recognizes inputs by a part of them, or by a sum, is wrong in one of these.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MEAN_FACTOR = 0.75
 """The mean of the factors by which elements are multiplied."""
 
 BANK = 2**16
-"""Of how many places the elements of a call are taken at least."""
+"""The least number of offsets in the bank from which the elements of a call are taken."""
 
 MOST_WHOLE = 8
 """How many inputs are rewritten as a whole at every call, at most."""
@@ -107,7 +107,7 @@ class VariedPart:
         self.before = (flat if memory is None else memory).clone()
         self.start = 0
         self.targets = [(tensor, memory)]
-        """The tensor, and what is written alike, each with its elements as they lie in memory."""
+        """The tensor and its mirror, if there is one, each with its elements in the order of memory."""
 
     def put(self, number: int, way: str) -> None:
         """Write new elements, by a number, in one of the WAYS."""
@@ -147,7 +147,8 @@ class VariedPart:
 class VariedInputs:
     """The inputs of one graph, and the parts of them that are varied.
 
-    While they are `mirrored`, other tensors are given the same contents, so that it shows who else writes into them.
+    While they are `mirrored`, copies get the same contents, so that `changed` shows whether a call wrote into the
+    inputs.
     """
 
     def __init__(self, values: Sequence[Any], pieces: Sequence[Piece], seed: int, ways: Sequence[str] = (ALL,)) -> None:
@@ -170,7 +171,7 @@ class VariedInputs:
         self.in_turns = [self.parts[piece.place] for piece in pieces if not piece.whole or piece.in_turns]
 
     def put_seed(self, seed: int) -> None:
-        """Give the inputs the contents of a seed; its remainder by the number of ways says which way."""
+        """Write the contents of a seed into the inputs; the seed modulo the number of ways chooses the way."""
         seed, turn = divmod(seed, len(self.ways))
         way = self.ways[turn]
         parts = [*self.always, *self.in_turns]
@@ -188,15 +189,15 @@ class VariedInputs:
             self.dirty.put(seed >> 3, way)
 
     def put(self, contents: Sequence[Any]) -> None:
-        """Give every tensor the contents of another of the same shape and strides."""
+        """Copy contents into every tensor, from tensors of the same shapes and strides."""
         for values in (self.values, self.mirror) if self.mirrored else (self.values,):
             for value, other in zip(values, contents, strict=True):
                 if isinstance(value, Tensor):
-                    put_contents(value, other)
+                    copy_contents(value, other)
         self.dirty = None
 
-    def be_mirrored(self, mirrored: bool) -> None:
-        """Begin to write the mirror too, from the contents that the inputs had first, or stop it."""
+    def set_mirrored(self, mirrored: bool) -> None:
+        """Begin or stop writing the mirror too; when it begins, inputs and mirror get the first contents."""
         if mirrored is self.mirrored:
             return
         self.mirrored = mirrored
@@ -210,17 +211,18 @@ class VariedInputs:
             self.put(self.original)
 
     def changed(self) -> list[int]:
-        """Return the places of inputs that are not what they were given since they are mirrored."""
+        """Return the places of inputs that differ from their mirror."""
         return [place for place, is_same in enumerate(self.watched) if not is_same()]
 
 
 def watched(value: Any, mirror: Any) -> Callable[[], bool]:
-    """Return a function that says whether a value is its mirror to the bit. It compares whole memories where it can."""
+    """Return a function that says whether a value equals its mirror to the bit; it compares whole memories where it
+    can."""
 
     def is_same() -> bool:
         return unchanged(value, mirror)
 
-    own, other = (memory_as_integers(each) for each in (value, mirror))
+    own, other = (memory_as_integers(tensor) for tensor in (value, mirror))
     if own is None or other is None:
         return is_same
     equal, address, shape, stride = torch.equal, value.data_ptr(), value.shape, value.stride()
@@ -252,26 +254,26 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
     sharing: dict[int, list[int]] = {}
     for place, pointer in enumerate(pointers):
         sharing.setdefault(pointer, []).append(place)
-    found = []
+    pieces = []
     for place, value in enumerate(values):
         others = sharing[pointers[place]]
-        if not isinstance(value, Tensor) or (len(others) > 1 and place != for_all(values, others)):
+        if not isinstance(value, Tensor) or (len(others) > 1 and place != filling_place(values, others)):
             continue
         if not (writable(value) or (place in indices and own_memory(value) and value.numel())):
             continue
         whole = value.numel() <= max(SMALL, total // 4)
         if whole or (value.numel() > 2 * WINDOW and value.is_floating_point() and dense_memory(value) is not None):
-            found.append(Piece(place, whole))
+            pieces.append(Piece(place, whole))
     rank = {role: number for number, role in enumerate(FIRST)}
-    return sorted(found, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
+    return sorted(pieces, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
 
 
-def for_all(values: Sequence[Any], places: Sequence[int]) -> int | None:
+def filling_place(values: Sequence[Any], places: Sequence[int]) -> int | None:
     """Return the place of a value that fills the memory that these share as elements of one dtype; None without one."""
     shared = [values[place] for place in places]
-    if any(not isinstance(each, Tensor) or each.layout is not torch.strided for each in shared):
+    if any(not isinstance(tensor, Tensor) or tensor.layout is not torch.strided for tensor in shared):
         return None
-    if len({each.dtype for each in shared}) > 1:
+    if len({tensor.dtype for tensor in shared}) > 1:
         return None
     filling = (
         place
@@ -282,13 +284,13 @@ def for_all(values: Sequence[Any], places: Sequence[int]) -> int | None:
 
 
 def varied_pieces(
-    found: Sequence[Piece], runs: Callable[[Sequence[Piece]], bool], moves: Callable[[Sequence[Piece]], bool]
+    pieces: Sequence[Piece], runs: Callable[[Sequence[Piece]], bool], moves: Callable[[Sequence[Piece]], bool]
 ) -> tuple[Piece, ...]:
     """Choose pieces with which eager `runs`: as few wholes as move all results, and others in turns."""
-    good = list(found) if runs(found) else [piece for piece in found if runs([piece])]
-    if not runs(good):
+    usable = list(pieces) if runs(pieces) else [piece for piece in pieces if runs([piece])]
+    if not runs(usable):
         return ()
-    wholes, windows = ([piece for piece in good if piece.whole is whole] for whole in (True, False))
+    wholes, windows = ([piece for piece in usable if piece.whole is whole] for whole in (True, False))
     count = 2
     while count < min(len(wholes), MOST_WHOLE) and not moves([*wholes[:count], *windows]):
         count += 2
@@ -325,7 +327,7 @@ def own_memory(tensor: Tensor) -> bool:
     return True
 
 
-def put_contents(tensor: Tensor, other: Tensor) -> None:
+def copy_contents(tensor: Tensor, other: Tensor) -> None:
     """Copy a tensor's contents into another; where elements share memory, copy the memory as it is."""
     if tensor.layout is torch.strided and not own_memory(tensor):
         tensor.untyped_storage().copy_(other.untyped_storage())
@@ -347,7 +349,7 @@ def fits_tensor(value: Any, other: Any) -> bool:
         return value.layout is torch.sparse_coo
     if own_memory(value):
         return True
-    sizes = [each.untyped_storage().nbytes() for each in (value, other)]
+    sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
     return (
         value.stride() == other.stride() and sizes[0] == sizes[1] and value.storage_offset() == other.storage_offset()
     )

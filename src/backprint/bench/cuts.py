@@ -1,9 +1,10 @@
-"""Find a small set of numbered units that still shows a fault, in few tests: plain search, without torch.
+"""The search for a small set of steps that still shows a fault, the cuts of a graph to such steps, and one test of a
+cut.
 
-The units are in the order in which they run. First the shortest beginning that shows the fault, by bisection: its last
-unit is part of the fault. Then that unit alone, with those that make what it uses, and with theirs; else the last part
-of the beginning, by bisection. Of what is left, parts are left out, halves first and single units last, so that no
-unit of the result can be left out alone.
+The search knows numbered units and no torch. The units are in the order in which they run. It first finds the shortest
+beginning that shows the fault, by bisection: its last unit is part of the fault. Then it tries that unit alone, with
+the units that compute its inputs, and with theirs; failing that, the shortest end of the beginning, by bisection. From
+the rest it leaves out halves first and single units last, so that no unit of the result can be left out alone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from backprint.sample.recipes import reach
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
 DEPTHS = (0, 1, 2, 3, 5, 8)
-"""How many steps back the units are looked up that make what the last one uses."""
+"""How many levels of producers are added to the last unit, one attempt for each."""
 
 
 class OutOfTestsError(Exception):
@@ -45,7 +46,8 @@ class OutOfTestsError(Exception):
 
 @dataclass
 class UnitSearch:
-    """A search: `shows` says whether units still show the fault; `smaller` is called with each smaller set of them."""
+    """A search: `shows` tests whether units still show the fault; `smaller` is called with each smaller set that
+    does."""
 
     shows: Callable[[tuple[int, ...]], bool]
     producers: Callable[[Collection[int]], Collection[int]]
@@ -57,18 +59,18 @@ class UnitSearch:
 
     def shown_by(self, units: Collection[int]) -> bool:
         """Whether these units show the fault; each set is tested once."""
-        asked = tuple(sorted(units))
-        if not asked:
+        key = tuple(sorted(units))
+        if not key:
             return False
-        if asked not in self.known:
+        if key not in self.known:
             if self.tests >= self.most:
                 raise OutOfTestsError
             self.tests += 1
-            self.known[asked] = self.shows(asked)
-            if self.known[asked] and (not self.best or len(asked) < len(self.best)):
-                self.best = asked
-                self.smaller(asked)
-        return self.known[asked]
+            self.known[key] = self.shows(key)
+            if self.known[key] and (not self.best or len(key) < len(self.best)):
+                self.best = key
+                self.smaller(key)
+        return self.known[key]
 
     def smallest(self, count: int) -> tuple[int, ...]:
         """Return the smallest units that the tests allow to find, of `count` that show the fault together."""
@@ -89,20 +91,20 @@ class UnitSearch:
         return units[:high]
 
     def ending(self, units: Sequence[int]) -> Sequence[int]:
-        """Return few of the units, the last among them, that show the fault."""
-        for near in self.behind_last(units):
+        """Return a few of the units that show the fault, the last unit among them."""
+        for near in self.with_producers(units):
             if len(near) < len(units) and self.shown_by(near):
                 return near
         low, high = 0, len(units)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.shown_by(units[middle:]) else (low, middle)
-        left = units[low:]
-        ends = (left[0], left[-1])
-        return ends if len(left) > 2 and self.shown_by(ends) else left
+        remaining = units[low:]
+        ends = (remaining[0], remaining[-1])
+        return ends if len(remaining) > 2 and self.shown_by(ends) else remaining
 
-    def behind_last(self, units: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield the last unit with those of the units behind it, nearer ones first."""
+    def with_producers(self, units: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the last unit with its producers, then with theirs, and so on."""
         near, depth = {units[-1]}, 0
         for wanted in DEPTHS:
             while depth < wanted:
@@ -112,28 +114,26 @@ class UnitSearch:
 
     def least(self, units: Sequence[int]) -> tuple[int, ...]:
         """Return units of which none can be left out: leave out halves, quarters and so on, at last one at a time."""
-        left, size = list(units), max(len(units) // 2, 1)
+        remaining, size = list(units), max(len(units) // 2, 1)
         while True:
-            before, start = len(left), 0
-            while start < len(left) > 1:
-                rest = left[:start] + left[start + size :]
+            before, start = len(remaining), 0
+            while start < len(remaining) > 1:
+                rest = remaining[:start] + remaining[start + size :]
                 if self.shown_by(rest):
-                    left = rest
+                    remaining = rest
                 else:
                     start += size
-            if size == 1 and len(left) in (1, before):
-                return tuple(left)
+            if size == 1 and len(remaining) in (1, before):
+                return tuple(remaining)
             size = max(size // 2, 1)
 
 
-# ----------------------------------------------------------------------------
-# Cut a graph down to some of its steps: values from steps that are left out become inputs, with the values that the
-# whole graph had there.
+# ------------------------------------------------------------------ cuts: a graph of some steps of another
 #
-# A unit is what no cut takes apart: a step whose value no input can hold (a tuple) with the steps that read it, the
-#  steps that share a tensor with an update in place, and memory that is not initialized with the steps that fill it.
-#  A number from a step that is left out is written into the graph.
-# ----------------------------------------------------------------------------
+# Values from steps that are left out become inputs, with the values that they had in a run of the whole graph; a number
+# is written into the graph. A unit is a set of steps that are never separated: a step whose value no input can hold (a
+# tuple) with the steps that read it, the steps that share a tensor with an update in place, and uninitialized memory
+# with the steps that fill it.
 
 ITEM = "operator.getitem"
 """The target of a step that takes one tensor of several."""
@@ -148,11 +148,11 @@ class CutGraph:
 
     @property
     def operators(self) -> int:
-        """How many operators it calls."""
+        """The number of operators that the graph calls."""
         return count_operators(self.graph)
 
     def with_outputs(self, names: Collection[str]) -> CutGraph:
-        """Return the same with fewer outputs, without the steps and inputs that these do not need."""
+        """Return the graph with these outputs only, without the steps and inputs that they do not need."""
         graph = self.graph
         kept = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
         graph = replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
@@ -162,7 +162,7 @@ class CutGraph:
         return CutGraph(replace(graph, inputs=tuple(port for port, _ in pairs)), tuple(value for _, value in pairs))
 
     def bypassing(self, name: str) -> Iterator[CutGraph]:
-        """Yield the graphs without one step in which one of its arguments, of its dtype and shape, is its value."""
+        """Yield graphs in which a step is replaced by one of its arguments that has its dtype and shape."""
         graph = self.graph
         specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
         [step] = [each for each in graph.steps if each.name == name]
@@ -175,17 +175,17 @@ class CutGraph:
 
             steps = tuple(mapped(each, value_of) for each in graph.steps if each is not step)
             results = tuple(Ref(argument) if result == Ref(name) else result for result in graph.results)
-            made = CutGraph(replace(graph, steps=steps, results=results), self.inputs)
-            yield made.with_outputs({port.name for port in graph.outputs if port.name != name})
+            shorter = CutGraph(replace(graph, steps=steps, results=results), self.inputs)
+            yield shorter.with_outputs({port.name for port in graph.outputs if port.name != name})
 
 
 def kind_of_spec(spec: Spec) -> Any:
-    """Return the dtype and the shape of a tensor; of another value something that equals no other."""
+    """Return the dtype and the shape of a tensor; for another value an object that equals no other."""
     return (spec.dtype, spec.shape) if isinstance(spec, TensorSpec) else object()
 
 
 def count_operators(graph: Graph) -> int:
-    """Return how many operators a graph calls; taking one tensor of several is none."""
+    """Return how many operators a graph calls; `operator.getitem` does not count."""
     return sum(step.target != ITEM for step in graph.steps)
 
 
@@ -199,18 +199,18 @@ class RecordedGraph:
     """The places of the steps of each unit, in the order of the last."""
 
     def producers(self, units: Collection[int]) -> set[int]:
-        """Return the units that make the values which these units use, themselves left out."""
-        of = {self.graph.steps[place].name: number for number, places in enumerate(self.units) for place in places}
+        """Return the other units that compute values which these units use."""
+        unit_of = {self.graph.steps[place].name: number for number, places in enumerate(self.units) for place in places}
         names = (name for number in units for place in self.units[number] for name in used(self.graph.steps[place]))
-        return {of[name] for name in names if name in of} - set(units)
+        return {unit_of[name] for name in names if name in unit_of} - set(units)
 
     def cut(self, units: Collection[int]) -> CutGraph | None:
         """Return the graph of some units; None if it has no output."""
-        kept = sorted(place for number in units for place in self.units[number])
-        steps = [self.graph.steps[place] for place in kept]
+        places = sorted(place for number in units for place in self.units[number])
+        steps = [self.graph.steps[place] for place in places]
         names = {step.name for step in steps}
         outer = dict.fromkeys(name for step in steps for name in used(step) if name not in names)
-        given = [name for name in outer if isinstance(self.values[name], Tensor)]
+        input_names = [name for name in outer if isinstance(self.values[name], Tensor)]
 
         def value_of(name: str) -> Value:
             return Ref(name) if name in names or isinstance(self.values[name], Tensor) else self.values[name]
@@ -219,12 +219,12 @@ class RecordedGraph:
         shown = [name for name in self.crossing(names, steps) if isinstance(self.values[name], Tensor)]
         if not shown:
             return None
-        inputs = tuple(Port(name, "input", spec_of(self.values[name]), name) for name in given)
+        inputs = tuple(Port(name, "input", spec_of(self.values[name]), name) for name in input_names)
         outputs = tuple(Port(name, "output", spec_of(self.values[name])) for name in shown)
         called = set(bodies_called(steps))
         bodies = tuple(pair for pair in self.graph.subgraphs if pair[0] in called)
         graph = Graph(inputs, tuple(steps), outputs, tuple(map(Ref, shown)), bodies)
-        return CutGraph(graph, tuple(self.values[name] for name in given))
+        return CutGraph(graph, tuple(self.values[name] for name in input_names))
 
     def crossing(self, names: Collection[str], steps: Sequence[Step]) -> Iterator[str]:
         """Yield the values of these steps that other steps read, that the graph returns, or that nothing reads."""
@@ -237,19 +237,19 @@ class RecordedGraph:
 def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
     """Run a graph, whose inputs and random state are those of an eager run, and keep a copy of every value."""
     locals_ = [port.local for port in graph.inputs]
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
 
     def play(*inputs: Any) -> None:
         env = dict(zip(locals_, inputs, strict=True))
-        kept.update({name: own_memory(value) for name, value in env.items()})
+        values.update({name: own_memory(value) for name, value in env.items()})
 
         def keep(_: int, step: Step) -> None:
-            kept[step.name] = own_memory(env[step.name])
+            values[step.name] = own_memory(env[step.name])
 
         perform_steps(graph.steps, env, subgraphs(graph), after=keep)
 
     run.again(play)
-    return RecordedGraph(graph, kept, units_of(graph, kept))
+    return RecordedGraph(graph, values, units_of(graph, values))
 
 
 def own_memory(value: Any) -> Any:
@@ -270,12 +270,12 @@ def units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], 
         joined = set().union(*(groups[place] for place in tie))
         for place in joined:
             groups[place] = joined
-    found = {id(group): tuple(sorted(group)) for group in groups}
-    return tuple(sorted(found.values(), key=lambda places: places[-1]))
+    units = {id(group): tuple(sorted(group)) for group in groups}
+    return tuple(sorted(units.values(), key=lambda places: places[-1]))
 
 
 def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
-    """Yield the places of steps that stay together."""
+    """Yield lists of places of steps that must stay together."""
     users: dict[str, list[int]] = {}
     for place, step in enumerate(graph.steps):
         for name in (*used(step), step.name):
@@ -297,12 +297,10 @@ def bodies_called(steps: Sequence[Step]) -> Iterator[str]:
             yield from (leaf.name for leaf in leaves(value) if type(leaf) is Sub)
 
 
-# ----------------------------------------------------------------------------
-# Try a compiler on one graph in a process of its own, and say how it failed: one of FAULTS.
+# ------------------------------------------------------------------ one test of a cut, in a process of its own
 #
-# The process is forked from one that has loaded torch and no compiler (`children`). The inputs are as given, the
-#  random state is a seed's, and the outputs are judged against eager and float64 (`sample/judged`).
-# ----------------------------------------------------------------------------
+# The process is forked from one that has loaded torch and no compiler. The inputs are the cut's, the random state is a
+# seed's, and the outputs are judged against eager and float64 (`sample/judged`).
 
 FAULTS = ("wrong", "raised", "crashed", "timeout", "out of memory")
 
@@ -310,10 +308,10 @@ LACKING = {
     "InvalidCxxCompiler": "Inductor compiles with a C++ compiler, and finds none here: install g++, or set CXX to one",
     "TritonMissing": "Inductor's kernels for GPUs need triton, which is not installed: pip install triton",
 }
-"""Errors by which a compiler says that this machine lacks something: none is a fault of the compiler's."""
+"""Errors with which a compiler reports that this machine lacks something; none is a fault of the compiler."""
 
 LIKE = 0.5
-"""How alike two messages of one exception type are, at least, where they are of one fault."""
+"""The least similarity of two messages of one exception type that count as the same fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,23 +389,23 @@ class FaultTrials:
         module, inputs = to_fx(cut.graph), copies(run.inputs)
         try:
             compiled = self.compile(module, inputs)
-            found = run.again(compiled)
+            results = run.again(compiled)
         except Exception as error:
             cause = getattr(error, "inner_exception", None) or error
             name = type(cause).__name__
             if name in LACKING:
                 return FaultTrial("cannot run here", LACKING[name])
             return FaultTrial("raised", f"{name}: {first_line(error)}", name)
-        return judged_trial(Eager(run, compiled), found)
+        return judged_trial(Eager(run, compiled), results)
 
 
-def judged_trial(eager: Eager, found: Any) -> FaultTrial:
+def judged_trial(eager: Eager, results: Any) -> FaultTrial:
     """Return whether one of a compiler's outputs is wrong."""
-    found = found if isinstance(found, (tuple, list)) else (found,)
+    results = results if isinstance(results, (tuple, list)) else (results,)
     wanted = eager.run.outputs
-    if len(found) != len(wanted):
-        return FaultTrial("wrong", f"{len(found)} outputs, and eager gives {len(wanted)}")
-    words = [judged(eager, index, value) for index, value in enumerate(found)]
+    if len(results) != len(wanted):
+        return FaultTrial("wrong", f"{len(results)} outputs, and eager gives {len(wanted)}")
+    words = [judged(eager, index, value) for index, value in enumerate(results)]
     wrong = tuple(
         WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
     )

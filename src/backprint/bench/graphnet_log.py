@@ -130,16 +130,16 @@ class LoggedLines:
 
     def values(self, kind: str, convert: Callable[[str], T]) -> dict[str, T]:
         """Key and value of each line of a kind."""
-        found = {}
+        values_by_key = {}
         for number, line in self.lines:
             if match := PATTERNS[kind].search(line):
                 try:
-                    found[match[1]] = convert(match[2].strip())
+                    values_by_key[match[1]] = convert(match[2].strip())
                 except ValueError as error:
                     raise UsageError(
                         f"{self.place}:{number}: {match[0]!r:.200} cannot be read: {error}; remove the sample"
                     ) from error
-        return found
+        return values_by_key
 
 
 def sample_of(block: LoggedLines) -> ScoredSample:
@@ -196,10 +196,10 @@ def listed(text: str, side: str) -> list[object]:
     if match is None:
         return []
     try:
-        found = json.loads(match[list(SIDES).index(side) + 1].replace("'", '"'))
+        values = json.loads(match[list(SIDES).index(side) + 1].replace("'", '"'))
     except ValueError:
         return []
-    return found if isinstance(found, list) else []
+    return values if isinstance(values, list) else []
 
 
 def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
@@ -369,32 +369,22 @@ def unescaped(text: str) -> str:
     return unquote(text, errors="surrogateescape")
 
 
-# ----------------------------------------------------------------------------
-# The cells of a bench run as ScoredSamples, of which the scores, the curves and GraphNet's logs are made.
-#
+# ------------------------------------------------------------------ cells of a bench run as scored samples
 #
 # GraphNet knows fewer outcomes than a cell has:
 #
-# - What was compared is judged by the tolerances that each output is within, as GraphNet does. A cell that is right
-#   by Backprint's rule may be wrong at a strict level, and the reverse. Where a cell is wrong, another dtype, another
-#   shape, and NaN or Inf in other places are mismatches.
-#
-# - Another number of outputs is a mismatch of shapes.
-#
-# - What is wrong and was not timed has no speedup that a loose level could count: it is within no tolerance.
-#
-# - `refused` failed to compile; `failed` failed to run.
-#
-# - A process that crashed or was ended at a limit failed in the stage that the reason begins with: to run, if that is
-#   one of `RUNNING`, else to compile, with which each graph begins.
-#
-# - `nondeterministic`, `skipped` and what is right and not timed are unmeasured, and so is a process that ended
-#   before any graph had begun.
+# - An output that was compared is judged by the tolerances that it is within, as GraphNet does. A cell that is right by
+#   Backprint's rule may be wrong at a strict level, and the reverse. Where a cell is wrong, another dtype, another
+# shape,   and NaN or Inf in other places are mismatches. - Another number of outputs is a mismatch of shapes. - A wrong
+# cell that was not timed has no speedup that a loose level could count: it is within no tolerance. - `refused` failed
+# to compile; `failed` failed to run. - A process that crashed or was ended at a limit failed to run, if its reason
+# begins with one of `RUNNING`; else it   failed to compile, with which each graph begins. - `nondeterministic`,
+# `skipped` and cells that are right and not timed are unmeasured, and so is a process that ended   before any graph had
+# begun.
 #
 # An output that eager itself does not repeat, or that draws other random numbers, is left out of its sample. A cell
-#  without any output that a redraw of the inputs moves is left out of all scores: zeros would pass there. So is that
-#  graph with the compilers that did not compile it.
-# ----------------------------------------------------------------------------
+# without any output that a redraw of the inputs moves is left out of all scores: zeros would pass there. So is that
+# graph with the compilers that did not compile it.
 
 FAILS = {
     "refused": "compile_fail",
@@ -520,9 +510,9 @@ def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[Sc
 def mismatch_of(outputs: list[BenchOutput]) -> str:
     """Return the kind of mismatch of outputs, in GraphNet's order; '' if they differ in values alone."""
     kinds = (
-        any(each.dtype != each.compiled_dtype for each in outputs),
-        any(each.shape != each.compiled_shape for each in outputs),
-        any(each.word == "wrong" and NOT_FINITE.search(each.detail) for each in outputs),
+        any(output.dtype != output.compiled_dtype for output in outputs),
+        any(output.shape != output.compiled_shape for output in outputs),
+        any(output.word == "wrong" and NOT_FINITE.search(output.detail) for output in outputs),
     )
     return next((name for name, seen in zip(MISMATCHES, kinds, strict=True) if seen), "")
 
@@ -544,8 +534,8 @@ def performance_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
     """Return the times of both sides in milliseconds, in the form of GraphNet's log."""
     if cell.timing is None:
         return ()
-    told = {
+    times_by_side = {
         "eager": {"lower_decile": cell.timing.eager * 1e3, "mean": cell.timing.eager_mean * 1e3},
         "compiled": {"lower_decile": cell.timing.compiled * 1e3, "mean": cell.timing.compiled_mean * 1e3},
     }
-    return tuple((side, json.dumps({"e2e": times})) for side, times in told.items())
+    return tuple((side, json.dumps({"e2e": times_of_side})) for side, times_of_side in times_by_side.items())

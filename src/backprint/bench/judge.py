@@ -1,8 +1,8 @@
-"""Run the graphs of a Capture in eager on other inputs, to see which outputs move and to check compilers on them.
+"""Eager as the judge of a compiler: its results on the same inputs, and whether each result of the compiler is right.
 
-Every input but constants and those that a guard holds is redrawn, tangents too (`sample/redraws`), and the graphs run
-from the first forward to the last backward, so that what a backward takes was saved by its forward. If a graph does not
-run on a redraw, or gives no finite numbers where the sample's own inputs do, the floats move by a small step instead.
+Eager runs in the judging process, which loads no compiler. In the order in which a reader meets them: eager on redrawn
+inputs, the word for each output, draws of random numbers that are judged by their distribution, and the judge of one
+graph or step, which uses the three.
 """
 
 from __future__ import annotations
@@ -51,77 +51,83 @@ from backprint.sample.redraws import another, units
 from backprint.sample.rerun import EagerRun, Program, copies, laid, rebuilt
 from backprint.values.closeness import TOLERANCE
 
+# ------------------------------------------------------------------ eager on redrawn inputs
+#
+# Every input but constants and those that a guard holds is redrawn, tangents too (`sample/redraws`). The graphs run
+# from the first forward to the last backward, so that a backward takes values that its forward saved. If a graph does
+# not run on a redraw, or gives NaN or infinite numbers where the sample's own inputs give finite ones, the floats move
+# by a small step instead.
+
 STEPS = (None, 2**-6, 2**-10)
-"""How far floats move: to a redraw, or by a share of their size."""
+"""How far floats move: None is a redraw, a number a share of their size."""
 
 SEEDS = (0x3D, 0x7B)
-"""One redraw of all graphs each."""
+"""The seeds of the redraws."""
 
 
-def moved_graphs(
+def redrawn_graphs(
     capture: Capture, graphs: Sequence[BenchGraph], seeds: Sequence[int] = SEEDS
 ) -> list[list[BenchGraph]]:
-    """Return the graphs with the run of each on redrawn inputs, once a seed; fewer if no redraw keeps them finite."""
+    """Return the graphs with their runs on redrawn inputs, a list for each seed that has a redraw with finite
+    results."""
     needed = graphs_needed(capture, "both")
     recipes = recipes_needed(capture, needed, capture.recipes.recipes)
     content = content_of(capture, needed, recipes)
     classes = graph_classes({title: graph for title, (_, graph) in needed.items()})
-    made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
-    found = []
+    values = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
+    graphs_by_seed = []
     for seed in seeds:
         for size in STEPS:
-            runs = played(capture, content, classes, {**made, **redrawn(capture, recipes, made, seed, size)})
+            runs = played(capture, content, classes, {**values, **redrawn(capture, recipes, values, seed, size)})
             if runs is not None and all(as_finite(graph.run, runs[graph.title]) for graph in graphs):
-                found.append([replace(graph, run=runs[graph.title]) for graph in graphs])
+                graphs_by_seed.append([replace(graph, run=runs[graph.title]) for graph in graphs])
                 break
-    return found
+    return graphs_by_seed
 
 
 def redrawn(
-    capture: Capture, recipes: Mapping[str, Any], made: Mapping[str, Tensor], seed: int, size: float | None
+    capture: Capture, recipes: Mapping[str, Any], values: Mapping[str, Tensor], seed: int, size: float | None
 ) -> dict[str, Tensor]:
-    """Return other values for inputs and tangents."""
+    """Return new values for inputs and tangents, but for constants and inputs that a guard holds."""
     fixed = held_by_guards(capture) | {port.name for port in free_ports(capture) if port.role == "constant"}
-    found: dict[str, Tensor] = {}
+    redraws: dict[str, Tensor] = {}
     for names in units(recipes).values():
-        if all(name in made and name not in fixed for name in names):
-            found |= another(names, recipes, made, seed, step=size) or {}
-    return found
+        if all(name in values and name not in fixed for name in names):
+            redraws |= another(names, recipes, values, seed, step=size) or {}
+    return redraws
 
 
 def played(
-    capture: Capture, content: Mapping[str, Any], classes: Mapping[str, Any], made: Mapping[str, Tensor]
+    capture: Capture, content: Mapping[str, Any], classes: Mapping[str, Any], values: Mapping[str, Tensor]
 ) -> dict[str, EagerRun] | None:
-    """Run every graph; return None if one raises on these inputs, as guards do."""
+    """Run every graph; return None if one raises on these inputs, as a guard does."""
     torch.manual_seed(capture.seed)
     try:
-        return Program(content, classes, made, copies=True).play()
+        return Program(content, classes, values, copies=True).play()
     except Exception:  # a program may raise anything on other values
         return None
 
 
 def as_finite(run: EagerRun, other: EagerRun) -> bool:
-    """Whether another run's results have finite numbers only wherever the first run's have."""
+    """Whether each result of another run is finite wherever the first run's is."""
     pairs = zip(run.results, other.results, strict=True)
     return all(finite(second) or not finite(first) for first, second in pairs)
 
 
 def finite(value: Any) -> bool:
-    """Whether a result has neither NaN nor an infinite number."""
+    """Whether a result has neither NaN nor infinite numbers."""
     return not isinstance(value, Tensor) or value.layout is not torch.strided or bool(torch.isfinite(value).all())
 
 
 def movement(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...]:
-    """Return which outputs of a graph move by a tolerance or more in any of the other runs."""
+    """Return, for each output, whether it moves by its tolerance or more in any of the other runs."""
     return tuple(
         any(moves(value) and strength(value, other.results[place]) >= 1 for other in others)
         for place, value in enumerate(run.results)
     )
 
 
-# ----------------------------------------------------------------------------
-# Judge a compiler's results: each output against eager and float64, and within GraphNet's tolerances.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the word for each output
 
 
 def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, ...]:
@@ -134,7 +140,7 @@ def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, .
 
 
 def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, value: Any) -> BenchOutput:
-    """Return one output as plain values."""
+    """Return the BenchOutput of one port: its word, and both dtypes and shapes."""
     dtype, shape = kind_of_value(wanted)
     return BenchOutput(
         role,
@@ -150,17 +156,17 @@ def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, va
 
 
 def kind_of_value(value: Any) -> tuple[str, tuple[int, ...]]:
-    """Return the dtype and the shape of a tensor, or the type of another result."""
+    """Return the dtype and the shape of a tensor, or the type of a result that is no tensor."""
     if isinstance(value, torch.Tensor):
         return str(value.dtype).removeprefix("torch."), tuple(value.shape)
     return type(value).__name__, ()
 
 
 def within(value: Any, wanted: Any) -> tuple[int, ...]:
-    """Return the places of GraphNet's tolerances that an output is within."""
+    """Return the indices of GraphNet's TOLERANCES that an output is within."""
     if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
         return ()
-    kinds = ((each.shape, each.dtype, each.layout, each.device) for each in (value, wanted))
+    kinds = ((tensor.shape, tensor.dtype, tensor.layout, tensor.device) for tensor in (value, wanted))
     if next(kinds) != next(kinds):
         return ()
     if not (wanted.is_floating_point() or wanted.is_complex()):
@@ -172,7 +178,7 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
 
 
 def least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
-    """Return whether a tensor is within (atol, rtol), as torch.allclose says of two without NaN."""
+    """Return a function of (atol, rtol) that says what torch.allclose says of tensors without NaN."""
     if value.shape != wanted.shape:
         return lambda atol, rtol: False
     finite = torch.isfinite(wanted) & torch.isfinite(value)
@@ -191,39 +197,37 @@ def outcome_of_outputs(outputs: Sequence[BenchOutput]) -> tuple[str, str]:
     """
     for word in ("wrong", "random", "nondeterministic"):
         bad = [output for output in outputs if output.word == word]
-        if bad and not (word == "nondeterministic" and others_tell(outputs)):
+        if bad and not (word == "nondeterministic" and others_are_repeated(outputs)):
             return word, named_first(bad)
     return "", ""
 
 
-def others_tell(outputs: Sequence[BenchOutput]) -> bool:
-    """Whether eager repeats every output that is not saved for the backward, and there are such."""
+def others_are_repeated(outputs: Sequence[BenchOutput]) -> bool:
+    """Whether there are outputs that are not saved for the backward, and eager repeats all of them."""
     shown = [output.word for output in outputs if output.role != "saved"]
     return bool(shown) and "nondeterministic" not in shown
 
 
 def notes_of_outputs(outputs: Sequence[BenchOutput]) -> tuple[str, ...]:
-    """Return a note that names what was not judged."""
+    """Return a note that names the outputs that were not judged."""
     bad = [output for output in outputs if output.word == "nondeterministic"]
     return (f"not judged: {named_first(bad)}",) if bad else ()
 
 
 def named_first(outputs: Sequence[BenchOutput]) -> str:
-    """Name the first output and what is said of it, and count the others."""
+    """Return the name and the detail of the first output, and the number of the others."""
     more = f" (and {len(outputs) - 1} more)" if len(outputs) > 1 else ""
     return f"{outputs[0].role} {outputs[0].name}: {outputs[0].detail}{more}"
 
 
-# ----------------------------------------------------------------------------
-# Whether a compiler's random numbers have the distribution of eager's, from many draws of each.
+# ------------------------------------------------------------------ the distribution of random numbers, from many draws
 #
-# A number is looked at by its *marks*: which of eager's few values it is, or between which of eager's deciles it
-#  lies. Four things are compared: how often each mark is there in a draw, how often neighbors have the same one,
-#  whether each element's marks change from draw to draw as eager's do, and whether a draw comes twice. The first two
-#  are compared with eager's own spread from draw to draw, so elements that depend on each other are no reason to
-#  accuse. Every limit is at six and a half standard deviations or more: chance passes one less than once in 10^10
-#  comparisons.
-# ----------------------------------------------------------------------------
+# Each number has a *mark*: which of eager's few values it is, or between which of eager's deciles it lies. Four
+# statistics of the marks are compared: how often each mark occurs in a draw, how often neighbors have the same mark,
+# whether each element's marks change from draw to draw as eager's do, and whether a draw occurs twice. The first two
+# are compared with eager's own spread from draw to draw, so elements that depend on each other are not called wrong.
+# Every limit is at six and a half standard deviations or more: chance alone exceeds one in less than one of 10^10
+# comparisons.
 
 LIMIT = 6.5
 """Standard deviations."""
@@ -239,37 +243,38 @@ SLACK = {torch.float16: 0.01, torch.bfloat16: 0.01}
 USUAL_SLACK = 0.003
 
 SAME = 1e-3, 2e-2
-"""How far a value may be from one of eager's to be the same, relative to the largest: of 32 bits and of 16."""
+"""How far a value may be from one of eager's to count as that value, relative to the largest: of 32 bits, of 16
+bits."""
 
 DISTINCT_BITS = 70.0
 """Two draws of more bits than this are never equal."""
 
 MOST_ELEMENTS = 2**24
-"""Numbers of all draws of one kind that are looked at, at most."""
+"""The most numbers of all draws of one output that are compared."""
 
 
-def other_distribution(eager: Sequence[Tensor], found: Sequence[Tensor]) -> str:
+def other_distribution(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
     """Return how a compiler's draws differ from eager's, or an empty text."""
-    if len(found) < FEWEST or not eager or not eager[0].numel():
+    if len(compiled) < FEWEST or not eager or not eager[0].numel():
         return ""
-    wanted, drawn = stacked(eager), stacked(found)
+    wanted, drawn = stacked(eager), stacked(compiled)
     if not bool(torch.isfinite(drawn).all()) and bool(torch.isfinite(wanted).all()):
         return "it draws NaN or Inf, eager never does"
     slack = SLACK.get(eager[0].dtype, USUAL_SLACK)
     values = torch.unique(wanted)
     discrete = len(values) <= FEW_VALUES
-    own, its = (marks(each, values, eager[0].dtype) for each in (wanted, drawn))
+    own_marks, its_marks = (marks(rows, values, eager[0].dtype) for rows in (wanted, drawn))
     shape = eager[0].shape
-    for mark in range(int(own.max()) + 2):
+    for mark in range(int(own_marks.max()) + 2):
         name = name_of(mark, values, discrete)
-        if reason := compared_shares(own == mark, its == mark, slack):
+        if reason := compared_shares(own_marks == mark, its_marks == mark, slack):
             return f"{name} is {reason}"
     for dim in (-1, 0):
         if len(shape) > (0 if dim else 1) and shape[dim] > 1:
-            pair = (alike(each, shape, dim) for each in (own, its))
+            pair = (alike(rows, shape, dim) for rows in (own_marks, its_marks))
             if reason := compared_shares(next(pair), next(pair), slack):
                 return f"a neighbor with the same value is {reason}"
-    return repeated(own, its, drawn) or ""
+    return repeated(own_marks, its_marks, drawn) or ""
 
 
 def stacked(draws: Sequence[Tensor]) -> Tensor:
@@ -279,7 +284,8 @@ def stacked(draws: Sequence[Tensor]) -> Tensor:
 
 
 def marks(rows: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return which of eager's values each number is, one more than there are if it is none; or its decile."""
+    """Return the mark of each number: the index of eager's value that it is (their count if it is none), or its
+    decile."""
     if len(values) > FEW_VALUES:
         places = torch.linspace(0, len(values) - 1, 11).long()[1:-1]
         return torch.bucketize(rows, values[places].contiguous())
@@ -291,41 +297,48 @@ def marks(rows: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def name_of(mark: int, values: Tensor, discrete: bool) -> str:
-    """Return the name of a mark."""
+    """Return a mark's name in messages."""
     if not discrete:
         return f"a number of eager's decile {mark + 1}"
     return f"the value {float(values[mark]):g}" if mark < len(values) else "a value that eager never draws"
 
 
 def compared_shares(own: Tensor, its: Tensor, slack: float) -> str:
-    """Return two shares if they differ by more than chance: of rows of eager's draws, and of the compiler's."""
-    wanted, found = own.double().mean(1), its.double().mean(1)
+    """Return a text with two shares of a mark, eager's and the compiler's, if they differ by more than chance; else
+    ""."""
+    wanted, drawn = own.double().mean(1), its.double().mean(1)
     elements, count = own.shape[1], own.numel()
     share = (float(own.sum()) + 1) / (count + 2)  # of what eager did not happen to draw, too
     spread = max(float(wanted.var()) if len(wanted) > 1 else 0.0, share * (1 - share) / elements)
-    by = abs(float(found.mean()) - float(wanted.mean()))
-    limit = slack + LIMIT * math.sqrt(spread * (1 / len(wanted) + 1 / len(found))) * (1 + 8 / len(wanted))
-    return f"drawn {float(found.mean()):.4f} of the time, by eager {float(wanted.mean()):.4f}" if by > limit else ""
+    difference = abs(float(drawn.mean()) - float(wanted.mean()))
+    limit = slack + LIMIT * math.sqrt(spread * (1 / len(wanted) + 1 / len(drawn))) * (1 + 8 / len(wanted))
+    return (
+        f"drawn {float(drawn.mean()):.4f} of the time, by eager {float(wanted.mean()):.4f}"
+        if difference > limit
+        else ""
+    )
 
 
 def alike(marked: Tensor, shape: Sequence[int], dim: int) -> Tensor:
-    """Return, of each draw, which elements have the mark of their neighbor."""
-    folded = marked.view(marked.shape[0], *shape)
-    at = dim if dim < 0 else dim + 1
-    size = folded.shape[at]
-    return (folded.narrow(at, 0, size - 1) == folded.narrow(at, 1, size - 1)).flatten(1)
+    """Return, for each draw, which elements have the same mark as their neighbor along a dimension."""
+    grid = marked.view(marked.shape[0], *shape)
+    axis = dim if dim < 0 else dim + 1
+    size = grid.shape[axis]
+    return (grid.narrow(axis, 0, size - 1) == grid.narrow(axis, 1, size - 1)).flatten(1)
 
 
 def repeated(own: Tensor, its: Tensor, drawn: Tensor) -> str:
-    """Return whether elements are drawn once for all, or draws come again."""
+    """Return a text if elements do not change between draws as eager's do, or if a draw occurs twice; else ""."""
     columns = len(torch.unique(own, dim=1)[0]) if len(own) >= 24 else 0
     if columns < 16:
         return ""
     count = max(int(own.max()), int(its.max())) + 1
-    one, other = (torch.stack([(each == mark).double().mean(0) for mark in range(count)]) for each in (own, its))
-    share = one.mul(len(own)).add(other.mul(len(its))).add(1 / count).div(len(own) + len(its) + 1)
+    own_shares, its_shares = (
+        torch.stack([(rows == mark).double().mean(0) for mark in range(count)]) for rows in (own, its)
+    )
+    share = own_shares.mul(len(own)).add(its_shares.mul(len(its))).add(1 / count).div(len(own) + len(its) + 1)
     variance = (share * (1 - share)).clamp_min(1e-9) * (1 / len(own) + 1 / len(its))
-    excess = float(((one - other).square() / variance)[share.sum(1) > 0.02 * share.shape[1]].mean())
+    excess = float(((own_shares - its_shares).square() / variance)[share.sum(1) > 0.02 * share.shape[1]].mean())
     if excess > 2 + 1.5 * LIMIT * math.sqrt(2 / columns):
         return "elements do not change from draw to draw as eager's do"
     collision = float(torch.stack([(own == mark).double().mean().square() for mark in range(count)]).sum())
@@ -335,27 +348,25 @@ def repeated(own: Tensor, its: Tensor, drawn: Tensor) -> str:
     return ""
 
 
-# ----------------------------------------------------------------------------
-# Judge the results of one graph: eager runs on the inputs of every call, in this process, which has no compiler.
+# ------------------------------------------------------------------ the judge of a graph or a step
 #
-# A graph that returns what it draws is run again with what the compiler drew; of another, eager draws from the state
-#  that the call had. A step is judged in two parts: its forward's results, and the gradients by eager's backward on
-#  what the compiled forward saved.
-# ----------------------------------------------------------------------------
+# A graph that returns its draws is run in eager with the compiler's draws as inputs. For any other graph, eager draws
+# from the random state that the call had. A step is judged in two parts: the forward's results, and the gradients by
+# eager's backward on the values that the compiled forward saved.
 
 AnyGraph = BenchGraph | BenchStep
 
 LEARNED, CERTAIN = 2.0, 4
-"""A result so many times as far from eager's as others that were right needs no further look, after
-so many of these: on the contents of a single call, what is computed less exactly may be right."""
+"""A result beyond its tolerance needs no float64 comparison if CERTAIN results of the same output were found right, and
+it is at most LEARNED times as far from eager's as the farthest of them."""
 
 MOST_LEARNED = 0.02
 
 EAGER_DRAWS, EAGER_SECONDS = 256, 1.0
-"""How often eager draws to be compared with, and for how long at most."""
+"""The number of eager's draws that the compiler's are compared with, and the most seconds that they take."""
 
 MOST_DRAWS, MOST_DRAWN_BYTES = 512, 2**27
-"""How many of a compiler's draws are kept."""
+"""The most draws of a compiler that are kept, and their bytes."""
 
 
 @dataclass
@@ -364,15 +375,16 @@ class PartJudge:
 
     bench: BenchGraph
     learned: dict[int, list[float]] = field(default_factory=dict)
-    """Of an output, how far from eager's it was whenever it was judged to be right though beyond its tolerance."""
+    """Output -> its distances from eager's result in calls where it was right though beyond its tolerance."""
     unsteady: set[int] = field(default_factory=set)
     """The places of outputs that eager does not repeat."""
     drawn: list[list[Tensor]] = field(default_factory=list)
-    """What the compiler drew, a list a call."""
+    """The compiler's draws, a list for each call."""
     followed: bool = True
-    """Whether results can be compared one by one: not if the compiler draws otherwise what it does not return."""
+    """Whether results can be compared one by one. They cannot if the compiler draws in another way, and the graph does
+    not return its draws."""
     by_distribution: bool = False
-    """Whether results that cannot were judged by their distribution, and are right."""
+    """Whether results that cannot be compared one by one have eager's distribution."""
 
     @cached_property
     def draws(self) -> bool:
@@ -386,12 +398,12 @@ class PartJudge:
 
     @cached_property
     def module(self) -> Any:
-        """The class that eager runs: with draws as inputs where there is such a form."""
-        return self.bench.run.module if self.lifted is None else class_of(self.lifted)
+        """The class that eager runs: the lifted form, where there is one."""
+        return self.bench.run.module if self.lifted is None else lifted_class(self.lifted)
 
     @cached_property
     def function(self) -> Any:
-        """Eager, as it is called often."""
+        """An instance of the module, for calls that are only compared."""
         return self.module()
 
     @property
@@ -400,21 +412,21 @@ class PartJudge:
         return self.draws and self.lifted is None
 
     def inputs(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """Return what eager takes to be compared with these results: the inputs, and what was drawn."""
+        """Return eager's inputs for a comparison with these results: the inputs, and the compiler's draws."""
         return [*inputs, *(results[place] for place in self.lifted.places)] if self.lifted else list(inputs)
 
     def wrong_kind(self, results: Sequence[Any]) -> str:
         """Return which result is of another dtype, shape or type than eager's, or an empty text."""
-        for (role, name), wanted, found in zip(self.bench.run.outputs, self.bench.run.results, results, strict=True):
-            tensors = isinstance(wanted, Tensor) and isinstance(found, Tensor)
-            if tensors and text_of_kind(wanted) != text_of_kind(found):
-                return f"{role} {name}: {text_of_kind(found)} where eager gives {text_of_kind(wanted)}"
-            if isinstance(wanted, Tensor) != isinstance(found, Tensor):
-                return f"{role} {name}: {text_of_kind(found)} where eager gives {text_of_kind(wanted)}"
+        for (role, name), wanted, value in zip(self.bench.run.outputs, self.bench.run.results, results, strict=True):
+            tensors = isinstance(wanted, Tensor) and isinstance(value, Tensor)
+            if tensors and text_of_kind(wanted) != text_of_kind(value):
+                return f"{role} {name}: {text_of_kind(value)} where eager gives {text_of_kind(wanted)}"
+            if isinstance(wanted, Tensor) != isinstance(value, Tensor):
+                return f"{role} {name}: {text_of_kind(value)} where eager gives {text_of_kind(wanted)}"
         return ""
 
     def eager_run(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> EagerRun:
-        """Return eager's run on these inputs, with what was drawn; from this random state if it draws itself."""
+        """Return eager's run on these inputs with the compiler's draws, or from this random state if eager draws."""
         run = EagerRun(self.module, copies(self.inputs(inputs, results)), random, self.bench.run.outputs, ())
         return replace(run, results=tuple(run.again(run.module())))
 
@@ -444,7 +456,7 @@ class PartJudge:
         return apart(value, wanted) <= min(LEARNED * max(known), MOST_LEARNED)
 
     def quick_agreement(self, inputs: Sequence[Any], results: Sequence[Any]) -> bool:
-        """Whether results are within their tolerances of eager's on these inputs, which eager may write into."""
+        """Whether all results are within their tolerances of eager's; eager may write into the inputs."""
         if not self.followed:
             return True
         wanted = self.function(*self.inputs(inputs, results))
@@ -456,7 +468,7 @@ class PartJudge:
     # -------------------------------------------------------------- draws
 
     def keep_drawn(self, results: Sequence[Any]) -> None:
-        """Keep what a call drew."""
+        """Keep the draws of a call."""
         if self.lifted and len(self.drawn) < MOST_DRAWS:
             drawn = [results[place] for place in self.lifted.places]
             if sum(value.nbytes for value in drawn) * (len(self.drawn) + 1) <= MOST_DRAWN_BYTES or len(self.drawn) < 8:
@@ -464,33 +476,33 @@ class PartJudge:
 
     @cached_property
     def eager_drawn(self) -> list[list[Tensor]]:
-        """What eager draws, from many states, on the sample's own inputs."""
+        """Eager's draws from many random states, on the sample's own inputs."""
         module, places = self.bench.run.module(), self.lifted.places if self.lifted else ()
         torch.seed()
-        found: list[list[Tensor]] = []
+        draws: list[list[Tensor]] = []
         began = time.perf_counter()
-        while len(found) < EAGER_DRAWS and (len(found) < 24 or time.perf_counter() - began < EAGER_SECONDS):
+        while len(draws) < EAGER_DRAWS and (len(draws) < 24 or time.perf_counter() - began < EAGER_SECONDS):
             results = module(*copies(self.bench.run.inputs))
-            found.append([results[place].clone() for place in places])
-            if sum(value.nbytes for value in found[-1]) * len(found) > MOST_DRAWN_BYTES:
+            draws.append([results[place].clone() for place in places])
+            if sum(value.nbytes for value in draws[-1]) * len(draws) > MOST_DRAWN_BYTES:
                 break
-        return found
+        return draws
 
     def check_drawn(self) -> None:
-        """Raise if what the compiler drew has another distribution than what eager draws."""
+        """Raise CheatFound if the compiler's draws have another distribution than eager's."""
         if self.lifted is None or not self.drawn:
             return
         for at, place in enumerate(self.lifted.places):
-            own, its = [each[at] for each in self.eager_drawn], [each[at] for each in self.drawn]
+            own, its = [draws[at] for draws in self.eager_drawn], [draws[at] for draws in self.drawn]
             if reason := other_distribution(own, its):
                 role, name = self.bench.run.outputs[place]
                 raise CheatFound(f"{role} {name} is drawn otherwise than by eager: {reason}")
 
 
-def class_of(lifted: LiftedDraws) -> Any:
+def lifted_class(lifted: LiftedDraws) -> Any:
     """Return the class of a graph with its draws as inputs."""
-    (made,) = graph_classes({"lifted": lifted.graph}).values()
-    return rebuilt(made, inspect.getsource(made))
+    (module,) = graph_classes({"lifted": lifted.graph}).values()
+    return rebuilt(module, inspect.getsource(module))
 
 
 class EagerFromState(Eager):
@@ -501,12 +513,13 @@ class EagerFromState(Eager):
 
 
 def no_compiled(*values: Any) -> Any:
-    """Stand for a compiled function where none is asked, because eager draws nothing."""
+    """Stand in for a compiled function where none is called, because the graph draws nothing."""
     raise AssertionError("a lifted graph draws nothing")
 
 
 def quickly_near(value: Any, wanted: Any) -> bool:
-    """Whether a result is equal to eager's or well within its tolerance; what is not sure is not near."""
+    """Whether a result is surely equal to eager's or well within its tolerance; False where a full comparison is
+    needed."""
     if not isinstance(value, Tensor) or not isinstance(wanted, Tensor):
         return type(value) is type(wanted) and bool(value == wanted)
     if value.layout is not torch.strided or wanted.layout is not torch.strided or value.dtype is not wanted.dtype:
@@ -552,19 +565,22 @@ class GraphJudge:
 
     @property
     def kinds(self) -> list[Any]:
-        """Results of eager that show what each result is like."""
+        """Eager's results, for their dtypes and shapes."""
         return [value for part in self.parts for value in part.bench.run.results]
 
     def shared_out(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[tuple[PartJudge, list[Any], list[Any]]]:
-        """Return each part with its inputs and its results among those of a call."""
+        """Return (part, its inputs, its results) for each part of a call."""
         if not isinstance(self.graph, BenchStep):
             return [(self.parts[0], list(inputs), list(results))]
         count, inner = len(self.graph.forward.graph.inputs), len(self.graph.forward.run.outputs)
-        taken = [results[place] if saved else inputs[place] for saved, place in self.graph.sources]
+        backward_inputs = [results[place] if saved else inputs[place] for saved, place in self.graph.sources]
         for place, stride in self.graph.strides.items():
-            taken[place] = laid(taken[place], stride)
+            backward_inputs[place] = laid(backward_inputs[place], stride)
         forward, backward = self.parts
-        return [(forward, list(inputs[:count]), list(results[:inner])), (backward, taken, list(results[inner:]))]
+        return [
+            (forward, list(inputs[:count]), list(results[:inner])),
+            (backward, backward_inputs, list(results[inner:])),
+        ]
 
     def wrong_kind(self, results: Sequence[Any]) -> str:
         """Return which result is of another kind than eager's, or an empty text."""
@@ -582,44 +598,47 @@ class GraphJudge:
         """Return why the results of a call are wrong, or an empty text."""
         if reason := self.wrong_kind(results):  # first of all: the backward takes what was saved
             return reason
-        for part, given, found in self.shared_out(inputs, results):
+        for part, part_inputs, part_results in self.shared_out(inputs, results):
             try:
-                run = part.eager_run(given, found, random)
+                run = part.eager_run(part_inputs, part_results, random)
             except Exception as error:
                 if part.lifted is None and not isinstance(self.graph, BenchStep):
                     raise
                 return f"eager raises on what it drew or saved: {type(error).__name__}"
-            if reason := part.disagreement(run, found):
+            if reason := part.disagreement(run, part_results):
                 return reason if as_finite(part.bench.run, run) else ""
         return ""
 
     def outputs_of(
         self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState, compiled: Any
     ) -> tuple[BenchOutput, ...]:
-        """Judge every output of the first call; of a step those that a caller sees."""
-        found: list[BenchOutput] = []
-        for part, given, values in self.shared_out(inputs, results):
+        """Judge every output of the first call of all parts."""
+        outputs: list[BenchOutput] = []
+        for part, part_inputs, values in self.shared_out(inputs, results):
             if not part.followed:
-                found += unfollowed_outputs(part, values)
+                outputs += unfollowed_outputs(part, values)
                 continue
-            run = part.eager_run(given, values, random)
-            outputs = judged_outputs(Eager(run, compiled), values)
-            for place, output in enumerate(outputs):
+            run = part.eager_run(part_inputs, values, random)
+            part_outputs = judged_outputs(Eager(run, compiled), values)
+            for place, output in enumerate(part_outputs):
                 if output.word == "nondeterministic":
                     part.unsteady.add(place)
-            found += outputs
-        return tuple(found)
+            outputs += part_outputs
+        return tuple(outputs)
 
     def agrees_quickly(self, inputs: Sequence[Any], results: Sequence[Any]) -> bool:
         """Whether all results are near eager's; eager is called once, and may write into the inputs."""
-        return all(part.quick_agreement(given, found) for part, given, found in self.shared_out(inputs, results))
+        return all(
+            part.quick_agreement(part_inputs, part_results)
+            for part, part_inputs, part_results in self.shared_out(inputs, results)
+        )
 
     def keep_drawn(self, inputs: Sequence[Any], results: Sequence[Any], own: bool) -> None:
-        """Keep what a call drew; `own` says that it had the sample's own inputs."""
+        """Keep the draws of a call; `own` says that it ran on the sample's own inputs."""
         if self.draws:
-            for part, _, found in self.shared_out(inputs, results):
+            for part, _, part_results in self.shared_out(inputs, results):
                 if part.lifted and (own or part.lifted.free):
-                    part.keep_drawn(found)
+                    part.keep_drawn(part_results)
 
     def check_drawn(self) -> None:
         """Raise if draws have another distribution than eager's."""
@@ -628,24 +647,24 @@ class GraphJudge:
 
 
 def unfollowed_outputs(part: PartJudge, results: Sequence[Any]) -> list[BenchOutput]:
-    """Return outputs that cannot be compared one by one, with the word that they had in their own graph."""
+    """Return outputs that cannot be compared one by one: `close` if their distribution was right, else `random`."""
     word, detail = ("close", "judged by distribution") if part.by_distribution else ("random", "it was not judged")
     ports = zip(part.bench.run.outputs, part.bench.run.results, results, strict=True)
     return [output_of_port(role, name, word, detail, wanted, value) for (role, name), wanted, value in ports]
 
 
 def parts_of(graph: AnyGraph) -> list[BenchGraph]:
-    """Return the graphs of which results are judged one by one."""
+    """Return a graph, or the forward and the backward of a step."""
     return [graph.forward, graph.backward] if isinstance(graph, BenchStep) else [graph]
 
 
-def other_values(eager: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]], place: int) -> str:
+def other_values(eager: Sequence[Sequence[Any]], compiled: Sequence[Sequence[Any]], place: int) -> str:
     """Return how a result's distribution differs from eager's, from many calls on the same inputs, or an empty text.
 
     Each element is measured by the mean and the spread that half of eager's runs give it.
     """
-    own = torch.stack([each[place].detach().double().reshape(-1) for each in eager])
-    its = torch.stack([each[place].detach().double().reshape(-1) for each in found])
+    own = torch.stack([results[place].detach().double().reshape(-1) for results in eager])
+    its = torch.stack([results[place].detach().double().reshape(-1) for results in compiled])
     half = len(own) // 2
     if not bool(torch.isfinite(its).all()):
         return "" if not bool(torch.isfinite(own).all()) else "it has NaN or Inf, eager never has"
@@ -658,12 +677,12 @@ def other_values(eager: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]],
     moving = ~fixed & (spread > 0)
     if not bool(moving.any()):
         return ""
-    rows = [((each - mean) / spread)[:, moving].float() for each in (own[half:], its)]
-    return other_distribution(*(list(each) for each in rows))
+    rows = [((results - mean) / spread)[:, moving].float() for results in (own[half:], its)]
+    return other_distribution(*(list(results) for results in rows))
 
 
 def same_values(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether results that are held are what they were."""
+    """Whether two lists of results are the same; NaN equals NaN."""
     return len(left) == len(right) and all(map(nearly_same, left, right))
 
 

@@ -31,7 +31,7 @@ from backprint.jobs.places import writable
 from backprint.jobs.pool import Stage
 from backprint.jobs.processes import cores
 from backprint.jobs.run import Begun, RunPlan, Written, run_plan
-from backprint.jobs.verbs import gpus_here
+from backprint.jobs.verbs import gpu_option
 from backprint.version import __version__
 
 if TYPE_CHECKING:
@@ -107,31 +107,34 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
         if names is not None:
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
-    tell, gpus = across(watch, len(compilers)), gpus_here()
+    tell, gpus = across(watch, len(compilers)), gpu_option()
     for compiler in compilers:
-        names_of_it = {"compiler": compiler.name, "asked": absolute_compiler(compiler.name)}
-        options = {**plan.options, **names_of_it, **gpus, "caches": os.fspath((plan.out / CACHES).resolve())}
+        compiler_names = {
+            "compiler": compiler.name,
+            "asked": absolute_compiler(compiler.name),
+        }  # `asked`: the name to look up
+        options = {**plan.options, **compiler_names, **gpus, "caches": os.fspath((plan.out / CACHES).resolve())}
         folder = plan.out / folder_of(compiler.name)
-        own = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
+        run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         most = (plan.timeout * GRAPHS, *place.most)
-        count, limits, elsewhere = workplace(own, place.executor, place.ray_address, place.jobs, most)
-        given: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
-        run_plan(own, replace(limits, processes=PROCESSES), count, **given)
+        count, limits, elsewhere = workplace(run, place.executor, place.ray_address, place.jobs, most)
+        arguments: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
+        run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
     note_meta(plan.out, {"finished": time.time()})
     return read_run(plan.out)
 
 
 def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
     """Return, for each compiler, who tells `watch` of its run, as of a part of one run over all compilers."""
-    begun = []
+    done_counts = []
 
     def tell(compiler: str) -> Watcher:
         def take(event: Begun | Written | Stage) -> None:
             match event:
                 case Begun(total, done):
-                    begun.append(done)
-                    if done or len(begun) == 1:
-                        watch(Begun(total * runs, sum(begun)))
+                    done_counts.append(done)
+                    if done or len(done_counts) == 1:
+                        watch(Begun(total * runs, sum(done_counts)))
                 case Written(row):
                     watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
                 case Stage(id, worker, stage):
@@ -173,7 +176,10 @@ def folder_of(compiler: str) -> str:
 def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
     """Write `bench.json`, or check that a resumed run's is of the same version, sources and options."""
     place, facts = plan.out, {"sources": sources, "options": plan.options}
-    rows = [{"name": each.name, "folder": folder_of(each.name), "versions": versions_of(each)} for each in compilers]
+    rows = [
+        {"name": compiler.name, "folder": folder_of(compiler.name), "versions": versions_of(compiler)}
+        for compiler in compilers
+    ]
     if (place / META).exists() and not restart:
         known = read_meta(place)
         for name in facts:
@@ -214,7 +220,7 @@ def machine() -> dict[str, Any]:
 
 def device_of(places: Sequence[Path]) -> str:
     """Return the device whose peaks samples are held against: a GPU, if the first of them have tensors on one."""
-    if not gpus_here():
+    if not gpu_option():
         return "cpu"
     files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
     return "cuda" if any(map(says_cuda, files)) else "cpu"

@@ -18,9 +18,9 @@ from typing import Any
 
 from backprint.bench.compilers.table import absolute_compiler
 from backprint.errors import SampleError, UsageError
-from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import Task, stage
-from backprint.jobs.verbs import gpus_here
+from backprint.jobs.verbs import gpu_option
 from backprint.sample.place import check_place, settle
 
 FUNCTION = "backprint.bench.minify_sample:minify_task"
@@ -56,12 +56,13 @@ def minify_sample(
     allow: tuple[str, ...] = (),
     overwrite: bool = False,
     told: Callable[[str], None] = lambda text: None,
-    placed: Callable[[MinifiedSample], None] = lambda found: None,
+    placed: Callable[[MinifiedSample], None] = lambda minified: None,
 ) -> MinifiedSample:
-    """Shrink what a compiler fails on in a sample, and write it as the sample OUT and the file OUT.py.
+    """Shrink a graph of a sample that a compiler fails on, and write it as the sample OUT and the file OUT.py.
 
     `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
-    before one has failed, `timeout` those of the whole. `placed` is called with what is in place, after Ctrl-C too.
+    before one has failed, `timeout` those of the whole. `placed` is called with the result once it is in place, after
+    Ctrl-C too.
     """
     place = Path(out)
     check_place(place, overwrite)
@@ -71,9 +72,9 @@ def minify_sample(
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".part", dir=place.parent) as work:
         options = {
-            **gpus_here(),
-            "compiler": absolute_compiler(compiler),
-            "asked": compiler,
+            **gpu_option(),
+            "compiler": compiler,
+            "compiler_lookup": absolute_compiler(compiler),  # for processes in other folders
             "graph": graph,
             "tests": tests,
             "limit": limit,
@@ -81,32 +82,32 @@ def minify_sample(
             "work": os.path.abspath(work),
             "name": place.name,
         }
-        ended: dict[str, str] = {}
+        content: dict[str, str] = {}
         try:
-            [answer] = apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
-            ended = answer.content or {"error": answer.ended}
+            [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
+            content = answer.content or {"error": answer.ended}
         finally:
-            found = put_in_place(Path(sample), Path(work), place, file)
-            if found is not None:
-                found = replace(found, why=ended.get("error", "" if ended else "stopped"))
-                placed(found)
-    if "usage" in ended:
-        raise UsageError(ended["usage"])
-    if found is None and "error" in ended:
-        raise SampleError(f"{sample}: {ended['error']}")
-    return found or MinifiedSample(Path(sample), why=ended["why"])
+            minified = put_in_place(Path(sample), Path(work), place, file)
+            if minified is not None:
+                minified = replace(minified, why=content.get("error", "" if content else "stopped"))
+                placed(minified)
+    if "usage" in content:
+        raise UsageError(content["usage"])
+    if minified is None and "error" in content:
+        raise SampleError(f"{sample}: {content['error']}")
+    return minified or MinifiedSample(Path(sample), why=content["why"])
 
 
 def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedSample | None:
-    """Move the last case that was written to its place; return None if there is none."""
-    cases = sorted(each for each in work.iterdir() if (each / ROW).is_file() and each.suffix != ".part")
+    """Move the last written case to its place; return None if there is none."""
+    cases = sorted(path for path in work.iterdir() if (path / ROW).is_file() and path.suffix != ".part")
     if not cases:
         return None
-    last = cases[-1]
-    row = json.loads((last / ROW).read_text("utf-8"))
-    settle(last / place.name, place)
-    for each in last.glob(f"{place.name}.*"):
-        os.replace(each, file.with_suffix(each.suffix))
+    case = cases[-1]
+    row = json.loads((case / ROW).read_text("utf-8"))
+    settle(case / place.name, place)
+    for path in case.glob(f"{place.name}.*"):
+        os.replace(path, file.with_suffix(path.suffix))
     return MinifiedSample(sample, place, file, row)
 
 
@@ -126,9 +127,9 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
-    if ":" not in options["compiler"]:
+    if ":" not in options["compiler_lookup"]:
         torch.compiler.list_backends(exclude_tags=())
-    if options["compiler"].partition(":")[0] == "inductor":
+    if options["compiler_lookup"].partition(":")[0] == "inductor":
         from backprint._torch.inductor import load_inductor
 
         load_inductor()
@@ -136,7 +137,7 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Minify in the sample's own process; the answer says why there is no case, if so."""
+    """Minify in the sample's own process; where there is no case, the answer has the reason."""
     import torch
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in the tests' processes
@@ -158,7 +159,7 @@ class SampleSearch:
 
         self.options, self.memory = options, task.memory // 2
         self.work, self.cases, self.written = Path(options["work"]), 0, float("-inf")
-        self.versions = compiler_versions(options["compiler"])
+        self.versions = compiler_versions(options["compiler_lookup"])
         with stage("read"):
             self.capture = load(task.path, tuple(options["allow"]))
 
@@ -174,27 +175,27 @@ class SampleSearch:
         wanted = self.options["graph"]
         if wanted is not None and wanted not in titles:
             raise UsageError(f"{self.capture.name} has no graph {wanted!r}; it has {', '.join(titles)}")
-        said = []
+        reasons = []
         for graph in graphs:
             if wanted not in (None, graph.title):
                 continue
-            found = minify_graph(
+            result = minify_graph(
                 graph,
                 self.compiled,
                 seed=self.capture.seed,
                 limit=self.options["limit"],
                 memory=self.memory,
                 most=self.options["tests"],
-                told=self.tell,
+                tell=self.tell,
                 smaller=self.keep,
             )
-            if isinstance(found, MinifiedGraph):
-                self.finish(found)
+            if isinstance(result, MinifiedGraph):
+                self.finish(result)
                 return iter(())
-            said.append(f"{graph.title}: {found.why}")
-            if found.flaky:
+            reasons.append(f"{graph.title}: {result.why}")
+            if result.flaky:
                 break
-        return iter(said)
+        return iter(reasons)
 
     def check_compiler(self) -> None:
         """Raise UsageError for an unknown compiler; its file is executed in another process."""
@@ -203,60 +204,60 @@ class SampleSearch:
 
         def why_unknown() -> str:
             try:
-                compile_function(self.options["compiler"])
+                compile_function(self.options["compiler_lookup"])
             except UsageError as error:
                 return str(error)
             return ""
 
         end = in_child(why_unknown, self.options["limit"])
-        if why := end.value if end.ended_well else f"compiler {self.options['asked']}: {end.cause}: {end.detail}":
+        if why := end.value if end.ended_well else f"compiler {self.options['compiler']}: {end.cause}: {end.detail}":
             raise UsageError(why)
 
     def compiled(self, module: Any, inputs: Any) -> Any:
         """Compile in a test's process, which loads the compiler."""
         from backprint.bench.shrinking import compile_function
 
-        return compile_function(self.options["compiler"])(module, inputs)
+        return compile_function(self.options["compiler_lookup"])(module, inputs)
 
     def tell(self, text: str) -> None:
-        """Show what is tried."""
+        """Report what is being tried."""
         with stage(text):
             pass
 
-    def keep(self, found: Any) -> None:
+    def keep(self, minified: Any) -> None:
         """Write the smallest graph so far, now and then."""
-        if found.cut.operators < found.operators and time.monotonic() - self.written >= EVERY:
+        if minified.cut.operators < minified.operators and time.monotonic() - self.written >= EVERY:
             from backprint.bench.shrinking import exact_inputs
 
-            self.write(found, exact_inputs(found.cut, self.capture.seed), finished=False)
+            self.write(minified, exact_inputs(minified.cut, self.capture.seed), finished=False)
             self.written = time.monotonic()
 
-    def finish(self, found: Any) -> None:
-        """Write the result, proven, and with what its file shows."""
+    def finish(self, minified: Any) -> None:
+        """Write the result with its proof, and whether its file shows the fault."""
         from backprint.bench.cuts import FaultTrials
         from backprint.bench.shrinking import as_program, inputs_for
 
-        found = replace(found, cut=as_program(found.cut))
+        minified = replace(minified, cut=as_program(minified.cut))
         trials = FaultTrials(self.compiled, self.capture.seed, self.memory)
         self.tell("inputs")
-        inputs = inputs_for(found, trials, max(self.options["limit"], 2 * found.first.seconds))
+        inputs = inputs_for(minified, trials, max(self.options["limit"], 2 * minified.first.seconds))
         self.tell("write")
-        self.write(found, inputs, finished=True)
+        self.write(minified, inputs, finished=True)
 
-    def write(self, found: Any, inputs: Any, finished: bool) -> None:
+    def write(self, minified: Any, inputs: Any, finished: bool) -> None:
         """Write a case into a folder of its own."""
         from backprint.bench.shrinking import backend_in_file, case_of, shows_fault, write_case
 
-        asked = self.options["asked"]
-        backend = asked if backend_in_file(self.options["compiler"]) else None
-        case = case_of(found, self.capture, inputs, asked, self.versions)
+        compiler = self.options["compiler"]
+        backend = compiler if backend_in_file(self.options["compiler_lookup"]) else None
+        case = case_of(minified, self.capture, inputs, compiler, self.versions)
         folder = self.work / f"{self.cases:06}.part"
         folder.mkdir()
-        file = write_case(case, folder, self.options["name"], backend, finished, self.options["compiler"])
+        file = write_case(case, folder, self.options["name"], backend, finished, self.options["compiler_lookup"])
         shown = None
         if finished and backend is not None:
-            limit = max(4 * found.last.seconds, 30.0)
-            shown = shows_fault(file, self.options["compiler"], found.last.kind, limit)
+            limit = max(4 * minified.last.seconds, 30.0)
+            shown = shows_fault(file, self.options["compiler_lookup"], minified.last.kind, limit)
         (folder / ROW).write_text(json.dumps(case.row(shown)), "utf-8")
         folder.rename(folder.with_suffix(""))
         self.cases += 1

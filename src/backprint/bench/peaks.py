@@ -73,14 +73,14 @@ def best_of(calls: Sequence[PeakCall], wait: Callable[[], object], seconds: floa
     best = [math.inf] * len(calls)
     start, turns = time.perf_counter(), 0
     while turns <= FEWEST_TURNS or time.perf_counter() - start < seconds:
-        for place, each in enumerate(calls):
+        for place, peak_call in enumerate(calls):
             wait()
             began = time.perf_counter()
-            for _ in range(each.times):
-                each.call()
+            for _ in range(peak_call.times):
+                peak_call.call()
             wait()
             if turns:  # the first turn touches memory and starts threads
-                best[place] = min(best[place], (time.perf_counter() - began) / each.times)
+                best[place] = min(best[place], (time.perf_counter() - began) / peak_call.times)
         turns += 1
     return best
 
@@ -88,13 +88,13 @@ def best_of(calls: Sequence[PeakCall], wait: Callable[[], object], seconds: floa
 def computing_calls(dtype: str, device: str) -> Iterator[PeakCall]:
     """Yield matmuls of square matrices, and a convolution."""
 
-    def made(*shape: int) -> torch.Tensor:
+    def random_tensor(*shape: int) -> torch.Tensor:
         return torch.rand(shape, device=device).to(getattr(torch, dtype))
 
     for width in WIDTHS.get(torch.device(device).type, WIDE):
-        left, right = made(width, width), made(width, width)
+        left, right = random_tensor(width, width), random_tensor(width, width)
         yield PeakCall(partial(torch.mm, left, right, out=torch.empty_like(left)), 2 * width**3)
-    images, kernels = made(2, 64, 34, 34), made(64, 64, 3, 3)
+    images, kernels = random_tensor(2, 64, 34, 34), random_tensor(64, 64, 3, 3)
     yield PeakCall(partial(torch.conv2d, images, kernels), 2 * 2 * 64 * 32 * 32 * 64 * 9)
 
 

@@ -1,14 +1,14 @@
-"""Functions that are made of others as text, so that a call costs what its statements cost and nothing else.
+"""The process in which a compiler works: it compiles, calls and times graphs as the judging process requests.
 
-What a bench puts around a compiled function is billed to its compiler: a list comprehension and a `tree_unflatten` are
-2 to 4 µs, which is a fifth of a small graph's call. The function that is timed is therefore the compiler's own, or a
-single expression around it.
+It never has eager's results on contents that a compiled graph is called on: the judging process (`judge`) computes
+those, and forks this one before any graph has run. Each call's results go there in memory that both processes share
+(`transfer`), and some are kept here to be compared once more. Whatever a compiler raises is caught here and sent as the
+compiler's error; any other error is Backprint's own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import json
 import os
@@ -17,14 +17,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
-from backprint._torch import pytree
 from backprint.bench.clocks import (
     SHORT,
     CheatFound,
@@ -44,7 +43,15 @@ from backprint.bench.clocks import (
 from backprint.bench.compilers.table import Compiler
 from backprint.bench.compilers.timed import compile_timed
 from backprint.bench.contents import Piece, VariedInputs
-from backprint.bench.transfer import CarriedMemory, put_results, taken_inputs
+from backprint.bench.transfer import (
+    HeldBudget,
+    ResultKind,
+    SharedMemory,
+    kind_text,
+    put_results,
+    read_inputs,
+    slot_offsets,
+)
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph
 from backprint.graph.sizes import unguarded_graph
@@ -54,32 +61,37 @@ from backprint.sample.judged import first_line
 from backprint.sample.rerun import copies, laid
 from backprint.values.tree import strided_parts
 
+SLEEP = time.sleep
+"""Bound before a compiler is loaded, which may replace it."""
 
-def written(arguments: Sequence[str], body: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function of these arguments whose statements are `body`; it knows the names."""
+
+# ------------------------------------------------------------------ functions written as text
+#
+# Whatever a bench puts around a compiled function is billed to its compiler: a list comprehension and a
+# `tree_unflatten` take 2 to 4 µs, a fifth of a small graph's call. So the function that is timed is the compiler's own,
+# or a single expression around it, and a call costs what its statements cost.
+
+
+def function_of_text(arguments: Sequence[str], body: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function with these arguments and the statements of `body`; `names` are its globals."""
     lines = [f"def call({', '.join(arguments)}):", *(f"    {line}" for line in body)]
-    space = dict(names)
-    exec(compile("\n".join(lines), "<backprint: a call>", "exec"), space)
-    function: Callable[..., Any] = space["call"]
+    namespace = dict(names)
+    exec(compile("\n".join(lines), "<backprint: a call>", "exec"), namespace)
+    function: Callable[..., Any] = namespace["call"]
     return function
 
 
 def arguments_of(count: int) -> list[str]:
-    """Return names of so many arguments."""
+    """Return the names of `count` arguments: v0, v1, …"""
     return [f"v{place}" for place in range(count)]
-
-
-def tuple_text(items: Sequence[str]) -> str:
-    """Return the text of a tuple of these expressions."""
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 class JoinedStep:
     """A forward and its backward as one function of the forward's inputs and the backward's own.
 
-    It returns all that the forward returns, and then the gradients, so that both can be judged. The backward takes what
-    the forward saved, in the strides that it was compiled for: the first call finds which have others, and from then on
-    `call` is straight text.
+    It returns the forward's results followed by the gradients, so that both can be judged. The backward takes the saved
+    values in the strides that it was compiled for. The first call finds which values have other strides; from then on
+    `call` is a function without that search.
     """
 
     def __init__(
@@ -95,322 +107,42 @@ class JoinedStep:
         self.call: Callable[..., Any] = self.first_call
 
     def first_call(self, *values: Any) -> tuple[Any, ...]:
-        """Call both, and write `call` for the strides that were met."""
+        """Call both, and write `call` for the strides that the forward's saved values have."""
         results = self.forward(*values[: self.counts[0]])
-        taken = [results[place] if saved else values[place] for saved, place in self.sources]
-        others = [place for place, stride in self.strides.items() if taken[place].stride() != stride]
-        self.call = self.text_for(others)
-        for place in others:
-            taken[place] = laid(taken[place], self.strides[place])
-        return (*results, *self.backward(*taken))
+        backward_inputs = [results[place] if saved else values[place] for saved, place in self.sources]
+        relaid = [place for place, stride in self.strides.items() if backward_inputs[place].stride() != stride]
+        self.call = self.text_for(relaid)
+        for place in relaid:
+            backward_inputs[place] = laid(backward_inputs[place], self.strides[place])
+        return (*results, *self.backward(*backward_inputs))
 
-    def text_for(self, others: Sequence[int]) -> Callable[..., Any]:
-        """Return the function that lays out these of the backward's inputs."""
+    def text_for(self, relaid: Sequence[int]) -> Callable[..., Any]:
+        """Return the joined function as text; the backward's inputs in `relaid` get the strides that it was compiled
+        for."""
         names = arguments_of(sum(self.counts))
-        given = [f"r[{place}]" if saved else names[place] for saved, place in self.sources]
-        for place in others:
-            given[place] = f"laid({given[place]}, s{place})"
-        space = {f"s{place}": self.strides[place] for place in others}
+        backward_inputs = [f"r[{place}]" if saved else names[place] for saved, place in self.sources]
+        for place in relaid:
+            backward_inputs[place] = f"laid({backward_inputs[place]}, s{place})"
+        space = {f"s{place}": self.strides[place] for place in relaid}
         body = [
             f"r = forward({', '.join(names[: self.counts[0]])})",
-            f"return (*r, *backward({', '.join(given)}))",
+            f"return (*r, *backward({', '.join(backward_inputs)}))",
         ]
-        return written(names, body, {"forward": self.forward, "backward": self.backward, "laid": laid, **space})
-
-
-# ----------------------------------------------------------------------------
-# Give a compiler only tensors that it computes with, and give its caller the graph's own results.
-#
-# Exchange formats drop an input that nothing reads, rename or lose an output that is an input, and have no form for
-#  None and for numbers. `core_of` takes such values out of a graph; `Core.around` puts them back.
-# ----------------------------------------------------------------------------
-
-NOTHING: Mapping[int, Any] = {}
-
-Build: TypeAlias = Callable[[fx.GraphModule, list[Tensor]], Callable[..., Sequence[Tensor]]]
-"""A compiler of cores: a function of a graph and its inputs that returns a function of such inputs, one by one."""
-
-Laying: TypeAlias = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """The part of a graph that computes: tensors that are read go in, distinct computed tensors come out."""
-
-    module: fx.GraphModule
-    taken: tuple[int, ...]
-    """The places of the graph's inputs that the core takes."""
-    plan: tuple[tuple[str, Any], ...]
-    """Where each result comes from: `core` or `input` with a place, or `constant` with the value."""
-    structure: Any
-
-    def given(self, values: Sequence[Any]) -> list[Tensor]:
-        """Return the core's inputs among the graph's."""
-        return [values[place] for place in self.taken]
-
-    def around(
-        self, call: Callable[..., Sequence[Tensor]], count: int, laying: Mapping[int, Laying] = NOTHING
-    ) -> Callable[..., Any]:
-        """Return a function of the graph's `count` inputs that calls a compiled core: the core itself where it takes
-        and gives what the graph does. `laying` lays out some of the core's inputs first."""
-        names, flat = arguments_of(count), [restored_text(*each, place) for place, each in enumerate(self.plan)]
-        results = pytree.tree_unflatten(flat, self.structure)
-        given = [f"lay{place}({names[at]})" if place in laying else names[at] for place, at in enumerate(self.taken)]
-        in_order = [f"r[{place}]" for place in range(len(flat))]
-        if given == names and isinstance(results, (tuple, list)) and list(results) == in_order:
-            return call
-        kept = {f"c{place}": value for place, (kind, value) in enumerate(self.plan) if kind == "constant"}
-        body = [f"r = core({', '.join(given)})" if self.computes else "r = ()", f"return {structure_text(results)}"]
-        return written(names, body, {"core": call, **kept, **{f"lay{place}": lay for place, lay in laying.items()}})
-
-    @property
-    def computes(self) -> bool:
-        """Whether any result is computed from the inputs."""
-        return any(kind == "core" for kind, _ in self.plan)
-
-
-def restored_text(kind: str, value: Any, place: int) -> str:
-    """Return the expression of one result of a graph."""
-    match kind:
-        case "core":
-            return f"r[{value}]"
-        case "input":
-            return f"v{value}"
-        case _:
-            return f"c{place}.clone()" if isinstance(value, Tensor) else f"c{place}"
-
-
-def structure_text(value: Any) -> str:
-    """Return nested results of expressions as one expression."""
-    match value:
-        case tuple():
-            return tuple_text([structure_text(each) for each in value])
-        case list():
-            return f"[{', '.join(map(structure_text, value))}]"
-        case dict():
-            return "{" + ", ".join(f"{key!r}: {structure_text(each)}" for key, each in value.items()) + "}"
-    return str(value)
-
-
-def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
-    """Return the core of a graph for inputs whose numbers and None stay as they are."""
-    core = with_values_baked(module, inputs)
-    nodes = list(core.graph.nodes)
-    ports = [node for node in nodes if node.op == "placeholder"]
-    end = nodes[-1]
-    flat, structure = pytree.tree_flatten(plainly(end.args[0]), is_leaf=lambda value: value is None)
-    end.args = (tuple(flat),)
-    fixed = constants(core, inputs)
-    kept: list[fx.Node] = []
-    plan = [planned(value, ports, inputs, fixed, kept) for value in flat]
-    end.args = (tuple(kept),)
-    core.graph.eliminate_dead_code()
-    taken = tuple(place for place, port in enumerate(ports) if port.users)
-    for port in ports:
-        if not port.users:
-            core.graph.erase_node(port)
-    core.graph.lint()
-    core.recompile()
-    return Core(core, taken, tuple(plan), structure)
-
-
-def plainly(value: Any) -> Any:
-    """Return fx's own lists and dictionaries as plain ones, which a graph returns."""
-    match value:
-        case tuple() | list():
-            kind = tuple if isinstance(value, tuple) else list
-            return kind(map(plainly, value))
-        case dict():
-            return {key: plainly(each) for key, each in value.items()}
-    return value
-
-
-def planned(
-    value: Any, ports: list[fx.Node], inputs: Sequence[Any], fixed: dict[fx.Node, Any], kept: list[fx.Node]
-) -> tuple[str, Any]:
-    """Return where one result comes from; a computed one is added to those that the core keeps."""
-    if not isinstance(value, fx.Node):
-        return "constant", value
-    value = source_of(value)
-    if value in fixed:
-        return "constant", fixed[value]
-    if value in ports:
-        return "input", ports.index(value)
-    if value not in kept:
-        kept.append(value)
-    return "core", kept.index(value)
-
-
-def source_of(node: fx.Node) -> fx.Node:
-    """Return the node that a node hands through."""
-    while node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-        (node,) = node.all_input_nodes
-    return node
-
-
-def with_values_baked(module: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """Return a copy of a graph in which the inputs that are not tensors are written as constants."""
-    made = fx.GraphModule(module, copy.deepcopy(module.graph))
-    ports = [node for node in made.graph.nodes if node.op == "placeholder"]
-    for port, value in zip(ports, inputs, strict=True):
-        if isinstance(value, Tensor):
-            continue
-        values = {port: value}
-        for user in list(port.users):
-            user.args, user.kwargs = (
-                fx.node.map_arg(part, lambda node: values.get(node, node))  # noqa: B023  # called at once
-                for part in (user.args, user.kwargs)
-            )
-    made.recompile()
-    return made
-
-
-class Constants(fx.Interpreter):
-    """Computes the results that depend on no input; every other value is UNKNOWN."""
-
-    UNKNOWN = object()
-
-    def run_node(self, n: fx.Node) -> Any:
-        known = all(self.env[each] is not self.UNKNOWN for each in n.all_input_nodes)
-        draws = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
-        if n.op == "placeholder" or not known or draws:
-            return self.UNKNOWN
-        return super().run_node(n) if n.op != "output" else None
-
-
-def constants(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
-    """Return the nodes that depend on no input, with their values."""
-    found = Constants(module, garbage_collect_values=False)
-    with torch.no_grad():
-        found.run(*inputs)
-    return {node: value for node, value in found.env.items() if value is not Constants.UNKNOWN and node.op != "output"}
-
-
-def bordered(module: fx.GraphModule, inputs: Sequence[Any], build: Build) -> Callable[..., Any]:
-    """Compile the core of a graph; return a function of the graph's inputs that returns its results."""
-    core = core_of(module, inputs)
-    call = build(core.module, core.given(copies(inputs))) if core.computes else tuple
-    return core.around(call, len(inputs))
-
-
-# ----------------------------------------------------------------------------
-# Which results of a compiled graph are held to be looked at again, and what a block's results are like.
-#
-#
-# Both processes of a bench use this, so that the judging one knows what the other holds.
-# ----------------------------------------------------------------------------
-
-MOST_HELD = 2**29
-"""The bytes of results that are held. Those of timed calls are not: that would change how memory is used."""
-
-ALIGNED = 64
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a result is like: a tensor's dtype, shape and device, or another value."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-    value: Any = None
-    """A result that is no tensor."""
-
-    @cached_property
-    def is_tensor(self) -> bool:
-        """Whether it is a tensor."""
-        return bool(self.dtype)
-
-    @cached_property
-    def torch_dtype(self) -> torch.dtype:
-        """The dtype of a tensor."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of its elements."""
-        count = self.torch_dtype.itemsize if self.is_tensor else 0
-        for size in self.shape:
-            count *= size
-        return count
-
-    def fits(self, value: Any) -> bool:
-        """Whether a result is of this kind, and the same if it is no tensor."""
-        if not self.is_tensor:
-            return type(value) is type(self.value) and (value == self.value or value != value)
-        return (
-            type(value) in (Tensor, torch.nn.Parameter)
-            and value.dtype is self.torch_dtype
-            and value.shape == self.shape
-            and value.layout is torch.strided
-            and value.device.type == self.device
+        return function_of_text(
+            names, body, {"forward": self.forward, "backward": self.backward, "laid": laid, **space}
         )
 
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}" if self.is_tensor else repr(self.value)
 
-
-def kind_of(value: Any) -> str:
-    """Return what a result is like, as text."""
-    if type(value) not in (Tensor, torch.nn.Parameter):
-        return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
-
-
-def kind_like(value: Any) -> Kind | None:
-    """Return the kind of one of eager's results; None if blocks cannot carry it."""
-    if not isinstance(value, Tensor):
-        return Kind("", (), "", value) if type(value) in (bool, int, float, str, type(None)) else None
-    if value.layout is not torch.strided or value.is_quantized:
-        return None
-    return Kind(str(value.dtype).removeprefix("torch."), tuple(value.shape), value.device.type)
-
-
-def slot_offsets(kinds: Sequence[Kind]) -> tuple[list[int], int]:
-    """Return where the results of one call go, and how many bytes a call's take."""
-    offsets, offset = [], 0
-    for kind in kinds:
-        offsets.append(offset)
-        offset += -(-kind.bytes // ALIGNED) * ALIGNED
-    return offsets, offset
-
-
-@dataclass(slots=True)
-class HeldBudget:
-    """What was taken of the room for held results."""
-
-    bytes: int = 0
-
-    def takes(self, size: int) -> bool:
-        """Whether results of so many bytes are held; the first are in any case."""
-        if self.bytes and self.bytes + size > MOST_HELD:
-            return False
-        self.bytes += max(size, 1)
-        return True
-
-
-# ----------------------------------------------------------------------------
-# The process in which a compiler works: it compiles, calls and times as the judging process asks it.
-#
-# It never has eager's results on contents that a compiled graph is called on: those are computed in the judging
-#  process (`judge`), from which this one is forked before any graph has run. It sends each call's results there, in
-#  memory that both have, and keeps some of them, so that they can be looked at again. What a compiler raises is
-#  caught here, whatever it is, and told as the compiler's; any other error is ours.
-# ----------------------------------------------------------------------------
-
-SLEEP = time.sleep
-
-Results = Sequence[Any]
+# ------------------------------------------------------------------ errors of the compiler
 
 
 class CompilerRaised(Exception):
-    """The compiler, or what it made, raised; the text says what."""
+    """The compiler, or the function that it returned, raised; the text is the error."""
 
 
 @contextlib.contextmanager
-def blamed() -> Any:
-    """Turn whatever is raised inside into a CompilerRaised."""
+def compiler_errors() -> Any:
+    """Raise CompilerRaised in place of whatever the block raises."""
     try:
         yield
     except BaseException as error:  # KeyboardInterrupt and SystemExit too: nothing else in this process raises them
@@ -418,7 +150,7 @@ def blamed() -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as one line, that of the compiler's own where torch.compile wraps it."""
+    """Return an error as one line; where torch.compile wraps it, the compiler's own error."""
     try:
         inner = getattr(error, "inner_exception", None) or error
         return one_line(f"{type(inner).__name__}: {first_line(inner)}")
@@ -426,17 +158,20 @@ def reason_of(error: BaseException) -> str:
         return f"{type(error).__name__}, whose message raises {type(second).__name__}"
 
 
+# ------------------------------------------------------------------ requests
+
+
 @dataclass(slots=True)
-class GraphInHand:
-    """The graph that is worked on: its inputs, as they were and as they are varied."""
+class ActiveGraph:
+    """The graph that requests are about: its inputs, its programs, and the results that are kept."""
 
     title: str
     inputs: VariedInputs
     rewritten: Sequence[int]
-    kinds: Sequence[Kind] = ()
+    kinds: Sequence[ResultKind] = ()
     shared: frozenset[int] = frozenset()
     expected: list[Any] | None = None
-    """What the inputs hold now, if not what they held first."""
+    """The contents of the inputs now; None where they have their first contents."""
     programs: dict[str, TimedProgram] = field(default_factory=dict)
     slots: list[list[Tensor | None]] = field(default_factory=list)
     eager_slots: list[list[Tensor | None]] = field(default_factory=list)
@@ -447,31 +182,31 @@ class GraphInHand:
     eager_times: list[float] = field(default_factory=list)
 
     def changed(self) -> list[int]:
-        """Return the places of inputs that are not what they were given, though eager does not write into them."""
+        """Return the places of inputs that were written into though eager does not write into them."""
         return [place for place in self.inputs.changed() if place not in self.rewritten]
 
 
 @dataclass(slots=True)
-class ToldResults:
-    """What is told of the results of a block."""
+class BlockResults:
+    """The results of a block of calls, as they are sent."""
 
     odd: list[tuple[int, str]] = field(default_factory=list)
     """Calls whose results are of another kind than eager's, and why."""
     headers: list[Any] = field(default_factory=list)
-    """Of results that have no slots."""
+    """The headers of results that have no slots."""
     size: int = 0
-    """The bytes of these."""
+    """The bytes of results that have no slots."""
     first: int = 0
     """The slot of the block's first call."""
 
     def answer(self) -> Mapping[str, Any]:
-        """Return it as plain values."""
+        """Return the part of an answer that describes the results."""
         return {"odd": self.odd, "results": self.headers}
 
 
 @dataclass(slots=True)
 class TimedProgram:
-    """A program while it is timed."""
+    """A program whose calls are timed; calls of a `short` one are timed without reading scheduler counts."""
 
     function: Callable[..., Any]
     gpu: bool
@@ -500,13 +235,18 @@ class TimedProgram:
 
 
 class Performer:
-    """A compiler at work on the graphs of a sample, as it is asked."""
+    """A compiler at work on the graphs of a sample; each method `do_…` answers one kind of request."""
 
     def __init__(
-        self, compiler: Compiler, caches: Path, graphs: Mapping[str, Graph], given: CarriedMemory, told: CarriedMemory
+        self,
+        compiler: Compiler,
+        caches: Path,
+        graphs: Mapping[str, Graph],
+        inputs_memory: SharedMemory,
+        results_memory: SharedMemory,
     ) -> None:
         self.compiler, self.caches = compiler, caches
-        self.graphs, self.given, self.told = graphs, given, told
+        self.graphs, self.inputs_memory, self.results_memory = graphs, inputs_memory, results_memory
         self.modules: dict[str, Any] = {}
         self.eager: dict[str, Any] = {}
         self.compiled: dict[str, Any] = {}
@@ -514,17 +254,17 @@ class Performer:
         self.settings = read_all_settings()
         self.clocks = two_clocks()
         self.own = own_functions()
-        self.hand: GraphInHand | None = None
+        self.active: ActiveGraph | None = None
 
-    # -------------------------------------------------------------- asked
+    # -------------------------------------------------------------- requests
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Do what is asked; return what came of it."""
+        """Run a request; return its results, or the error as a value."""
         name = request["do"]
         values = {key: value for key, value in request.items() if key != "do"}
         try:
-            found: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
-            return found
+            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
+            return answer
         except CompilerRaised as error:
             return {"raised": str(error)}
         except CheatFound as error:
@@ -536,7 +276,7 @@ class Performer:
 
     def do_baseline(self, title: str, inputs: Sequence[Any], step: Any) -> Mapping[str, Any]:
         """Time eager, before a compiler is loaded."""
-        values = taken_inputs(self.given, inputs)
+        values = read_inputs(self.inputs_memory, inputs)
         self.baselines[title] = eager_baseline(self.eager_of(title, step), values)
         wipe(values)
         return {"seconds": min(self.baselines[title].times)}
@@ -551,187 +291,192 @@ class Performer:
         rewritten: Sequence[int],
         step: Any,
     ) -> Mapping[str, Any]:
-        """Take a graph in hand."""
-        varied = VariedInputs(taken_inputs(self.given, inputs), [Piece(*each) for each in pieces], seed, ways)
-        self.hand = GraphInHand(title, varied, rewritten)
+        """Make a graph the active one."""
+        varied = VariedInputs(read_inputs(self.inputs_memory, inputs), [Piece(*piece) for piece in pieces], seed, ways)
+        self.active = ActiveGraph(title, varied, rewritten)
         self.eager_of(title, step)
         return {}
 
     def do_compile(self, cold: bool, opened: bool) -> Mapping[str, Any]:
-        """Compile the graph in hand, and call it once; the function of the first time is kept."""
-        hand = self.in_hand()
-        title = f"{hand.title} opened" if opened else hand.title
-        for each in self.graphs:  # a compiler may change what modules are made with
-            self.module(each)
-        values = copies(hand.inputs.original)
+        """Compile the active graph and call it once; the first compiled function is the one that is timed."""
+        active = self.active_graph()
+        title = f"{active.title} opened" if opened else active.title
+        for name in self.graphs:  # a compiler may change what modules are made with
+            self.module(name)
+        values = copies(active.inputs.original)
         caches = self.caches.with_name(f"{self.caches.name}_{title.replace(' ', '_')}")
-        with blamed():
-            made, seconds, results = compile_timed(self.compiler, self.module(title), values, caches, cold)
+        with compiler_errors():
+            function, seconds, results = compile_timed(self.compiler, self.module(title), values, caches, cold)
         notes = [f"the compiler changed {text}; restored" for text in restore_settings(self.settings)]
-        self.compiled.setdefault(title, made)  # what is timed is what was judged
-        return {"seconds": seconds, "notes": notes, **self.delivered(results)}
+        self.compiled.setdefault(title, function)  # what is timed is what was judged
+        return {"seconds": seconds, "notes": notes, **self.send_results(results)}
 
     def do_join(self, forward: str, backward: str, step: Any) -> Mapping[str, Any]:
-        """Join a compiled forward and backward to the step in hand."""
+        """Join a compiled forward and backward to the active step."""
         both = self.compiled[forward], self.compiled[backward]
-        self.compiled[self.in_hand().title] = joined_of(*both, step)
+        self.compiled[self.active_graph().title] = join_step(*both, step)
         return {}
 
     def do_call(
         self, contents: Sequence[Any] | None, number: int | None, seed: int, pause: float, opened: bool, grad: bool
     ) -> Mapping[str, Any]:
-        """Call what was compiled once, on other contents in the same tensors, or those of a number."""
-        hand = self.in_hand()
-        hand.inputs.be_mirrored(True)
-        self.put(hand, None if contents is None else taken_inputs(self.given, contents), number)
-        function = self.function(f"{hand.title} opened" if opened else hand.title)
+        """Call the compiled function once, on given contents or those of a seed, in the same tensors."""
+        active = self.active_graph()
+        active.inputs.set_mirrored(True)
+        self.put_contents(active, None if contents is None else read_inputs(self.inputs_memory, contents), number)
+        function = self.function(f"{active.title} opened" if opened else active.title)
         seed_generators(seed)
-        values = hand.inputs.values
-        with blamed(), torch.set_grad_enabled(grad):
-            results, taken = with_device_bytes(partial(function, *values), on_gpu(values))
-        answer = self.delivered(results)
-        changed = hand.changed()
+        values = active.inputs.values
+        with compiler_errors(), torch.set_grad_enabled(grad):
+            results, device_bytes = with_device_bytes(partial(function, *values), on_gpu(values))
+        answer = self.send_results(results)
+        changed = active.changed()
         if "results" in answer and not opened:
             shared = inputs_of_results(results, values)
-            self.hold(hand, results, answer["bytes"], frozenset(shared))
-            hand.shared = frozenset(shared)
+            self.hold_results(active, results, answer["bytes"], frozenset(shared))
+            active.shared = frozenset(shared)
             answer = {**answer, "shared": list(shared.items())}
         SLEEP(pause)
         late = {}
         if pause and "results" in answer:
-            late = {"late": put_results(self.told, tuple(results), answer["bytes"])[0]}
-        return {**answer, **late, "changed": changed, "device_bytes": taken}
+            late = {"late": put_results(self.results_memory, tuple(results), answer["bytes"])[0]}
+        return {**answer, **late, "changed": changed, "device_bytes": device_bytes}
 
     def do_probes(self, calls: Sequence[Any], size: int) -> Mapping[str, Any]:
-        """Call what was compiled once for each number, with a seed, and with gradients recorded or without; the results
-        are told in slots, and held."""
-        hand, told = self.in_hand(), ToldResults()
-        hand.inputs.be_mirrored(True)
-        if hand.expected is not None or calls[0][0] is None:
-            self.put(hand, None, None)
-        function, values = self.function(hand.title), hand.inputs.values
+        """Call the compiled function once for each (number of contents, random seed, grad mode); copy the results to
+        slots, and hold them."""
+        active, block = self.active_graph(), BlockResults()
+        active.inputs.set_mirrored(True)
+        if active.expected is not None or calls[0][0] is None:
+            self.put_contents(active, None, None)
+        function, values = self.function(active.title), active.inputs.values
         inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
         changed, shared = [], {}
         for place, (number, seed, grad) in enumerate(calls):
-            if hand.rewritten:
-                hand.inputs.put(hand.inputs.original)
+            if active.rewritten:
+                active.inputs.put(active.inputs.original)
             if number is not None:
-                hand.inputs.put_seed(number)
+                active.inputs.put_seed(number)
             seed_generators(seed)
-            with blamed(), torch.set_grad_enabled(grad):
+            with compiler_errors(), torch.set_grad_enabled(grad):
                 results = function(*values)
-            changed.append(hand.changed())
-            self.deliver(hand, place, results, told, "compiled")
-            if told.odd or changed[-1]:
+            changed.append(active.changed())
+            self.copy_to_slots(active, place, results, block, "compiled")
+            if block.odd or changed[-1]:
                 break
             addresses = [memory_of(value) for value in results]
             shared = {at: inputs[address] for at, address in enumerate(addresses) if address in inputs}
-            if hand.budget.takes(size):
-                hand.held_of_probes.append([None if at in shared else value for at, value in enumerate(results)])
-        return {"changed": changed, "odd": told.odd, "shared": list(shared.items())}
+            if active.budget.takes(size):
+                active.held_of_probes.append([None if at in shared else value for at, value in enumerate(results)])
+        return {"changed": changed, "odd": block.odd, "shared": list(shared.items())}
 
     def do_kinds(self, kinds: Sequence[Any], most: int) -> Mapping[str, Any]:
-        """Learn what the results of a block are like, and where those of each of its calls go."""
-        hand = self.in_hand()
-        hand.kinds = [Kind(dtype, tuple(shape), device, value) for dtype, shape, device, value in kinds]
-        offsets, size = slot_offsets(hand.kinds)
-        self.told.make_room(2 * size * most)
+        """Prepare slots in shared memory for the results of `most` calls."""
+        active = self.active_graph()
+        active.kinds = [ResultKind(dtype, tuple(shape), device, value) for dtype, shape, device, value in kinds]
+        offsets, size = slot_offsets(active.kinds)
+        self.results_memory.reserve(2 * size * most)
         slots = [
             [
-                self.told.tensor(kind.torch_dtype, kind.shape, call * size + offset) if kind.is_tensor else None
-                for kind, offset in zip(hand.kinds, offsets, strict=True)
+                self.results_memory.tensor(kind.torch_dtype, kind.shape, call * size + offset)
+                if kind.is_tensor
+                else None
+                for kind, offset in zip(active.kinds, offsets, strict=True)
             ]
             for call in range(2 * most)
         ]
-        hand.slots, hand.eager_slots = slots[:most], slots[most:]
+        active.slots, active.eager_slots = slots[:most], slots[most:]
         return {}
 
     def do_blocks(self, blocks: Sequence[Any]) -> Mapping[str, Any]:
-        """Run blocks of calls, one after the other."""
-        self.in_hand().inputs.be_mirrored(False)  # so that between two calls as little is written as can be
+        """Time blocks of calls, one after the other."""
+        self.active_graph().inputs.set_mirrored(False)  # so that between two calls as little is written as can be
         size, answers = 0, []
         for which, numbers, seed, first in blocks:
-            told = ToldResults(size=size, first=first)
-            answers.append(self.block(which, numbers, seed, told))
-            size = told.size
+            block = BlockResults(size=size, first=first)
+            answers.append(self.block(which, numbers, seed, block))
+            size = block.size
         return {"blocks": answers}
 
-    def block(self, which: str, numbers: Sequence[int | None], seed: int, told: ToldResults) -> Mapping[str, Any]:
-        """Time calls of a program; the results of what was compiled are told."""
-        hand = self.in_hand()
-        program = self.program(hand, which)
+    def block(
+        self, which: str, numbers: Sequence[int | None], seed: int, block_results: BlockResults
+    ) -> Mapping[str, Any]:
+        """Time the calls of one block; the results of the compiled function are sent, eager's are not."""
+        active = self.active_graph()
+        program = self.program(active, which)
         tell = which == "compiled"
         total, device = 0, 0.0
         seed_generators(seed)
-        if hand.expected is not None:
-            self.put(hand, None, None)
+        if active.expected is not None:
+            self.put_contents(active, None, None)
         for place, number in enumerate(numbers):
-            if hand.rewritten:
-                hand.inputs.put(hand.inputs.original)
+            if active.rewritten:
+                active.inputs.put(active.inputs.original)
             if number is not None:
-                hand.inputs.put_seed(number)
+                active.inputs.put_seed(number)
             try:
-                spent, busy, results = program.timed_call(hand.inputs.values)
+                spent, busy, results = program.timed_call(active.inputs.values)
             except BaseException as error:
                 if tell:
                     raise CompilerRaised(reason_of(error)) from None
                 raise
             total, device = total + spent, device + busy
-            self.deliver(hand, place, results, told, which)
+            self.copy_to_slots(active, place, results, block_results, which)
         if which == "eager":
-            hand.eager_times.append(total / len(numbers) * 1e-9)
-        return {"total": total, "device": device, **told.answer()}
+            active.eager_times.append(total / len(numbers) * 1e-9)
+        return {"total": total, "device": device, **block_results.answer()}
 
     def do_short(self, which: str, nanoseconds: float) -> Mapping[str, Any]:
-        """Learn how long a call takes."""
-        self.program(self.in_hand(), which).short = nanoseconds < SHORT
+        """Note whether calls of a program are short, by the nanoseconds of one."""
+        self.program(self.active_graph(), which).short = nanoseconds < SHORT
         return {}
 
     def do_recheck(self, start: int, count: int) -> Mapping[str, Any]:
-        """Tell results that are held once more."""
+        """Send results that are held once more."""
         offset, headers = 0, []
-        for results in self.in_hand().held[start : start + count]:
-            header, offset = put_results(self.told, results, offset)
+        for results in self.active_graph().held[start : start + count]:
+            header, offset = put_results(self.results_memory, results, offset)
             headers.append(header)
         return {"held": headers}
 
     def do_recheck_probes(self, start: int, count: int) -> Mapping[str, Any]:
-        """Tell results of probes that are held once more, in the slots."""
-        hand = self.in_hand()
-        for results, slots in zip(hand.held_of_probes[start : start + count], hand.slots, strict=False):
+        """Copy the held results of probes to the slots once more."""
+        active = self.active_graph()
+        for results, slots in zip(active.held_of_probes[start : start + count], active.slots, strict=False):
             for value, slot in zip(results, slots, strict=True):
                 if slot is not None and value is not None:
                     slot.copy_(value.detach())
         return {}
 
     def do_finish(self, timed_calls: bool) -> Mapping[str, Any]:
-        """Raise if a clock or a function that is relied on was replaced, or eager became slower."""
-        hand = self.in_hand()
+        """Raise CheatFound if settings, a clock or a function of the bench were replaced; TimingWithheld if eager
+        became slower."""
+        active = self.active_graph()
         if settings := restore_settings(self.settings):
             raise CheatFound(f"its calls change torch's settings: {'; '.join(settings)}")
         self.clocks.check()
         check_replaced()
         check_own(self.own)
         if timed_calls:
-            self.baselines[hand.title].check(hand.eager_times, hand.inputs.original)
+            self.baselines[active.title].check(active.eager_times, active.inputs.original)
         return {}
 
     def do_end(self) -> Mapping[str, Any]:
-        """Put the graph in hand away, with nothing left of it but what was compiled."""
-        hand = self.in_hand()
-        wipe([*hand.inputs.values, *hand.inputs.original])
-        self.hand = None
+        """Wipe and drop the active graph; compiled functions stay."""
+        active = self.active_graph()
+        wipe([*active.inputs.values, *active.inputs.original])
+        self.active = None
         gc.collect()
         return {}
 
-    # -------------------------------------------------------------- done
+    # -------------------------------------------------------------- graphs and programs
 
-    def in_hand(self) -> GraphInHand:
-        assert self.hand is not None, "no graph was begun"
-        return self.hand
+    def active_graph(self) -> ActiveGraph:
+        assert self.active is not None, "no graph is active"
+        return self.active
 
     def module(self, title: str) -> Any:
-        """Return the module of a graph, or of its opened form."""
+        """Return the GraphModule of a graph, or of its opened form: the graph with its draws as further results."""
         if title not in self.modules:
             graph = unguarded_graph(self.graphs[title.removesuffix(" opened")])
             opened = opened_graph(graph) if title.endswith(" opened") else graph
@@ -740,95 +485,94 @@ class Performer:
         return self.modules[title]
 
     def eager_of(self, title: str, step: Any) -> Callable[..., Any]:
-        """Return eager as it is timed: the module that the compiler is given, without the hooks of a module's call."""
+        """Return eager as it is timed: `forward` of the module that the compiler gets, without the hooks of its
+        call."""
         if title not in self.eager:
             if step is None:
                 self.eager[title] = self.module(title).forward
             else:
                 pair = title.partition(" ")[0]
                 both = (self.module(f"{pair} {part}").forward for part in ("forward", "backward"))
-                self.eager[title] = joined_of(next(both), next(both), step)
-        return self.function_of(self.eager[title])
+                self.eager[title] = join_step(next(both), next(both), step)
+        return self.callable_of(self.eager[title])
 
     def function(self, title: str) -> Callable[..., Any]:
-        """Return what was compiled, as it is timed."""
-        return self.function_of(self.compiled[title])
+        """Return the compiled function of a graph, as it is timed."""
+        return self.callable_of(self.compiled[title])
 
-    def function_of(self, program: Any) -> Callable[..., Any]:
+    def callable_of(self, program: Any) -> Callable[..., Any]:
         function: Callable[..., Any] = program.call if isinstance(program, JoinedStep) else program
         return function
 
-    def program(self, hand: GraphInHand, which: str) -> TimedProgram:
-        """Return a program that is timed, which has been called before."""
-        if which not in hand.programs:
+    def program(self, active: ActiveGraph, which: str) -> TimedProgram:
+        """Return a program to time; it has been called at least once before."""
+        if which not in active.programs:
             if which == "compiled":
-                function = self.function(hand.title)
+                function = self.function(active.title)
             else:
-                self.eager_of(hand.title, None)(*copies(hand.inputs.values))
-                function = self.eager_of(hand.title, None)
-            hand.programs[which] = TimedProgram(function, on_gpu(hand.inputs.values))
-        return hand.programs[which]
+                self.eager_of(active.title, None)(*copies(active.inputs.values))
+                function = self.eager_of(active.title, None)
+            active.programs[which] = TimedProgram(function, on_gpu(active.inputs.values))
+        return active.programs[which]
 
-    def put(self, hand: GraphInHand, contents: list[Any] | None, number: int | None) -> None:
-        """Give the inputs other contents, or those of a number."""
-        hand.inputs.put(hand.inputs.original if contents is None else contents)
-        hand.expected = contents
+    def put_contents(self, active: ActiveGraph, contents: list[Any] | None, number: int | None) -> None:
+        """Write contents into the inputs, or their first contents; then those of a seed, if there is one."""
+        active.inputs.put(active.inputs.original if contents is None else contents)
+        active.expected = contents
         if number is not None:
-            hand.inputs.put_seed(number)
+            active.inputs.put_seed(number)
 
-    def delivered(self, results: Any) -> Mapping[str, Any]:
-        """Copy all results of a call for the judging process."""
+    def send_results(self, results: Any) -> Mapping[str, Any]:
+        """Copy all results of a call to the shared memory; return the part of the answer that describes them."""
         if not isinstance(results, (tuple, list)):
             return {"other": f"a {type(results).__name__}"}
-        with blamed():
-            headers, size = put_results(self.told, results)
+        with compiler_errors():
+            headers, size = put_results(self.results_memory, results)
         return {"results": headers, "bytes": size}
 
-    def deliver(self, hand: GraphInHand, place: int, results: Any, told: ToldResults, which: str) -> None:
-        """Copy the results of a call of a block to their slots; name the call if they are of another kind.
+    def copy_to_slots(self, active: ActiveGraph, place: int, results: Any, block: BlockResults, which: str) -> None:
+        """Copy the results of one call of a block to its slots; record the call as odd if their kinds differ from
+        eager's.
 
-        Eager's are copied in the same way, to no end but that caches are alike for both: they are of other inputs.
+        Eager's results are copied too, only so that processor caches are in the same state for both programs. Nobody
+        reads them.
         """
-        if not hand.kinds and which != "compiled":
+        if not active.kinds and which != "compiled":
             return
-        slots = hand.slots if which == "compiled" else hand.eager_slots
-        if not hand.kinds:
-            with blamed():
-                headers, told.size = put_results(self.told, tuple(results), told.size)
-            told.headers.append(headers)
+        slots = active.slots if which == "compiled" else active.eager_slots
+        if not active.kinds:
+            with compiler_errors():
+                headers, block.size = put_results(self.results_memory, tuple(results), block.size)
+            block.headers.append(headers)
             return
-        if type(results) not in (tuple, list) or len(results) != len(hand.kinds):
-            given = f"{len(results)} results" if isinstance(results, (tuple, list)) else f"a {type(results).__name__}"
-            told.odd.append((place, f"{given} where eager gives {len(hand.kinds)}"))
+        if type(results) not in (tuple, list) or len(results) != len(active.kinds):
+            description = (
+                f"{len(results)} results" if isinstance(results, (tuple, list)) else f"a {type(results).__name__}"
+            )
+            block.odd.append((place, f"{description} where eager gives {len(active.kinds)}"))
             return
-        for at, (value, slot) in enumerate(zip(results, slots[(told.first + place) % len(slots)], strict=True)):
-            kind = hand.kinds[at]
+        for at, (value, slot) in enumerate(zip(results, slots[(block.first + place) % len(slots)], strict=True)):
+            kind = active.kinds[at]
             if not kind.fits(value):
-                told.odd.append((place, f"its result {at} is a {kind_of(value)}, not {kind}"))
+                block.odd.append((place, f"its result {at} is a {kind_text(value)}, not {kind}"))
             elif slot is not None:
                 slot.copy_(value.detach() if value.requires_grad else value)
 
-    def hold(self, hand: GraphInHand, results: Sequence[Any], size: int, shared: frozenset[int]) -> None:
-        """Keep the results of a call, to see later whether they change."""
-        if hand.budget.takes(size):
-            hand.held.append([value for at, value in enumerate(results) if at not in shared])
+    def hold_results(self, active: ActiveGraph, results: Sequence[Any], size: int, shared: frozenset[int]) -> None:
+        """Hold the results of a call, to see later whether they change."""
+        if active.budget.takes(size):
+            active.held.append([value for at, value in enumerate(results) if at not in shared])
 
 
-def called(function: Callable[..., Any], values: Sequence[Any], blame: bool) -> Any:
-    """Call a function; what it raises is the compiler's, if it is to blame."""
-    with blamed() if blame else contextlib.nullcontext():
-        return function(*values)
-
-
-def joined_of(forward: Callable[..., Any], backward: Callable[..., Any], step: Any) -> JoinedStep:
-    """Return a forward and its backward as one, by what the judging process tells of the step."""
+def join_step(forward: Callable[..., Any], backward: Callable[..., Any], step: Any) -> JoinedStep:
+    """Return the joined step of two functions; `step` is its description from the judging process."""
     sources = [(bool(saved), place) for saved, place in step["sources"]]
     strides = {int(place): tuple(stride) for place, stride in step["strides"]}
     return JoinedStep(forward, backward, tuple(step["counts"]), sources, strides)
 
 
 def wipe(values: Sequence[Any]) -> None:
-    """Overwrite tensors, so that what is allocated next does not hold what they held."""
+    """Overwrite tensors with zeros, so that memory allocated next does not hold their contents."""
     with torch.no_grad():
         for value in values:
             if isinstance(value, Tensor):
@@ -836,8 +580,8 @@ def wipe(values: Sequence[Any]) -> None:
                     part.untyped_storage().fill_(0)
 
 
-def perform(performer: Callable[[], Performer], line: socket.socket) -> NoReturn:
-    """Answer requests until there are none; this process ends then."""
+def serve(performer: Callable[[], Performer], line: socket.socket) -> NoReturn:
+    """Answer requests until the socket is closed; then end this process."""
     try:
         gc.freeze()  # collecting what is older would copy every page of the process that this was forked from
         work = performer()

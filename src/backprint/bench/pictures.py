@@ -41,12 +41,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: own if found.count(own) == 1 else name for name, own in zip(known, found, strict=True)}
 
 
-# ----------------------------------------------------------------------------
-# The pictures of a bench: curves of S(t) and ES(t), violins of speedups, and speedup by size.
+# ------------------------------------------------------------------ curves, violins, and speedup by size
 #
-#
-# All are of ScoredSamples, so that the pictures of a run and of a GraphNet log agree.
-# ----------------------------------------------------------------------------
+# All are drawn from ScoredSamples, so that the pictures of a run and of a GraphNet log agree.
 
 Scored = Mapping[str, Sequence[ScoredSample]]
 """By name of a compiler, or of a log: its samples."""
@@ -62,12 +59,12 @@ def pictures(scored: Scored) -> tuple[Figure, ...]:
     if not known:
         return ()
     speeds = {name: right_speedups(samples) for name, samples in known.items()}
-    found = [*curve_pictures(known)]
+    figures = [*curve_pictures(known)]
     if any(speeds.values()):
-        found.append(violin_picture(speeds))
+        figures.append(violin_picture(speeds))
     if any(operators_of(sample) for samples in known.values() for sample in samples if right_and_timed(sample)):
-        found.append(size_picture(known))
-    return tuple(found)
+        figures.append(size_picture(known))
+    return tuple(figures)
 
 
 def operators_of(sample: ScoredSample) -> int:

@@ -1,7 +1,7 @@
-"""Tables of a bench run's cells: outcomes and speedups by group, what compiling and running cost, what failed and why.
+"""The report of a bench run or of GraphNet's logs: facts, tables, pictures, and a row a cell for files.
 
-A share counts cells that were judged and have power: not those that no compiler can be blamed for
-(`cells.NOT_JUDGED`), nor those of graphs without an output that a redraw of the inputs moves.
+A share counts cells that were judged and have power. It leaves out cells that are no compiler's fault
+(`cells.NOT_JUDGED`), and those of graphs without an output that a redraw of the inputs moves.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ from backprint.report.svg import LETTER, drawing, label, middle_out
 ByCompiler = Mapping[str, Sequence[BenchCell]]
 
 
+# ------------------------------------------------------------------ outcomes
+
+
 def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
     """Return the tables of outcomes: in all, and by direction, family and size."""
     without = powerless_graphs(run_cells)
@@ -73,15 +76,17 @@ def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> 
 
 def outcomes(cells: ByCompiler, without: frozenset[tuple[str, str]]) -> Table:
     """Count each outcome of each compiler."""
-    present = [name for name in OUTCOMES if any(cell.outcome == name for each in cells.values() for cell in each)]
+    present = [
+        name for name in OUTCOMES if any(cell.outcome == name for own_cells in cells.values() for cell in own_cells)
+    ]
     rows: list[tuple[Cell, ...]] = []
     for name, own in cells.items():
         count = Counter(cell.outcome for cell in own)
-        blamed = judged_cells(own, without)
+        judged = judged_cells(own, without)
         no_power = sum((cell.sample, cell.graph) in without for cell in own)
-        shares = right_share(blamed), slower_share(blamed)
+        shares = right_share(judged), slower_share(judged)
         counts = (*(count[outcome] for outcome in present), no_power)
-        rows.append((name, len(own), *shares, *speedup_mean(blamed), *counts))
+        rows.append((name, len(own), *shares, *speedup_mean(judged), *counts))
     heads = "compiler:name cells:count right:share right_and_slower:share speedup:times from:times to:times "
     named = " ".join(f"{name.replace(' ', '_')}:count" for name in present)
     note = (
@@ -112,15 +117,15 @@ def grouped_outcomes(
     return Table(title, note, columns(heads), tuple(rows))
 
 
-def group_counts(blamed: Sequence[BenchCell]) -> tuple[Cell, ...]:
-    wrong = sum(cell.outcome == "wrong" for cell in blamed)
-    stopped = sum(cell.outcome in STOPPED for cell in blamed)
-    shares = right_share(blamed), slower_share(blamed)
-    return (len(blamed), *shares, wrong, stopped, *speedup_mean(blamed))
+def group_counts(judged: Sequence[BenchCell]) -> tuple[Cell, ...]:
+    wrong = sum(cell.outcome == "wrong" for cell in judged)
+    stopped = sum(cell.outcome in STOPPED for cell in judged)
+    shares = right_share(judged), slower_share(judged)
+    return (len(judged), *shares, wrong, stopped, *speedup_mean(judged))
 
 
 def judged_cells(cells: Iterable[BenchCell], without: frozenset[tuple[str, str]]) -> list[BenchCell]:
-    """Return the cells that shares count."""
+    """Return the cells that count in shares: judged, and with power."""
     return [cell for cell in cells if cell.outcome not in NOT_JUDGED and (cell.sample, cell.graph) not in without]
 
 
@@ -138,7 +143,7 @@ def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
     return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
 
 
-# --- costs ------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------ costs
 
 
 def cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
@@ -182,7 +187,7 @@ def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
     for cell in cells:
         if cell.right and (reached := reached_share(cell, peaks)) is not None:
             groups[cell.compiler, cell.direction].append(reached)
-    rows = [(*key, len(found), statistics.median(found), max(found)) for key, found in groups.items()]
+    rows = [(*key, len(shares), statistics.median(shares), max(shares)) for key, shares in groups.items()]
     note = (
         "The least time of a graph's operations or bytes, at the peaks above, over the time it took. The least bytes "
         "are each input read once and each output written once; a cache or memory of their size sets their peak."
@@ -199,10 +204,10 @@ def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
 
 
 def by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:
-    found: dict[str, list[BenchCell]] = defaultdict(list)
+    groups: dict[str, list[BenchCell]] = defaultdict(list)
     for cell in cells:
-        found[cell.compiler].append(cell)
-    return found
+        groups[cell.compiler].append(cell)
+    return groups
 
 
 def title_of(cell: BenchCell) -> str:
@@ -210,7 +215,7 @@ def title_of(cell: BenchCell) -> str:
     return f"{cell.sample} {cell.graph}".strip()
 
 
-# --- what is not right ------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------ what is not right
 
 
 def fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
@@ -219,7 +224,7 @@ def fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
 
 
 def failures(cells: Sequence[BenchCell]) -> Table:
-    """Count what stopped by its reason without names and numbers, with the smallest graph that shows each."""
+    """Count cells that stopped by reason, without names and numbers; name the smallest graph that shows each reason."""
     groups: dict[tuple[str, str, str], list[BenchCell]] = defaultdict(list)
     for cell in cells:
         if cell.outcome in STOPPED:
@@ -252,7 +257,7 @@ def wrong_answers(cells: Iterable[BenchCell]) -> Table:
 
 
 def wrong_outputs(cell: BenchCell) -> tuple[BenchOutput, ...]:
-    """Return a wrong cell's wrong outputs; where none is marked, one that stands for the reason."""
+    """Return a wrong cell's wrong outputs; where none is marked, one output whose detail is the cell's reason."""
     marked = tuple(output for output in cell.outputs if output.word == "wrong")
     if marked or cell.outcome != "wrong":
         return marked
@@ -276,12 +281,9 @@ def not_judged(cells: Sequence[BenchCell]) -> Table:
     return Table("Not judged", note, columns("sample:name outcome:verdict compilers:name why"), tuple(rows))
 
 
-# ----------------------------------------------------------------------------
-# What became of every graph under every compiler: the matrix, its picture, and KernelBench's fast_p.
+# ------------------------------------------------------------------ every graph under every compiler
 #
-#
-# These need no times, so that a run without any has them all but fast_p.
-# ----------------------------------------------------------------------------
+# None of these needs times, but for fast_p.
 
 FAST = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 4.0)
 """The factors p of fast_p."""
@@ -307,9 +309,9 @@ def matrix(cells: Sequence[BenchCell]) -> Table:
         graphs[cell.sample, cell.graph][cell.compiler] = cell
     rows: list[tuple[Cell, ...]] = []
     for (sample, graph), own in graphs.items():
-        told = (standing_of(own[name], (sample, graph) in without) if name in own else "" for name in shown)
+        standings = (standing_of(own[name], (sample, graph) in without) if name in own else "" for name in shown)
         steps = max(cell.steps for cell in own.values())
-        rows.append((f"{sample} {graph}".strip(), steps or None, *told))
+        rows.append((f"{sample} {graph}".strip(), steps or None, *standings))
     heads = (*columns("sample:name operators:count"), *(Column(one_line(name), "verdict") for name in shown.values()))
     return Table("Graphs by compilers", "The outcome of each cell, and its speedup.", heads, tuple(rows))
 
@@ -318,7 +320,7 @@ def matrix(cells: Sequence[BenchCell]) -> Table:
 
 
 def unjudged_outputs(cells: Sequence[BenchCell]) -> Table:
-    """Count each compiler's outputs: right, wrong, and those that neither is said of."""
+    """Count each compiler's outputs: right, wrong, and not judged."""
     rows: list[tuple[Cell, ...]] = []
     words = sorted({output.word for cell in cells for output in cell.outputs if output.word not in STEADY})
     for name, own in by_compiler(cells).items():
@@ -339,11 +341,11 @@ def unjudged_outputs(cells: Sequence[BenchCell]) -> Table:
 
 
 def unjudged_text(cells: Sequence[BenchCell]) -> str:
-    """Say how many outputs of right cells were not judged; nothing if all were."""
+    """Return a text that counts outputs of right cells that were not judged; empty if all were judged."""
     outputs = [output for cell in cells if cell.right for output in cell.outputs]
     count = Counter(output.word for output in outputs if output.word not in STEADY)
-    told = ", ".join(f"{number:,} {word}" for word, number in sorted(count.items()))
-    return f"{count.total():,} of {len(outputs):,} outputs of right cells ({told})" if told else ""
+    words = ", ".join(f"{number:,} {word}" for word, number in sorted(count.items()))
+    return f"{count.total():,} of {len(outputs):,} outputs of right cells ({words})" if words else ""
 
 
 # ------------------------------------------------------------------ fast_p
@@ -354,11 +356,11 @@ def fast_table(cells: Sequence[BenchCell]) -> Table:
     without = powerless_graphs(cells)
     rows: list[tuple[Cell, ...]] = []
     for name, own in by_compiler(cells).items():
-        blamed = judged_cells(own, without)
-        timed = [cell for cell in blamed if not cell.right or finite_speedup(cell)]
+        judged = judged_cells(own, without)
+        timed = [cell for cell in judged if not cell.right or finite_speedup(cell)]
         if any(cell.right for cell in timed):
             shares = (fast_share(timed, p) for p in FAST)
-            rows.append((name, len(timed), len(blamed) - len(timed), *shares))
+            rows.append((name, len(timed), len(judged) - len(timed), *shares))
     heads = (
         *columns("compiler:name cells:count right_but_untimed:count"),
         *(Column(f"fast_{p:g}", "share") for p in FAST),
@@ -375,7 +377,7 @@ def fast_share(cells: Sequence[BenchCell], p: float) -> float:
     return sum(cell.right and (finite_speedup(cell) or 0.0) > p for cell in cells) / len(cells)
 
 
-# ------------------------------------------------------------------ the picture
+# ------------------------------------------------------------------ the picture of outcomes
 
 BANDS = (
     ("faster", ("faster",), "bitwise"),
@@ -437,9 +439,7 @@ def bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]
             x += width
 
 
-# ----------------------------------------------------------------------------
-# Tables of S(t) and ES(t), a column a compiler, and reports of GraphNet's logs alone.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ scores
 
 
 def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
@@ -479,7 +479,7 @@ def level_table(title: str, curves: Mapping[str, Sequence[ScorePoint]], score: s
     return Table(title, "The score at each tolerance level t.", heads, tuple(rows))
 
 
-# --- logs -------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------ GraphNet's logs
 
 LOG_FIELDS = (
     ("log", "text"),
@@ -496,10 +496,10 @@ def report_of_logs(logs: Mapping[str, Sequence[ScoredSample]]) -> Report:
     """Return the scores, curves and violins of GraphNet's logs, each by its name."""
     rows = [tuple(row.values()) for row in log_rows(logs)]
     heads = "log:name sample:name outcome speedup:times right_from_level:change outputs:count reason"
-    said = (("logs", ", ".join(logs)), ("samples", f"{sum(map(len, logs.values())):,}"))
+    facts = (("logs", ", ".join(logs)), ("samples", f"{sum(map(len, logs.values())):,}"))
     return Report(
         "Bench logs",
-        said,
+        facts,
         tuple(filled(score_tables(logs))),
         Table("All samples", "", columns(heads), tuple(rows)),
         LOG_FIELDS,
@@ -521,15 +521,13 @@ def strictest_level(sample: ScoredSample) -> int | None:
     return next((level for level in ScoreTerms().levels if sample.right_at(level)), None)
 
 
-# ----------------------------------------------------------------------------
-# The report of a bench run: its facts, tables and pictures, and a row a cell for files.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the report
 
 CHANGED = 0.05
 """From so much on eager against eager counts as called a change, as a compiler's time does."""
 
 MORE_LOAD = 0.5
-"""So much load beside the bench's own is no other work's yet; on larger machines it is a quarter of the cores."""
+"""Load above the bench's own that does not yet mean other work; on larger machines it is a quarter of the cores."""
 
 EAGER = "eager"
 """The control that gives each graph back as it is."""
@@ -572,12 +570,15 @@ def bench_report(run: BenchRun) -> Report:
     )
 
 
-# --- facts ------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------ facts
 
 
 def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables; those that are unknown are left out."""
-    versions = {each.name: " ".join(f"{name} {version}" for name, version in each.versions) for each in run.compilers}
+    versions = {
+        compiler.name: " ".join(f"{name} {version}" for name, version in compiler.versions)
+        for compiler in run.compilers
+    }
     samples = len({cell.sample for cell in run.cells})
     known = {
         "run": str(run.place),
@@ -605,7 +606,7 @@ def words_of(facts: Mapping[str, Any]) -> str:
 
 
 def peaks_text(peaks: Peaks | None) -> str:
-    """Say what the machine reached: arithmetic, and memory beside the fastest cache."""
+    """Return the machine's peaks as text: arithmetic, memory, and the fastest cache."""
     if peaks is None:
         return ""
     rates = {"GFLOP/s": peaks.flops, "GB/s from memory": peaks.bytes}
@@ -614,8 +615,8 @@ def peaks_text(peaks: Peaks | None) -> str:
 
 
 def noise_text(cells: Sequence[BenchCell]) -> str:
-    """Say how far eager against eager came out: the share called a change, and how wide the intervals are."""
-    known = [found for cell in cells if cell.timing and (found := noise_interval(cell, cell.timing))]
+    """Return the noise of eager against eager as text: the share called a change, and the width of the intervals."""
+    known = [interval for cell in cells if cell.timing and (interval := noise_interval(cell, cell.timing))]
     if not known:
         timed = any(cell.timing for cell in cells)
         return "not measured (eager against eager)" if timed else "no cell was timed: there are no scores"
@@ -628,7 +629,7 @@ def noise_text(cells: Sequence[BenchCell]) -> str:
 
 
 def load_text(run: BenchRun) -> str:
-    """Say how busy the machine was, and whether other work ran beside the bench."""
+    """Return the machine's load as text, and whether other work ran beside the bench."""
     loads = [cell.load for cell in run.cells if cell.load is not None]
     if not loads:
         return ""
@@ -641,14 +642,14 @@ def load_text(run: BenchRun) -> str:
 
 
 def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
-    """Return the interval of eager against eager beside a cell; the cells of `eager` are themselves that."""
+    """Return the interval of eager against eager beside a cell; for cells of `eager`, the cell's own interval."""
     low, high = timing.noise_low, timing.noise_high
     if cell.compiler == EAGER:
         low, high = timing.low, timing.high
     return None if low is None or high is None or not 0 < low <= high < math.inf else (low, high)
 
 
-# --- all cells --------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------ all cells
 
 
 def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
@@ -667,10 +668,10 @@ def cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ..
     times = (None,) * 5 if timing is None else interval_cells(cell, timing)
     costs = (reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
     level = strictest_level(scored_cell(cell))
-    said = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
+    reasons = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
     standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
     words = (cell.sample, cell.graph, cell.compiler, standing)
-    return (*words, *times, *costs, level, cell.family, said)
+    return (*words, *times, *costs, level, cell.family, reasons)
 
 
 def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
@@ -680,7 +681,9 @@ def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
 
 
 def wrong_words(cell: BenchCell) -> Iterator[str]:
-    yield from (f"{each.role} {each.name}: {each.detail}" for each in wrong_outputs(cell) if each.role != "cell")
+    yield from (
+        f"{output.role} {output.name}: {output.detail}" for output in wrong_outputs(cell) if output.role != "cell"
+    )
 
 
 FIELDS = (
@@ -722,8 +725,8 @@ def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
             "outputs": len(cell.outputs),
             "right_from_level": strictest_level(scored_cell(cell)),
             "powerless": (cell.sample, cell.graph) in without,
-            "wrong": tuple((f"{each.role} {each.name}", each.detail) for each in wrong_outputs(cell)),
-            "without_power": tuple(f"{each.role} {each.name}" for each in cell.outputs if not each.power),
+            "wrong": tuple((f"{output.role} {output.name}", output.detail) for output in wrong_outputs(cell)),
+            "without_power": tuple(f"{output.role} {output.name}" for output in cell.outputs if not output.power),
             "speedup": finite_speedup(cell),
             "roofline": reached_share(cell, run.peaks),
         }

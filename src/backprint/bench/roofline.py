@@ -79,24 +79,24 @@ def flow_of(graph: Graph) -> GraphFlow:
 def flow(
     specs: Mapping[str, Spec], inputs: tuple[str, ...], steps: tuple[Step, ...], results: tuple[str, ...]
 ) -> GraphFlow:
-    """Return a flow, with the memory that each value uses found."""
+    """Return a flow, and find the base of each value: the value whose memory it uses."""
     bases: dict[str, str] = {name: name for name in inputs}
     views: set[str] = set()
-    for made in steps:
-        parent = next(refs(argument(made, 0)), None)
-        picked = made.target == "operator.getitem" and parent in views
-        if parent is not None and (picked or is_view(made, specs)):
-            views.add(made.name)
-            bases[made.name] = bases[parent]
+    for step in steps:
+        parent = next(refs(argument(step, 0)), None)
+        picked = step.target == "operator.getitem" and parent in views
+        if parent is not None and (picked or is_view(step, specs)):
+            views.add(step.name)
+            bases[step.name] = bases[parent]
         else:
-            bases[made.name] = made.name
+            bases[step.name] = step.name
     return GraphFlow(inputs, steps, results, specs, bases)
 
 
 def joined_flow(forward: Graph, backward: Graph) -> GraphFlow:
-    """Return the flow of a forward and then its backward, on what the forward saved."""
+    """Return the flow of a forward followed by its backward, which reads the saved values."""
     ends = list(zip(forward.outputs, forward.results, strict=True))
-    values, own = backward_inputs(forward, backward)
+    values, own_inputs = backward_inputs(forward, backward)
     specs = specs_of(forward)
     for name, spec in specs_of(backward).items():
         if name not in values:
@@ -106,29 +106,29 @@ def joined_flow(forward: Graph, backward: Graph) -> GraphFlow:
     def joined(name: str) -> Value:
         return values[name]
 
-    steps = tuple(replace(mapped(made, joined), name=leaf_name(values[made.name])) for made in backward.steps)
-    inputs = (*(port.local for port in forward.inputs), *(leaf_name(values[name]) for name in own))
+    steps = tuple(replace(mapped(step, joined), name=leaf_name(values[step.name])) for step in backward.steps)
+    inputs = (*(port.local for port in forward.inputs), *(leaf_name(values[name]) for name in own_inputs))
     shown = [result for port, result in ends if port.role != "saved"]
     shown += [with_names(result, joined) for result in backward.results]
     return flow(specs, inputs, (*forward.steps, *steps), tuple(name for result in shown for name in refs(result)))
 
 
 def backward_inputs(forward: Graph, backward: Graph) -> tuple[dict[str, Value], list[str]]:
-    """Return the forward's value for each input of the backward that has one, and the inputs that are its own."""
+    """Return the forward's value for each input of the backward that has one, and the other inputs."""
     ends = zip(forward.outputs, forward.results, strict=True)
     saved = {port.name: result for port, result in ends if port.role == "saved"}
-    given: dict[str, Value] = {port.name: Ref(port.local) for port in forward.inputs}
+    ports: dict[str, Value] = {port.name: Ref(port.local) for port in forward.inputs}
     values: dict[str, Value] = {}
     for port in backward.inputs:
         if port.role == "saved" and port.name in saved:
             values[port.local] = saved[port.name]
-        elif port.role != "tangent" and port.name in given:
-            values[port.local] = given[port.name]
+        elif port.role != "tangent" and port.name in ports:
+            values[port.local] = ports[port.name]
     return values, [port.local for port in backward.inputs if port.local not in values]
 
 
 def leaf_name(value: Value) -> str:
-    """Return the name of a value that is one."""
+    """Return the name in a value that is a single reference."""
     return next(refs(value))
 
 
@@ -136,31 +136,31 @@ def leaf_name(value: Value) -> str:
 
 
 def work_of(by_dtype: FlopsByDtype, values: GraphFlow) -> Work:
-    """Return the work of a flow that takes these FLOPs."""
+    """Return the work of a flow with these FLOPs."""
     flops = min(sum(count for _, count in by_dtype), MOST_FLOPS)
     moved = min(read_bytes(values) + written_bytes(values), MOST_FLOPS)
     return Work(flops, moved, by_dtype)
 
 
 def read_bytes(values: GraphFlow) -> int:
-    """Return the bytes of all inputs that the steps read."""
+    """Return the bytes that the steps read of inputs, each place of memory once."""
     inputs = set(values.inputs)
     reads: dict[str, dict[object, int]] = {}
-    for made in values.steps:
-        if values.bases[made.name] != made.name:
+    for step in values.steps:
+        if values.bases[step.name] != step.name:
             continue  # a view: what uses it reads
-        for place, name in places(made):
+        for place, name in places(step):
             base = values.bases.get(name, name)
             if base in inputs:
-                count = read_at(made, place, name, values.specs)
-                part = values.specs[name] if count == memory_of(values.specs[name]) else made.name
+                count = read_at(step, place, name, values.specs)
+                part = values.specs[name] if count == memory_of(values.specs[name]) else step.name
                 parts = reads.setdefault(base, {})
                 parts[part] = max(count, parts.get(part, 0))
     return sum(min(memory_of(values.specs[base]), sum(parts.values())) for base, parts in reads.items())
 
 
 def written_bytes(values: GraphFlow) -> int:
-    """Return the bytes of all results that are not memory of inputs, each place of memory once."""
+    """Return the bytes of all results that do not share memory with inputs, each place of memory once."""
     inputs = set(values.inputs)
     writes: dict[str, dict[Spec, int]] = {}
     for name in values.results:

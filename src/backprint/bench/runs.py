@@ -77,7 +77,7 @@ class BenchRun:
 
     def of(self, compiler: str) -> tuple[BenchCell, ...]:
         """Return the cells of one compiler."""
-        if compiler not in (names := [each.name for each in self.compilers]):
+        if compiler not in (names := [row.name for row in self.compilers]):
             raise UsageError(f"{self.place}: compiler {compiler!r} is not in this run, which has {', '.join(names)}")
         return tuple(cell for cell in self.cells if cell.compiler == compiler)
 
@@ -126,18 +126,18 @@ def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
 def read_meta(place: Path) -> dict[str, Any]:
     """Return `bench.json`; raise UsageError where a folder is no run, or one of another format."""
     try:
-        found = read_json(place / META, links=True)
+        meta = read_json(place / META, links=True)
     except SampleError as error:
         if not (place / META).exists():
             raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench -o RUN` wrote") from None
         raise UsageError(f"{error}; bench again into another RUN") from None
-    version = found.get("format") if isinstance(found, dict) else None
+    version = meta.get("format") if isinstance(meta, dict) else None
     if version != FORMAT:
         raise UsageError(
             f"{place}: a bench run of format {version!r}, and this Backprint reads format {FORMAT}; "
             "report it with the Backprint that made it, or bench again into another RUN"
         )
-    return dict(found)
+    return dict(meta)
 
 
 def peaks_of(row: Mapping[str, Any]) -> Peaks | None:

@@ -1,8 +1,8 @@
-"""GraphNet's tolerance levels: from a level t and a dtype to atol and rtol, and the names of its correctness lines.
+"""GraphNet's scores: tolerance levels, samples as they are scored, mean speedups, and S(t) and ES(t).
 
-Level 0 is atol = rtol = 1 for every dtype, and each level below is stricter. Positive levels loosen the tolerance
-further; the scores read them as kinds of errors that are forgiven, too. A dtype without a row is compared exactly at
-every level.
+A tolerance level t gives atol and rtol for a dtype. Level 0 is atol = rtol = 1 for every dtype, and each level below is
+stricter. Positive levels loosen the tolerance further; the scores also read them as kinds of errors that are forgiven.
+A dtype without a row is compared exactly at every level.
 """
 
 from __future__ import annotations
@@ -61,14 +61,12 @@ TOLERANCES = tuple(
 
 
 def tolerance_named(name: str) -> Tolerance | None:
-    """The tolerance that a correctness line is for; None where the name is none of a tolerance."""
+    """Return the tolerance in the name of a correctness line; None if the name has none."""
     match = NAMED.fullmatch(name)
     return Tolerance(float(match[1]), float(match[2])) if match else None
 
 
-# ----------------------------------------------------------------------------
-# ScoredSample, which scores are computed from: a sample that one compiler ran, its outcome, speedup and outputs.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ samples as they are scored
 
 COMPARED = ("correct", "accuracy")
 """Outcomes of samples whose outputs were compared; at each level the outputs say whether the sample is right."""
@@ -152,9 +150,7 @@ def compared_outcome(outputs: Iterable[ScoredOutput]) -> str:
     return "correct" if all(output.within(1) for output in outputs) else "accuracy"
 
 
-# ----------------------------------------------------------------------------
-# Geometric means of speedups, with the interval of Student's t on their logarithms.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ geometric means of speedups
 
 FEWEST = 5
 """Fewer values have no interval."""
@@ -175,8 +171,9 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def mean_speedup(speedups: Sequence[float]) -> MeanSpeedup:
-    """Return the geometric mean of speedups above 0, with the interval that has the true mean in 95 of 100 cases where
-    the logarithms are normal; nothing of no speedups, and no interval of fewer than `FEWEST`."""
+    """Return the geometric mean of speedups above 0, with its 95% interval by Student's t on their logarithms.
+
+    Fewer than `FEWEST` speedups have no interval, and no speedups have no mean."""
     if any(not 0 < speedup < math.inf for speedup in speedups):
         raise UsageError("no mean speedup: each value must be above 0 and finite")
     if len(speedups) < FEWEST:
@@ -194,38 +191,32 @@ def student_quantile(share: float, degrees: int) -> float:
 
 
 def right_and_timed(sample: ScoredSample) -> bool:
-    """Whether a sample's speedup is one of a right result: within level 0, and above 0."""
+    """Whether a sample is right at level 0 and has a speedup above 0."""
     return sample.measured and sample.right_at(0) and bool(sample.speedup)
 
 
 def right_speedups(samples: Sequence[ScoredSample]) -> tuple[float, ...]:
-    """Return the speedups of what is right at level 0, in order."""
+    """Return the speedups of the samples that are right at level 0, in ascending order."""
     return tuple(sorted(sample.speedup for sample in samples if right_and_timed(sample) and sample.speedup))
 
 
-# ----------------------------------------------------------------------------
-# GraphNet's scores S(t) and ES(t).
+# ------------------------------------------------------------------ scores S(t) and ES(t)
 #
 # S(t) is the geometric mean over all samples of: the speedup where every output is within level t, raised to 1 + p
-#  where it is below 1 (p punishes slowdowns); else b. ES(t) is S(t) up to t = 0. From t = 1 on it keeps the samples
-#  that are right at level 1, and forgives the others by kind of error, as an interpretation says: a forgiven one
-#  counts 1, not b.
-#
+# where it is below 1 (p punishes slowdowns); else b. ES(t) is S(t) up to t = 0. From t = 1 on it keeps the samples that
+# are right at level 1, and forgives the others by kind of error, as an interpretation says: a forgiven one counts 1,
+# not b.
 #
 # The numbers equal those of GraphNet's own code, whose aggregated formulas have the same values
 # (S = α^λ · β^(ληp) · b^(1-λ), ES = α^λ · β^(ληp) · γ^(1-λ)), except:
 #
 # - Its aggregated S(t) keeps the samples of level 1 at all higher levels. Here it takes those of level t, as the S(t)
 #   of its samples does.
-#
 # - In the extended interpretation no level forgives a failure of eager, but GraphNet's aggregated ES(t) forgives it
 #   at t = 3, and a check of one against the other raises. Here neither forgives it.
-#
 # - GraphNet counts a sample whose timing fluctuated as a failed execution, and a sample without a compared output as
 #   right. Here both are left out and counted: see `ScoredSample.measured`.
-#
 # - GraphNet raises TypeError at a right sample without a speedup. Here it is left out too.
-# ----------------------------------------------------------------------------
 
 NEVER = math.inf
 

@@ -1,4 +1,8 @@
-"""The compiler of a name, for `minify`, and whether an exported file can ask it too."""
+"""A graph that a compiler fails on, shrunk to the smallest that still shows the fault, each test in its own process.
+
+`cuts` cuts the graph down, chooses which steps to leave out, and tries a compiler on each cut. This module runs the
+search on one graph, and writes the result as a Capture, a sample and a file that shows the fault.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,8 @@ from backprint.sample.export import write_export
 from backprint.sample.inputs import Inputs, exact_data, fit_all
 from backprint.sample.save import write_staged
 
+# ------------------------------------------------------------------ looking up a compiler
+
 
 def compile_function(name: str) -> Compile:
     """Return the function that compiles with this name; raise UsageError if there is none, or a package is missing."""
@@ -57,12 +63,9 @@ def compiler_versions(name: str) -> str:
     return ", ".join(f"{package} {version}" for package, version in versions_of(compiler_named(name)).items())
 
 
-# ----------------------------------------------------------------------------
-# Shrink a graph that a compiler fails on to the smallest that still shows the fault, each test in its own process.
+# ------------------------------------------------------------------ the search
 #
-# A cut of the graph takes the values that the whole had (`cuts`); `shrink` chooses the cuts, `fault_trials` tries
-#  them. A cut that fails in another way does not count; such ends are counted as `others`.
-# ----------------------------------------------------------------------------
+# A cut that fails in another way does not show the fault; such ends are counted in `others`.
 
 MOST_TESTS = 100
 
@@ -75,7 +78,7 @@ SHORT_LIMIT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class MinifiedGraph:
-    """The smallest graph that was seen to show a fault, and the search: tests, seconds, ends of other kinds."""
+    """The smallest graph that shows a fault, and the search for it: tests, seconds, and ends of other kinds."""
 
     title: str
     operators: int
@@ -99,7 +102,7 @@ class MinifiedGraph:
 
 @dataclass(frozen=True, slots=True)
 class UnminifiedGraph:
-    """A graph that there is nothing to minify of, and why: the compiler is right, or fails only sometimes."""
+    """A graph that cannot be minified, and why: the compiler is right on it, or fails only sometimes."""
 
     title: str
     why: str
@@ -107,21 +110,21 @@ class UnminifiedGraph:
     flaky: bool = False
 
 
-Told = Callable[[str], None]
+Tell = Callable[[str], None]
 
 Smaller = Callable[[MinifiedGraph], None]
 
 
 @dataclass
 class GraphSearch:
-    """The search in one graph: what was tried, and the smallest so far."""
+    """The search in one graph, with the smallest cut so far."""
 
     title: str
     whole: Graph
     trials: FaultTrials
     limit: float
     most: int
-    told: Told
+    tell: Tell
     smaller: Smaller
     first: FaultTrial = field(default_factory=FaultTrial)
     last: FaultTrial = field(default_factory=FaultTrial)
@@ -137,12 +140,13 @@ class GraphSearch:
     def tried(self, cut: CutGraph) -> FaultTrial:
         """Try a cut, and count it."""
         self.tests += 1
-        self.told(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
+        self.tell(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
         return self.trials.tried(cut, self.limit_now)
 
     @property
     def limit_now(self) -> float:
-        """The seconds that the next test may take: a graph hangs sooner once others were seen to be right."""
+        """The seconds that the next test may take. Where the fault is a hang, the limit falls once some cuts ran
+        well."""
         if self.first.kind != "timeout" or not self.slowest or self.patient:
             return self.limit
         return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest))
@@ -151,24 +155,24 @@ class GraphSearch:
         """Whether a cut shows the fault; keep the smallest that does."""
         if cut is None:
             return False
-        found = self.tried(cut)
-        if not found.same_fault(self.first):
-            if found.kind:
-                self.others[found.kind if found.kind != "raised" else found.error] += 1
+        trial = self.tried(cut)
+        if not trial.same_fault(self.first):
+            if trial.kind:
+                self.others[trial.kind if trial.kind != "raised" else trial.error] += 1
             else:
-                self.slowest = max(self.slowest, found.seconds)
+                self.slowest = max(self.slowest, trial.seconds)
             return False
-        self.keep(cut, found)
+        self.keep(cut, trial)
         return True
 
-    def keep(self, cut: CutGraph, found: FaultTrial) -> None:
+    def keep(self, cut: CutGraph, trial: FaultTrial) -> None:
         """Keep a cut that shows the fault, if it is the smallest."""
         if self.best is None or size_of_cut(cut) <= size_of_cut(self.best):
-            self.best, self.last = cut, found
+            self.best, self.last = cut, trial
             self.smaller(self.minified(complete=False))
 
     def minified(self, complete: bool) -> MinifiedGraph:
-        """Return the smallest so far."""
+        """Return the smallest cut so far, with the state of the search."""
         assert self.best is not None
         seconds = time.monotonic() - self.started
         count = count_operators(self.whole)
@@ -176,15 +180,15 @@ class GraphSearch:
         return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
 
     def minify(self, known: RecordedGraph) -> MinifiedGraph:
-        """Shrink, and where the fault is that it hangs, make sure that the result does."""
-        whole, found = self.best, self.last
+        """Shrink the graph; where the fault is a hang, confirm that the result hangs."""
+        whole, whole_trial = self.best, self.last
         assert whole is not None
         hangs = self.first.kind == "timeout"
         complete = True
         if not (hangs and self.shows(known.cut((0,)))):  # which says how long a graph takes that does not hang
             complete = self.shrink(known)
         if hangs and self.limit_now < self.limit and not self.confirmed():
-            self.best, self.last = whole, found
+            self.best, self.last = whole, whole_trial
             complete = self.shrink(known)
         return self.minified(complete)
 
@@ -199,7 +203,7 @@ class GraphSearch:
         return search.tests < allowed
 
     def bypassed(self) -> bool:
-        """Leave out a step between others, whose argument takes its place; return whether the fault is still there."""
+        """Try to replace a step by one of its arguments; return whether the fault is still there."""
         assert self.best is not None
         steps = self.best.graph.steps
         if not 2 < len(steps) <= MOST_BYPASSED:
@@ -209,7 +213,7 @@ class GraphSearch:
         return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
 
     def confirmed(self) -> bool:
-        """Whether the smallest graph hangs for as long as the whole did, and is not only slow."""
+        """Whether the smallest graph hangs for the whole limit, and is not only slow."""
         assert self.best is not None
         self.patient = True
         return self.tried(self.best).same_fault(self.first)
@@ -218,9 +222,9 @@ class GraphSearch:
         """Leave out outputs: those that are right, then one at a time."""
         assert self.best is not None
         names = [port.name for port in self.best.graph.outputs]
-        wrong = [each.name for each in self.last.outputs]
+        wrong = [output.name for output in self.last.outputs]
         tries: Sequence[Collection[str]] = [[name] for name in reversed(wrong or names)][: OUTPUT_TESTS - 1]
-        if len(names) == 1 or any(self.shows(self.best.with_outputs(asked)) for asked in tries):
+        if len(names) == 1 or any(self.shows(self.best.with_outputs(kept)) for kept in tries):
             return
         if 0 < len(wrong) < len(names):
             self.shows(self.best.with_outputs(wrong))
@@ -234,7 +238,7 @@ MOST_BYPASSED = 24
 
 
 def size_of_cut(cut: CutGraph) -> tuple[int, int, int]:
-    """Return how large a cut is: operators, then outputs, then inputs."""
+    """Return the size by which cuts are compared: operators, then outputs, then inputs."""
     return cut.operators, len(cut.graph.outputs), len(cut.inputs)
 
 
@@ -246,8 +250,8 @@ def minify_graph(
     limit: float = 60.0,
     memory: int = 0,
     most: int = MOST_TESTS,
-    told: Told = lambda text: None,
-    smaller: Smaller = lambda found: None,
+    tell: Tell = lambda text: None,
+    smaller: Smaller = lambda minified: None,
 ) -> MinifiedGraph | UnminifiedGraph:
     """Shrink one graph; `limit` are the seconds of a test before any has failed, `most` the tests.
 
@@ -255,28 +259,26 @@ def minify_graph(
     """
     whole = unguarded_graph(graph.graph)
     known = record_values(whole, graph.run)
-    search = GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, told, smaller)
-    given = CutGraph(whole, tuple(graph.run.inputs))
-    search.first = search.tried(given)
+    search = GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
+    whole_cut = CutGraph(whole, tuple(graph.run.inputs))
+    search.first = search.tried(whole_cut)
     if search.first.kind not in FAULTS:
         return UnminifiedGraph(graph.title, search.first.text, search.first)
-    again = search.tried(given)
-    if not again.same_fault(search.first):
-        why = f"it failed once ({search.first.text}), and then it did not fail so: {again.text}"
+    second_trial = search.tried(whole_cut)
+    if not second_trial.same_fault(search.first):
+        why = f"it failed once ({search.first.text}), and then it did not fail so: {second_trial.text}"
         return UnminifiedGraph(graph.title, why, search.first, flaky=True)
-    search.keep(given, again)
+    search.keep(whole_cut, second_trial)
     if search.first.kind != "timeout":
         search.limit = max(LEAST_LIMIT, TIMES * search.first.seconds)
     return search.minify(known)
 
 
-# ----------------------------------------------------------------------------
-# A minified graph as a Capture, as a sample, and as one file that shows the fault.
+# ------------------------------------------------------------------ the result as a Capture
 #
 # The Capture has one Pair without a backward: the graph is its forward, whichever direction it was cut from. Its
-#  witness is an eager run of this graph; its inputs are the values that the whole graph had, drawn again where the
-#  fault stays.
-# ----------------------------------------------------------------------------
+# witness is an eager run of this graph. Its inputs are the values that the whole graph had, or drawn anew where the
+# fault stays.
 
 FEW = 32
 """Inputs of so many elements are kept as they are."""
@@ -286,59 +288,59 @@ FEW = 32
 class MinifiedCase:
     """A minified graph as a Capture, with the compiler and its versions."""
 
-    found: MinifiedGraph
+    minified_graph: MinifiedGraph
     capture: Capture
     compiler: str
     versions: str
 
     @property
     def about(self) -> list[str]:
-        """What was found, as lines for a bug report."""
-        found = self.found
+        """The fault as lines for a bug report."""
+        minified = self.minified_graph
         lines = [
-            f"{self.compiler} ({self.versions}): {found.last.text}",
-            *(f"    {each.name}: {each.detail}" for each in found.last.outputs[1:8]),
+            f"{self.compiler} ({self.versions}): {minified.last.text}",
+            *(f"    {output.name}: {output.detail}" for output in minified.last.outputs[1:8]),
             f"It is {self.capture.why[0]}.",
-            f"All of that graph: {found.first.text}" if found.first.text != found.last.text else "",
+            f"All of that graph: {minified.first.text}" if minified.first.text != minified.last.text else "",
         ]
         return list(filter(None, lines))
 
     def row(self, reproduced: bool | None) -> dict[str, Any]:
         """Return the case as plain values."""
-        found = self.found
+        minified = self.minified_graph
         return {
-            "graph": found.title,
+            "graph": minified.title,
             "compiler": self.compiler,
             "versions": self.versions,
-            "kind": found.last.kind,
-            "detail": found.last.detail,
-            "outputs": {each.name: each.detail for each in found.last.outputs},
-            "before": found.operators,
-            "after": found.cut.operators,
-            "calls": [step.target for step in found.cut.graph.steps],
-            "tests": found.tests,
-            "seconds": round(found.seconds, 2),
-            "others": dict(found.others),
-            "complete": found.complete,
+            "kind": minified.last.kind,
+            "detail": minified.last.detail,
+            "outputs": {output.name: output.detail for output in minified.last.outputs},
+            "before": minified.operators,
+            "after": minified.cut.operators,
+            "calls": [step.target for step in minified.cut.graph.steps],
+            "tests": minified.tests,
+            "seconds": round(minified.seconds, 2),
+            "others": dict(minified.others),
+            "complete": minified.complete,
             "reproduced": reproduced,
-            "text": found.text,
+            "text": minified.text,
         }
 
 
-def case_of(found: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> MinifiedCase:
+def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> MinifiedCase:
     """Return a minified graph as a Capture with these inputs, and digests of its results on them."""
-    made = inputs.make()
-    graph = found.cut.graph
-    values = tuple(made[port.local] for port in graph.inputs)
+    inputs_by_name = inputs.make()
+    graph = minified.cut.graph
+    values = tuple(inputs_by_name[port.local] for port in graph.inputs)
     run = eager_run(graph, values, whole.seed)
-    seen = record_values(graph, run).values
-    noted = replace(graph, steps=tuple(replace(step, spec=spec_of(seen[step.name])) for step in graph.steps))
+    recorded = record_values(graph, run).values
+    with_specs = replace(graph, steps=tuple(replace(step, spec=spec_of(recorded[step.name])) for step in graph.steps))
     names = [port.name for port in graph.outputs]
-    place = f"cut from {found.title} of {whole.name}: {found.cut.operators} of its {found.operators} operators"
+    place = f"cut from {minified.title} of {whole.name}: {minified.cut.operators} of its {minified.operators} operators"
     capture = Capture(
         name=f"{whole.name}.minified",
         engine=whole.engine,
-        pairs=(Pair("minified", noted),),
+        pairs=(Pair("minified", with_specs),),
         signature=Signature(
             arguments=tuple(port.name for port in graph.inputs), output={"tuple": [{"port": name} for name in names]}
         ),
@@ -351,26 +353,26 @@ def case_of(found: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str,
             str(PortKey("output", name)): numbers_of(value) for name, value in zip(names, run.results, strict=True)
         },
     )
-    return MinifiedCase(found, capture, compiler, versions)
+    return MinifiedCase(minified, capture, compiler, versions)
 
 
 def as_program(cut: CutGraph) -> CutGraph:
     """Return a graph as one of tensors alone: numbers are written into it, each tensor is returned once, and every
     port is an input or an output named by its value."""
-    given = list(zip(cut.graph.inputs, cut.inputs, strict=True))
-    numbers = {port.local: value for port, value in given if not isinstance(value, Tensor)}
+    ports = list(zip(cut.graph.inputs, cut.inputs, strict=True))
+    numbers = {port.local: value for port, value in ports if not isinstance(value, Tensor)}
 
     def value_of(name: str) -> Value:
         return numbers.get(name, Ref(name))
 
     steps = tuple(mapped(step, value_of) for step in cut.graph.steps)
-    made = {step.name: step.spec for step in steps}
-    shown = [result.name for result in cut.graph.results if isinstance(result, Ref) and result.name in made]
+    specs = {step.name: step.spec for step in steps}
+    shown = [result.name for result in cut.graph.results if isinstance(result, Ref) and result.name in specs]
     shown = list(dict.fromkeys(shown))
-    inputs = tuple(Port(port.local, "input", spec_of(value), port.local) for port, value in given)
-    outputs = tuple(Port(name, "output", made[name]) for name in shown)
+    inputs = tuple(Port(port.local, "input", spec_of(value), port.local) for port, value in ports)
+    outputs = tuple(Port(name, "output", specs[name]) for name in shown)
     graph = Graph(inputs, steps, outputs, tuple(map(Ref, shown)), cut.graph.subgraphs)
-    return CutGraph(graph, tuple(value for _, value in given)).with_outputs(shown)
+    return CutGraph(graph, tuple(value for _, value in ports)).with_outputs(shown)
 
 
 def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
@@ -390,15 +392,15 @@ def drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
     return Inputs(recipes, exact_data(values, recipes), seed)
 
 
-def inputs_for(found: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
+def inputs_for(minified: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
     """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
-    drawn = drawn_inputs(found.cut, trials.seed)
+    drawn = drawn_inputs(minified.cut, trials.seed)
     if drawn is not None:
-        made = drawn.make()
-        cut = replace(found.cut, inputs=tuple(made[port.local] for port in found.cut.graph.inputs))
-        if trials.tried(cut, limit).same_fault(found.first):
+        drawn_values = drawn.make()
+        cut = replace(minified.cut, inputs=tuple(drawn_values[port.local] for port in minified.cut.graph.inputs))
+        if trials.tried(cut, limit).same_fault(minified.first):
             return drawn
-    return exact_inputs(found.cut, trials.seed)
+    return exact_inputs(minified.cut, trials.seed)
 
 
 def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
@@ -406,7 +408,7 @@ def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
     return {port.local: value for port, value in zip(cut.graph.inputs, cut.inputs, strict=True)}
 
 
-# ------------------------------------------------------------------ on disk
+# ------------------------------------------------------------------ the result on disk
 
 
 def write_case(
@@ -423,8 +425,8 @@ def write_case(
     if proven:
         proof = attest(capture)
         kept, values = verdict_json(proof.verdict, proof.power), proof.values
-    both = {"witness": capture.witness, "verdict": kept}
-    write_staged(capture, folder / name, capture.recipes, both, values, graphnet_writer(None))
+    records = {"witness": capture.witness, "verdict": kept}
+    write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(None))
     place = folder / f"{name}.py"
     return write_export(capture, place, capture.recipes, backend, "both", case.about, full=not proven, here=here)
 
@@ -433,10 +435,10 @@ def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool:
     """Run an exported file with a backend; return whether it ends as the fault wants."""
     command = [sys.executable, str(file), "--backend", backend]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
     except subprocess.TimeoutExpired:
         return kind == "timeout"
     if kind in ("crashed", "out of memory"):
-        return done.returncode < 0
+        return process.returncode < 0
     word = {"wrong": "wrong", "raised": "failed"}.get(kind, "")
-    return done.returncode == 1 and bool(word) and re.search(rf"^# .*\d+ {word}\b", done.stdout, re.M) is not None
+    return process.returncode == 1 and bool(word) and re.search(rf"^# .*\d+ {word}\b", process.stdout, re.M) is not None

@@ -99,7 +99,7 @@ class Rounds:
         fastest = max(1.0, min(spent))
         self.programs[name].calls = max(1, math.ceil(SHORTEST / fastest))
         for which in (name, "again") if name == "eager" else (name,):
-            self.examination.asked.ask("short", which=which, nanoseconds=fastest)
+            self.examination.process.request("short", which=which, nanoseconds=fastest)
         return self.programs[name].calls * fastest * 1e-9
 
 
@@ -146,10 +146,12 @@ def is_steady(spent: Sequence[float]) -> bool:
     return len(spent) >= 6 and min(spent[-6:-3]) <= STEADY * min(spent[-3:])
 
 
-def stages_within(seconds: float, most: float) -> tuple[int, ...]:
+def stages_within(seconds: float, most_seconds: float) -> tuple[int, ...]:
     """Return the numbers of rounds that are compared where a round takes so many seconds."""
-    if FEWEST_ROUNDS * seconds > most:
-        raise TimingWithheld(f"{FEWEST_ROUNDS} rounds would take {FEWEST_ROUNDS * seconds:.0f} s, more than {most:g}")
+    if FEWEST_ROUNDS * seconds > most_seconds:
+        raise TimingWithheld(
+            f"{FEWEST_ROUNDS} rounds would take {FEWEST_ROUNDS * seconds:.0f} s, more than {most_seconds:g}"
+        )
     first = STAGES[0] if STAGES[0] * seconds <= USUAL_SECONDS else FEWEST_ROUNDS
     return (first, *(rounds for rounds in STAGES if rounds > first and rounds * seconds <= UNSURE_SECONDS))
 

@@ -1,7 +1,7 @@
-"""Carry tensors between two processes: their bytes in memory that both have, and what they are in a line of JSON.
+"""Tensors between the judging process and the compiler's: bytes in shared memory, dtype and shape as JSON.
 
-Nothing is unpickled, because what a compiler's process sends is a stranger's. Inputs keep their strides and the memory
-that they share; results go without.
+Nothing is unpickled, because the compiler's process runs code that is not trusted. Inputs keep their strides and the
+memory that they share; of results, the elements alone are sent.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from backprint.values.tree import strided_parts
 
 ALIGNED = 64
 
-KEPT = (bool, int, float, str, type(None))
+JSON_TYPES = (bool, int, float, str, type(None))
 """Types of values that JSON keeps."""
 
 SPARSE = {
@@ -34,16 +36,16 @@ SPARSE = {
 Header = Mapping[str, Any]
 
 
-class CarriedMemory:
-    """Memory that a process and those forked from it later have; it grows where a writer needs more."""
+class SharedMemory:
+    """Memory that a process shares with those that it forks later; it grows where a writer needs more."""
 
     def __init__(self) -> None:
         self.file = new_file()
         self.map: mmap.mmap | None = None
         self.size = 0
 
-    def make_room(self, size: int) -> None:
-        """Let it have so many bytes at least."""
+    def reserve(self, size: int) -> None:
+        """Grow the memory to at least `size` bytes."""
         if os.fstat(self.file).st_size < size:
             os.ftruncate(self.file, -(-2 * size // mmap.PAGESIZE) * mmap.PAGESIZE)
 
@@ -52,7 +54,7 @@ class CarriedMemory:
         count = 1
         for size in shape:
             if size < 0:
-                raise ValueError(f"a tensor of shape {list(shape)} was told")
+                raise ValueError(f"a tensor of shape {list(shape)} was sent")
             count *= size
         if not count:
             return torch.empty(tuple(shape), dtype=dtype)
@@ -61,17 +63,17 @@ class CarriedMemory:
         return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset).view(tuple(shape))
 
     def put(self, tensor: Tensor, offset: int) -> tuple[list[Any], int]:
-        """Copy a strided tensor's elements, of which one on device meta has none; return what it is, and where the next
-        may begin."""
+        """Copy a strided tensor's elements; return its dtype, shape and offset, and the offset at which the next may
+        begin. A tensor on device meta has no elements to copy."""
         kind = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), offset]
         end = offset + tensor.numel() * tensor.dtype.itemsize
-        self.make_room(end)
+        self.reserve(end)
         if tensor.numel() and not tensor.is_meta:
             self.tensor(tensor.dtype, tensor.shape, offset).copy_(tensor.detach())
         return kind, -(-end // ALIGNED) * ALIGNED
 
-    def taken(self, kind: Sequence[Any]) -> Tensor:
-        """Return a copy of a tensor that was put."""
+    def read(self, kind: Sequence[Any]) -> Tensor:
+        """Return a copy of a tensor that `put` has written."""
         dtype, shape, offset = kind
         return self.tensor(dtype_named(dtype), shape, offset).clone()
 
@@ -88,15 +90,15 @@ def dtype_named(name: str) -> torch.dtype:
     """Return a dtype by its name."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"a dtype {name!r} was told")
+        raise ValueError(f"a dtype {name!r} was sent")
     return dtype
 
 
 # ------------------------------------------------------------------ results: elements alone
 
 
-def put_results(memory: CarriedMemory, values: Sequence[Any], offset: int = 0) -> tuple[list[Header], int]:
-    """Copy results; return what they are, and the offset behind them."""
+def put_results(memory: SharedMemory, values: Sequence[Any], offset: int = 0) -> tuple[list[Header], int]:
+    """Copy results; return a header for each, and the offset behind them."""
     headers = []
     for value in values:
         header, offset = put_result(memory, value, offset)
@@ -104,7 +106,7 @@ def put_results(memory: CarriedMemory, values: Sequence[Any], offset: int = 0) -
     return headers, offset
 
 
-def put_result(memory: CarriedMemory, value: Any, offset: int) -> tuple[Header, int]:
+def put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, int]:
     if type(value) not in (Tensor, torch.nn.Parameter):  # a subclass may compute its values when they are read
         return plain_header(value), offset
     parts = []
@@ -116,15 +118,15 @@ def put_result(memory: CarriedMemory, value: Any, offset: int) -> tuple[Header, 
 
 
 def plain_header(value: Any) -> Header:
-    """Return a value that is no tensor; of one that JSON does not keep, its type alone."""
+    """Return the header of a value that is no tensor: the value, or its type alone where JSON cannot keep it."""
     name = type(value).__name__
     if type(value) is complex:
         return {"complex": [value.real, value.imag]}
-    return {"plain": value, "type": name} if type(value) in KEPT else {"type": name}
+    return {"plain": value, "type": name} if type(value) in JSON_TYPES else {"type": name}
 
 
-class OtherValue:
-    """What stands for a result of a type that is not carried; it equals nothing."""
+class UnsentValue:
+    """Stands for a result of a type that is not sent; it equals nothing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -133,17 +135,17 @@ class OtherValue:
         return f"a {self.name}"
 
 
-def taken_results(memory: CarriedMemory, headers: Sequence[Header]) -> list[Any]:
+def read_results(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
     """Return copies of results."""
-    return [taken_result(memory, header) for header in headers]
+    return [read_result(memory, header) for header in headers]
 
 
-def taken_result(memory: CarriedMemory, header: Header) -> Any:
+def read_result(memory: SharedMemory, header: Header) -> Any:
     if "tensor" not in header:
         if "complex" in header:
             return complex(*header["complex"])
-        return header["plain"] if "plain" in header else OtherValue(str(header["type"]))
-    parts = [memory.taken(kind).to(header["device"]) for kind in header["tensor"]]
+        return header["plain"] if "plain" in header else UnsentValue(str(header["type"]))
+    parts = [memory.read(kind).to(header["device"]) for kind in header["tensor"]]
     layout = getattr(torch, header["layout"])
     if layout is torch.strided:
         return parts[0]
@@ -155,8 +157,8 @@ def taken_result(memory: CarriedMemory, header: Header) -> Any:
 # ------------------------------------------------------------------ inputs: with strides and shared memory
 
 
-def put_inputs(memory: CarriedMemory, values: Sequence[Any]) -> list[Header]:
-    """Copy inputs, each memory once; return what they are."""
+def put_inputs(memory: SharedMemory, values: Sequence[Any]) -> list[Header]:
+    """Copy inputs, each storage once; return a header for each."""
     headers: list[Header] = []
     storages: dict[int, list[Any]] = {}
     offset = 0
@@ -187,21 +189,116 @@ def put_inputs(memory: CarriedMemory, values: Sequence[Any]) -> list[Header]:
     return headers
 
 
-def taken_inputs(memory: CarriedMemory, headers: Sequence[Header]) -> list[Any]:
-    """Return inputs that were put; those share memory that shared it."""
-    found: list[Any] = []
+def read_inputs(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
+    """Return the inputs that `put_inputs` has written; those that shared memory share it again."""
+    inputs: list[Any] = []
     storages: dict[int, Tensor] = {}
     for header in headers:
         if "memory" not in header:
-            found.append(taken_result(memory, header))
+            inputs.append(read_result(memory, header))
             continue
         offset = header["memory"][2]
         if offset not in storages or not storages[offset].numel():
-            storages[offset] = memory.taken(header["memory"]).to(header["device"])
+            storages[offset] = memory.read(header["memory"]).to(header["device"])
         value = torch.empty(0, dtype=dtype_named(header["dtype"]), device=header["device"])
         shape, stride, start = header["place"]
         value.set_(storages[offset].untyped_storage(), start, shape, stride)
         conj, neg, grad = header["flags"]
         value = neg_view(value.conj() if conj else value) if neg else value.conj() if conj else value
-        found.append(value.requires_grad_() if grad else value)
-    return found
+        inputs.append(value.requires_grad_() if grad else value)
+    return inputs
+
+
+# ------------------------------------------------------------------ slots: where the results of many calls go
+
+
+MOST_HELD = 2**29
+"""The most bytes of results that are held to be compared again. Results of timed calls are not held: that would change
+how memory is reused while calls are timed."""
+
+
+@dataclass(frozen=True)
+class ResultKind:
+    """The dtype, shape and device of a result, or its value where it is no tensor.
+
+    Both processes of a bench use it, so that the judging one knows what the other sends and keeps.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    value: Any = None
+    """A result that is no tensor."""
+
+    @cached_property
+    def is_tensor(self) -> bool:
+        """Whether the result is a tensor."""
+        return bool(self.dtype)
+
+    @cached_property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of a tensor."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the result's elements."""
+        count = self.torch_dtype.itemsize if self.is_tensor else 0
+        for size in self.shape:
+            count *= size
+        return count
+
+    def fits(self, value: Any) -> bool:
+        """Whether a result has this dtype, shape and device; where it is no tensor, whether it has this value."""
+        if not self.is_tensor:
+            return type(value) is type(self.value) and (value == self.value or value != value)
+        return (
+            type(value) in (Tensor, torch.nn.Parameter)
+            and value.dtype is self.torch_dtype
+            and value.shape == self.shape
+            and value.layout is torch.strided
+            and value.device.type == self.device
+        )
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}" if self.is_tensor else repr(self.value)
+
+
+def kind_text(value: Any) -> str:
+    """Return the dtype, shape and device of a result as text, or its type."""
+    if type(value) not in (Tensor, torch.nn.Parameter):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
+
+
+def kind_of_result(value: Any) -> ResultKind | None:
+    """Return the kind of one of eager's results; None if it has no slot: its results are sent with headers."""
+    if not isinstance(value, Tensor):
+        return ResultKind("", (), "", value) if type(value) in (bool, int, float, str, type(None)) else None
+    if value.layout is not torch.strided or value.is_quantized:
+        return None
+    return ResultKind(str(value.dtype).removeprefix("torch."), tuple(value.shape), value.device.type)
+
+
+def slot_offsets(kinds: Sequence[ResultKind]) -> tuple[list[int], int]:
+    """Return the offset of each result of one call, and the bytes of all of them."""
+    offsets, offset = [], 0
+    for kind in kinds:
+        offsets.append(offset)
+        offset += -(-kind.bytes // ALIGNED) * ALIGNED
+    return offsets, offset
+
+
+@dataclass(slots=True)
+class HeldBudget:
+    """The bytes of results that are held so far; MOST_HELD is the limit."""
+
+    bytes: int = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether results of so many bytes are to be held; the first ones are, however large."""
+        if self.bytes and self.bytes + size > MOST_HELD:
+            return False
+        self.bytes += max(size, 1)
+        return True

@@ -1,7 +1,9 @@
-"""Judge a compiler that draws random numbers in its own way, on a graph that does not return what it draws.
+"""One compiler on one sample: compile each graph, judge its results, time it; a cell for each.
 
-It is given the graph once more with its draws as further results (`draws.opened_graph`): these results are compared
-exactly. The graph as it is can only be judged by the distribution of its results, from many calls on the same inputs.
+The compiler works in a process of its own (`performer`), which is forked before eager has run. Every result that it
+sends is compared here with eager's on the same inputs. The order is that of trust: results are judged before the
+timing, and during it. A cell is yielded as soon as it is known, because the next graph may end the process.
+`bench_sample` is the verb that workers run.
 """
 
 from __future__ import annotations
@@ -21,22 +23,23 @@ from typing import Any
 
 import torch
 
-from backprint.bench.asking import AskedPerformer, CompilerFailed, PerformerDied
+from backprint.bench.asking import CompilerFailed, CompilerProcess, PerformerDied
 from backprint.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
 from backprint.bench.clocks import CheatFound, TimingWithheld
 from backprint.bench.compilers.table import Compiler
 from backprint.bench.contents import VariedInputs
 from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
 from backprint.bench.judge import (
+    AnyGraph,
     GraphJudge,
     PartJudge,
-    moved_graphs,
     movement,
     notes_of_outputs,
     other_values,
     outcome_of_outputs,
     output_of_port,
     parts_of,
+    redrawn_graphs,
 )
 from backprint.bench.roofline import least_step_work, least_work
 from backprint.bench.timing import time_pair
@@ -52,8 +55,15 @@ from backprint.sample.export import graphs_needed
 from backprint.sample.judged import text_of_kind
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
+# ------------------------------------------------------------------ results that depend on the compiler's own draws
+#
+# A compiler may draw random numbers in its own way. On a graph that does not return its draws, results cannot be
+# compared one by one. The compiler gets the graph once more, *opened*: with its draws as further results, which are
+# compared exactly. The graph as it is can only be judged by the distribution of its results, from many calls on the
+# same inputs.
+
 OPENED_CALLS = 24
-"""How often the opened graph is called."""
+"""The number of calls of the opened graph."""
 
 FEWEST_CALLS, MOST_CALLS, MOST_SECONDS, MOST_BYTES = 80, 400, 2.0, 2**27
 """How many calls show a distribution; how many are made, for how long, and with how many bytes of results."""
@@ -64,18 +74,20 @@ class NotJudged(BackprintError):
 
 
 def opened_fault(examination: Examination) -> str:
-    """Return what is wrong in the graph with its draws as results, or an empty text."""
+    """Return the fault of the compiled opened graph, or an empty text."""
     (part,) = examination.judge.parts
     opened = opened_graph(unguarded_graph(part.bench.graph))
     if opened is None:
         raise NotJudged("the graph cannot be given with its draws as results")
     try:
-        examination.asked.ask("compile", cold=False, opened=True)
+        examination.process.request("compile", cold=False, opened=True)
     except CompilerFailed as error:
         raise NotJudged(f"refused with its draws as results: {error}") from None
-    (made,) = graph_classes({"opened": opened}).values()
+    (module,) = graph_classes({"opened": opened}).values()
     outputs = [(port.role, port.name) for port in opened.outputs]
-    run = EagerRun(rebuilt(made, inspect.getsource(made)), part.bench.run.inputs, part.bench.run.random, outputs, ())
+    run = EagerRun(
+        rebuilt(module, inspect.getsource(module)), part.bench.run.inputs, part.bench.run.random, outputs, ()
+    )
     run = replace(run, results=tuple(run.again(run.module())))
     judge = PartJudge(replace(part.bench, graph=opened, run=run))
     try:
@@ -99,7 +111,7 @@ def opened_fault(examination: Examination) -> str:
 
 
 def distribution_fault(examination: Examination, places: Sequence[int]) -> str:
-    """Return which of these results has another distribution than eager's, or an empty text."""
+    """Return which of the results at these places has another distribution than eager's, or an empty text."""
     (part,) = examination.judge.parts
     size = sum(part.bench.run.results[place].nbytes for place in places)
     count = min(MOST_CALLS, int(MOST_SECONDS / examination.seconds), MOST_BYTES // max(size, 1))
@@ -109,9 +121,9 @@ def distribution_fault(examination: Examination, places: Sequence[int]) -> str:
     eager, module = [], part.bench.run.module()
     for _ in range(count):
         eager.append(picked(module(*copies(part.bench.run.inputs)), places))
-    found = [picked(examination.called(None, None, 0.0)[1], places) for _ in range(count)]
+    compiled = [picked(examination.called(None, None, 0.0)[1], places) for _ in range(count)]
     for at, place in enumerate(places):
-        if reason := other_values(eager, found, at):
+        if reason := other_values(eager, compiled, at):
             role, name = part.bench.run.outputs[place]
             return f"{role} {name} is distributed otherwise than eager's: {reason}"
     return ""
@@ -121,15 +133,7 @@ def picked(results: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [results[place] for place in places]
 
 
-# ----------------------------------------------------------------------------
-# Try one compiler on one sample: compile each graph, judge its results, time it; a cell for each.
-#
-# The compiler works in a process of its own (`performer`), which is forked before eager has run. Here, every result
-#  that it gives is compared with eager's on the same inputs. The order is that of trust: results are judged before
-#  the timing, and during it. A cell is given away as soon as it is known, because the next graph may end the process.
-# ----------------------------------------------------------------------------
-
-AnyGraph = BenchGraph | BenchStep
+# ------------------------------------------------------------------ a compiler at work on the graphs of a sample
 
 Begun = Callable[[str, str], None]
 
@@ -145,55 +149,55 @@ class TrialPlan:
     directions: tuple[str, ...]
     timed: bool
     caches: Path
-    """Where compilers keep what they made, below a name of each graph's own."""
+    """The path below which compilers keep caches; each graph adds a name of its own."""
 
 
 def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
     """Return the titles of the graphs that a trial tries, in its order."""
-    found = []
+    titles_of_pairs = []
     for index, pair in enumerate(capture.pairs):
-        found += [f"pair_{index} forward", *([f"pair_{index} backward"] if pair.backward is not None else [])]
-    found += [f"{title.partition(' ')[0]} step" for title in found if title.endswith("backward")]
-    return [title for title in found if title.partition(" ")[2] in directions]
+        titles_of_pairs += [f"pair_{index} forward", *([f"pair_{index} backward"] if pair.backward is not None else [])]
+    titles_of_pairs += [f"{title.partition(' ')[0]} step" for title in titles_of_pairs if title.endswith("backward")]
+    return [title for title in titles_of_pairs if title.partition(" ")[2] in directions]
 
 
 def tried(
-    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, begun: Begun
+    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
-    """Yield a cell for each graph that has no outcome in `known` (title -> outcome) yet; `begun` is called with the
-    title of each and the part of the trial that begins. The last is that in which the compiler's process died, if it
-    did: graphs that are left need another."""
+    """Yield a cell for each graph without an outcome in `known` (title -> outcome). `on_begin` is called with a graph's
+    title and the part of the trial that begins. If the compiler's process dies, the cell of that graph is the last, and
+    the remaining graphs need another process."""
     graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
-    asked = AskedPerformer(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
+    process = CompilerProcess(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
     try:
         with stage("eager"):
             graphs = bench_graphs(capture)
-            drawn = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
-            moved = [with_steps(each) for each in moved_graphs(capture, graphs, drawn)]
-        trial = CompilerTrial(plan, turns, begun, asked, dict(known), with_steps(graphs), moved)
-        left = [
+            seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
+            redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
+        trial = CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn)
+        remaining = [
             title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
         ]
-        for title in left:
+        for title in remaining:
             trial.run_eager(title)
-        for title in left:
+        for title in remaining:
             cell = trial.cell(title)
             yield cell
             if trial.died:
                 return
     finally:
-        asked.close()
+        process.close()
 
 
 def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
     """Return title -> graph, the steps last."""
-    found: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
-    return {graph.title: graph for graph in found}
+    all_graphs: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
+    return {graph.title: graph for graph in all_graphs}
 
 
 @dataclass(slots=True)
 class GraphAtWork:
-    """A graph in the hands of the compiler's process."""
+    """A graph that the compiler's process works on."""
 
     graph: AnyGraph
     examination: Examination
@@ -208,7 +212,7 @@ class CompilerTrial:
     plan: TrialPlan
     turns: Turns
     begun: Begun
-    asked: AskedPerformer
+    process: CompilerProcess
     outcomes: dict[str, str]
     graphs: dict[str, AnyGraph]
     moved: Sequence[Mapping[str, AnyGraph]]
@@ -218,7 +222,7 @@ class CompilerTrial:
     died: bool = False
 
     def run_eager(self, title: str) -> None:
-        """See how the inputs of a graph can vary, and time eager on such, before the compiler is loaded."""
+        """Choose how the inputs of a graph vary, and time eager on varied inputs, before the compiler is loaded."""
         graph = self.graphs[title]
         judge = self.judge_of(graph)
         with stage(f"{title}: eager"):
@@ -228,17 +232,17 @@ class CompilerTrial:
             varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed, plan.ways)
             varied.put_seed(int.from_bytes(os.urandom(7), "little"))
             with self.turns.alone():
-                given = self.asked.giving(varied.values)
-                self.asked.ask("baseline", title=title, inputs=given, step=step_told(graph))
+                headers = self.process.send_inputs(varied.values)
+                self.process.request("baseline", title=title, inputs=headers, step=step_told(graph))
 
     def judge_of(self, graph: AnyGraph) -> GraphJudge:
-        """Return a new judge of a graph; that of a step knows what those of its parts know."""
+        """Return a new judge of a graph; the judge of a step shares the judges of its forward and backward."""
         known = {title: judge.parts[0] for title, judge in self.judges.items() if len(judge.parts) == 1}
         self.judges[graph.title] = GraphJudge(graph, known)
         return self.judges[graph.title]
 
     def cell(self, title: str) -> BenchCell:
-        """Return the cell of one graph: what is known when a part ends it, or when all have passed."""
+        """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last."""
         began, graph = time.monotonic(), self.graphs[title]
         cell = blank_cell(graph, self.plan.compiler.name)
         part = FIRST_PART
@@ -252,20 +256,20 @@ class CompilerTrial:
                     cell = act(self, work, cell)
                 if cell.outcome:
                     break
-            self.asked.ask("end")
+            self.process.request("end")
         except PerformerDied as error:
             self.died = True
             cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
         self.outcomes[title] = cell.outcome
-        peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.asked.pid)
+        peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.process.pid)
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
 
     def in_hand(self, graph: AnyGraph) -> GraphAtWork:
-        """Give a graph to the compiler's process."""
+        """Begin work on a graph in the compiler's process."""
         title = graph.title
         if title not in self.judges:
             self.plans[title] = varied_plan(self.judge_of(graph), int.from_bytes(os.urandom(7), "little"))
-        examination = Examination(self.asked, self.judges[title], self.plans[title])
+        examination = Examination(self.process, self.judges[title], self.plans[title])
         examination.begin()
         return GraphAtWork(graph, examination)
 
@@ -282,12 +286,13 @@ class CompilerTrial:
         return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
 
     def compile_as(self, work: GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
-        """Compile the graph in hand and call it once; return the seconds and notes, and judge what the call gave."""
-        answer = self.asked.ask("compile", cold=cold, opened=False)
+        """Compile the active graph and call it once; judge the results of the call, and return the seconds and
+        notes."""
+        answer = self.process.request("compile", cold=cold, opened=False)
         self.compiled.add(work.graph.title)
         examination, judge = work.examination, work.examination.judge
         if "results" in answer and not judge.by_stream and not work.first:
-            work.first = judge.fault(examination.own, self.asked.results_of(answer), (torch.get_rng_state(), ()))
+            work.first = judge.fault(examination.own, self.process.results_in(answer), (torch.get_rng_state(), ()))
         return answer["seconds"], answer["notes"]
 
     def join(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
@@ -300,18 +305,18 @@ class CompilerTrial:
                 outcome = "wrong" if ended == "wrong" else "skipped"
                 return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
-                inner, known = self.in_hand(part), blank_cell(part, cell.compiler)
+                part_work, part_cell = self.in_hand(part), blank_cell(part, cell.compiler)
                 try:
-                    self.compile_as(inner, cold=False)
-                    known = self.judge(inner, known)
+                    self.compile_as(part_work, cold=False)
+                    part_cell = self.judge(part_work, part_cell)
                 except CompilerFailed as error:
                     return replace(cell, outcome="skipped", reason=f"{part.title}: {error}")
-                if known.outcome:
-                    outcome = "wrong" if known.outcome == "wrong" else "skipped"
-                    return replace(cell, outcome=outcome, reason=f"{part.title}: {known.reason}")
+                if part_cell.outcome:
+                    outcome = "wrong" if part_cell.outcome == "wrong" else "skipped"
+                    return replace(cell, outcome=outcome, reason=f"{part.title}: {part_cell.reason}")
         work.examination.begin()
-        both = {"forward": graph.forward.title, "backward": graph.backward.title}
-        self.asked.ask("join", **both, step=step_told(graph))
+        parts = {"forward": graph.forward.title, "backward": graph.backward.title}
+        self.process.request("join", **parts, step=step_told(graph))
         return cell
 
     def judge(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
@@ -366,7 +371,9 @@ class CompilerTrial:
             except CheatFound as error:
                 reason = str(error)
         notes = notes_of_outputs(outputs)
-        shown = tuple(each for each in outputs if not (isinstance(work.graph, BenchStep) and each.role == "saved"))
+        shown = tuple(
+            output for output in outputs if not (isinstance(work.graph, BenchStep) and output.role == "saved")
+        )
         return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
 
     def by_distribution(self, work: GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
@@ -383,14 +390,15 @@ class CompilerTrial:
             reason = reason or distribution_fault(examination, places)
         except NotJudged as error:
             return tuple(
-                replace(each, detail=f"{each.detail}; {error}") if each.word == "random" else each for each in outputs
+                replace(output, detail=f"{output.detail}; {error}") if output.word == "random" else output
+                for output in outputs
             )
         word, part.by_distribution = "wrong" if reason else "close", not reason
         return tuple(
-            replace(each, word=word, detail=reason or f"{each.detail}; judged with {judged_by}")
-            if each.word == "random"
-            else each
-            for each in outputs
+            replace(output, word=word, detail=reason or f"{output.detail}; judged with {judged_by}")
+            if output.word == "random"
+            else output
+            for output in outputs
         )
 
     def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
@@ -408,7 +416,7 @@ class CompilerTrial:
         return replace(cell, warm=warm, notes=tuple(dict.fromkeys((*cell.notes, *notes))))
 
     def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Call it on other inputs, and time it beside eager, alone on the machine."""
+        """Call the compiled graph on other inputs, and time it in turns with eager, alone on the machine."""
         try:
             if not self.plan.timed:
                 self.check(work)
@@ -427,17 +435,17 @@ class CompilerTrial:
             return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
         except CompilerFailed as error:
             return replace(cell, outcome="failed", reason=f"on other inputs: {error}")
-        moved = self.movement(work.graph)
-        outputs = tuple(replace(each, power=moved.get((each.role, each.name), True)) for each in cell.outputs)
+        powers = self.movement(work.graph)
+        outputs = tuple(replace(output, power=powers.get((output.role, output.name), True)) for output in cell.outputs)
         cell = replace(cell, outputs=outputs, notes=(*cell.notes, *work.examination.notes()), timing=timing)
         if timing is None:
             return replace(cell, outcome=UNTIMED, reason="times were not asked for")
         return replace(cell, outcome=timing.answer)
 
     def check(self, work: GraphAtWork) -> None:
-        """Call it on the inputs of other runs and on varied ones, and compare every call."""
+        """Call the compiled graph on redrawn inputs and on varied ones, and compare every call."""
         examination = work.examination
-        contents = fitting(examination.judge, [each[work.graph.title] for each in self.moved])
+        contents = fitting(examination.judge, [graphs[work.graph.title] for graphs in self.moved])
         pause = pause_after(examination.seconds)
         for count, values in enumerate([*contents, None]):
             occasion = (
@@ -449,13 +457,13 @@ class CompilerTrial:
         examination.look_again()
 
     def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
-        """Return which outputs the redrawn inputs move."""
-        found: dict[tuple[str, str], bool] = {}
-        others = [parts_of(each[graph.title]) for each in self.moved]
+        """Return, by role and name, whether an output moves on redrawn inputs."""
+        powers: dict[tuple[str, str], bool] = {}
+        others = [parts_of(graphs[graph.title]) for graphs in self.moved]
         for place, part in enumerate(parts_of(graph)):
-            moved = movement(part.run, [other[place].run for other in others])
-            found |= dict(zip(part.run.outputs, moved, strict=True))
-        return found
+            moves = movement(part.run, [other[place].run for other in others])
+            powers |= dict(zip(part.run.outputs, moves, strict=True))
+        return powers
 
 
 PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]] = {
@@ -464,26 +472,24 @@ PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]
     "compile again": CompilerTrial.compile_again,
     "time": CompilerTrial.time,
 }
-"""The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
+"""The parts of a trial, in order. Each returns the cell with more fields; one that sets the outcome ends the trial."""
 
 FIRST_PART = next(iter(PARTS))
 
 
 def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
-    """Return the cell of a graph of which nothing is known but its work."""
+    """Return the cell of a graph before its trial: its operators and its least work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
     known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
     return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
 
 
-# ----------------------------------------------------------------------------
-# The verb of a bench run: one compiler on one sample, for the workers of `corpus/`.
+# ------------------------------------------------------------------ the verb of a bench run
 #
-# The process of a sample reads it and runs nothing of it. It forks another, which tries the compiler on each graph
-#  and writes a cell as soon as it is known; if that one crashes, hangs or uses too much memory, the graph at work
-#  gets the outcome, and one more process goes on with the next graph.
-# ----------------------------------------------------------------------------
+# The process of a sample reads it and runs no code of it. It forks another process, which tries the compiler on each
+# graph and writes a cell as soon as it is known. If that process crashes, hangs or uses too much memory, the graph at
+# work gets this outcome, and one more process goes on with the next graph.
 
 CELLS = "cells.jsonl"
 """The file of a sample's folder: a cell a line; a line with `begun` names a graph and a part of its trial."""
@@ -519,14 +525,14 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
         capture = read_capture(task, options, staging)
     wanted = titles(capture, options["directions"])
     file = staging / CELLS
-    while left := [title for title in wanted if title not in outcomes(file)]:
+    while remaining := [title for title in wanted if title not in outcomes(file)]:
         clock = GraphClock()
-        given = task, capture, options, file, clock
-        end = in_child(partial(try_rest, *given), options["timeout"], task.memory, clock.seconds)
+        arguments = task, capture, options, file, clock
+        end = in_child(partial(try_rest, *arguments), options["timeout"], task.memory, clock.seconds)
         if not end.ended_well:
-            write_ended(file, end, left, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
-        elif [title for title in wanted if title not in outcomes(file)] == left:
-            return failure("no cells", f"nothing was tried of {left[0]}", "bench")
+            write_ended(file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
+        elif [title for title in wanted if title not in outcomes(file)] == remaining:
+            return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
     for place in caches_of(task, options).parent.glob(f"{caches_of(task, options).name}_*"):
         shutil.rmtree(place, ignore_errors=True)
     return row_of(list(read_cells(file)))
@@ -570,7 +576,7 @@ ARITHMETIC = ("default_dtype", "flush_denormal")
 
 
 def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
-    """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
+    """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
     from backprint.bench.clocks import compute_in_float32
@@ -650,9 +656,9 @@ def row_of(cells: list[BenchCell]) -> dict[str, Any]:
     """Return the row of a sample in the ledger of its run."""
     verdict, cause = verdict_of(cells)
     counts = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in {cell.outcome for cell in cells}}
-    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    bad = next((f"; {cell.graph}: {cell.reason}" for cell in cells if cell.outcome not in RIGHT), "")
-    return {"verdict": verdict, "cause": cause, "detail": one_line(f"{said}{bad}"), "notes": []}
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    first_fault = next((f"; {cell.graph}: {cell.reason}" for cell in cells if cell.outcome not in RIGHT), "")
+    return {"verdict": verdict, "cause": cause, "detail": one_line(f"{summary}{first_fault}"), "notes": []}
 
 
 def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:

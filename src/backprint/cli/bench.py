@@ -74,13 +74,13 @@ def run_command(
     from backprint.bench.cells import STOPPED
     from backprint.cli.bench_report import write_page
     from backprint.common.text import BENCH_DIRECTIONS
-    from backprint.jobs.progress import shown
+    from backprint.jobs.progress import display_for
     from backprint.jobs.run import Stopped
 
     names = split_names(compilers)
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
-        with shown(False) as watcher:
+        with display_for(False) as watcher:
             done = run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
@@ -126,13 +126,13 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     from backprint.bench.scores import geometric_mean
 
     counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
-    shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
+    display_for = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = []
     for name, count in counts.items():
         speedups = [cell.speedup for cell in run.of(name) if cell.right and cell.speedup]
         mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
-        rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
-    yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
+        rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in display_for), mean])
+    yield from aligned([["compiler", "graphs", *display_for, "speedup"], *rows])
     if told := unjudged_text(run.cells):
         yield f"not judged: {told}"
     timings = [cell.timing for cell in run.cells if cell.timing is not None]

@@ -20,9 +20,9 @@ from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRU
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
-from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import TREE_NAMES, Task, stage
-from backprint.jobs.verbs import loaded
+from backprint.jobs.verbs import load_only
 from backprint.sample.place import check_place, settle
 
 
@@ -101,7 +101,7 @@ class CaptureReport:
     trees: Mapping[str, str] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------------ a sample, in a process of its own
+# ---- A sample, in a process of its own
 
 
 def of_sample(
@@ -115,7 +115,9 @@ def of_sample(
         at(f"{target}: {STAGES.get(stage, stage)}")
 
     try:
-        answers = apart("backprint.cli.capture:apart_from_us", [target], given, allowed, lambda _: None, entered, near)
+        answers = run_apart(
+            "backprint.cli.capture:apart_from_us", [target], given, allowed, lambda _: None, entered, near
+        )
         with contextlib.closing(answers) as found:  # type: ignore[type-var]  # a generator, which closes its workers
             answer = next(found)
             if answer.content is None or answer.folder is None:
@@ -171,10 +173,10 @@ def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict
     return write_answer(staging, asdict(report))
 
 
-apart_from_us.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+apart_from_us.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
-# ------------------------------------------------------------------ the capture itself
+# ---- The capture itself
 
 STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving"}
 

@@ -20,7 +20,7 @@ def command(samples: tuple[Path, ...]) -> None:
     """
     from backprint.errors import BackprintError, UsageError
     from backprint.graph.keys import number_of
-    from backprint.jobs.find import absent, samples_in
+    from backprint.jobs.find import missing_sample, samples_in
     from backprint.sample.convert import convert
 
     failed = False
@@ -32,7 +32,7 @@ def command(samples: tuple[Path, ...]) -> None:
             echo(f"not converted: {error}", err=True)
             continue
         echo(f"{place}: {number_of(count, 'graph')} written flat" if count else f"{place}: has no loops")
-    if wrong := absent(samples):
+    if wrong := missing_sample(samples):
         raise UsageError(wrong)
     if failed:
         raise SystemExit(1)

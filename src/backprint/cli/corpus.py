@@ -159,11 +159,11 @@ def carry_out(
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
     from backprint.graph.verdicts import GOOD
     from backprint.jobs import run_corpus
-    from backprint.jobs.progress import shown
+    from backprint.jobs.progress import display_for
     from backprint.jobs.run import Stopped
 
     try:
-        with (show or shown)(as_json) as watcher:
+        with (show or display_for)(as_json) as watcher:
             done = run_corpus(verb, source, out, watch=watcher, **given, **chosen)
     except Stopped as stopped:
         echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
@@ -192,7 +192,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
     """Yield the verdicts, causes and proofs of a run as lines."""
     from backprint.graph.verdicts import VERDICTS
     from backprint.jobs.ledger import NAME, Ledger
-    from backprint.jobs.progress import powerless
+    from backprint.jobs.progress import powerless_text
 
     counts = ", ".join(f"{done.verdicts[name]} {name}" for name in VERDICTS if name in done.verdicts)
     yield f"{sum(done.verdicts.values())} samples: {counts}"
@@ -202,7 +202,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
         found = ledger.proofs()
         if found.ports or (found.without and ledger.facts()["options"].get("power") == "none"):
             yield f"proved: {found.told()}"
-            yield from (powerless(id, ports) for id, ports in found.without[:NAMED])
+            yield from (powerless_text(id, ports) for id, ports in found.without[:NAMED])
             if len(found.without) > NAMED:
                 yield f"and {len(found.without) - NAMED:,} samples more: corpus report names them"
 

@@ -45,9 +45,9 @@ def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, all
     """
     import backprint as bp
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     capture = bp.load(sample, allow=allow)
     place = capture.draw(output, pair=pair, nodes=nodes, scale=scale)

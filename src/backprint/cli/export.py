@@ -40,10 +40,10 @@ def command(
     """
     import backprint as bp
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
     from backprint.sample.export import data_beside, why_full
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     capture = bp.load(sample, allow=allow)
     options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite, full=full)

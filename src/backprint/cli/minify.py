@@ -38,9 +38,9 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **given: A
     """
     from backprint.bench.minify_sample import MinifiedSample, minify_sample
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     kept: list[MinifiedSample] = []
 

@@ -16,10 +16,10 @@ from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import first_three, numbered
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without
-from backprint.jobs.apart import apart, write_answer
-from backprint.jobs.find import absent, samples_in
+from backprint.jobs.apart import run_apart, write_answer
+from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import loaded
+from backprint.jobs.verbs import load_only
 
 
 @click.command("power")
@@ -51,10 +51,12 @@ def command(
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
-    wrong = absent(samples)
+    wrong = missing_sample(samples)
     with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
         options = {"power": power, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
-        for answer in apart("backprint.cli.power:weighed", places, options, (timeout, memory), numbered(places, at)):
+        for answer in run_apart(
+            "backprint.cli.power:weighed", places, options, (timeout, memory), numbered(places, at)
+        ):
             row = {
                 "sample": str(answer.place),
                 **(answer.content or {"name": answer.place.name, "error": answer.ended}),
@@ -78,7 +80,7 @@ def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, 
     return write_answer(staging, measured(task.path, options["power"], options["seconds"], given))
 
 
-weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+weighed.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def measured(place: Path, power: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:

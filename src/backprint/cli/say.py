@@ -58,7 +58,7 @@ def table_text(text: str, style: str = "") -> Text:
     return Text(printable(text), style)
 
 
-# ------------------------------------------------------------------ what a sample may take
+# ---- What a sample may take
 
 
 def limits(command: Any) -> Any:
@@ -71,7 +71,7 @@ def limits(command: Any) -> Any:
     )(command)
 
 
-# ------------------------------------------------------------------ the end
+# ---- The end
 
 STOPPED = 130
 """The exit code after Ctrl-C."""
@@ -87,7 +87,7 @@ def ending(kept: Callable[[], str]) -> Iterator[None]:
         raise SystemExit(STOPPED) from None
 
 
-# ------------------------------------------------------------------ progress
+# ---- Progress
 
 
 class Working:

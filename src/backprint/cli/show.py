@@ -39,9 +39,9 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     if format_of(sample) is GRAPHNET:
         from backprint.cli.graphnet import show
@@ -63,7 +63,7 @@ def command(
         tell_breaks(capture)
         for text in capture.notes:
             echo(f"note: {text}")
-        tell_lies(capture)
+        print_contradictions(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
         echo("no backward: no output of this program requires grad", err=True)
 
@@ -101,12 +101,12 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
 
 
-def tell_lies(capture: Any) -> None:
+def print_contradictions(capture: Any) -> None:
     """Print where the sample contradicts itself: `verify` calls it wrong."""
-    from backprint.graph.links import lies
+    from backprint.graph.links import contradictions
 
-    for lie in lies(capture):
-        echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
+    for contradiction in contradictions(capture):
+        echo(f"not as it was saved: {contradiction.role} {contradiction.name}: {contradiction.text}")
 
 
 def tell_breaks(capture: Any) -> None:

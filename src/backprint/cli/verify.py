@@ -14,10 +14,10 @@ from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import GOOD, WORDS, ports_without
-from backprint.jobs.apart import Answer, apart, write_answer
-from backprint.jobs.find import absent, samples_in
+from backprint.jobs.apart import Answer, run_apart, write_answer
+from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import loaded
+from backprint.jobs.verbs import load_only
 
 
 @click.command("verify")
@@ -58,14 +58,14 @@ def command(
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
-    wrong = absent(samples)
+    wrong = missing_sample(samples)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
             with working() as at:
                 options = {"allow": list(allow), "mode": mode, "trust": trust}
                 given = (places, options, (timeout, memory), numbered(places, at))
                 answers = (
-                    ((answer.place, answer.content or [ended_row(answer)]) for answer in apart(VERIFIED, *given))
+                    ((answer.place, answer.content or [ended_row(answer)]) for answer in run_apart(VERIFIED, *given))
                     if trace is None
                     else rows_beside_trace(places, trace, mode, loss, tuple(allow))
                 )
@@ -135,7 +135,7 @@ def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str,
     )
 
 
-verified.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+verified.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def rows_of_sample(

@@ -12,9 +12,9 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, limits, working
 from backprint.common.collector import collector_paused
 from backprint.errors import ReplayError
-from backprint.jobs.apart import apart, write_answer
+from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import loaded
+from backprint.jobs.verbs import load_only
 
 
 @click.command("view")
@@ -42,9 +42,9 @@ def command(
     from backprint.common.web_page import check_html
     from backprint.draw import page_of
     from backprint.errors import UsageError
-    from backprint.jobs.find import absent
+    from backprint.jobs.find import missing_sample
 
-    if wrong := absent((sample,)):
+    if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     if output is not None:
         check_html(output)
@@ -61,7 +61,7 @@ def observed_apart(
     """Run a sample in a process of its own, and return statistics of its values."""
     with working("running the sample") as at:
         options = {"allow": list(allow)}
-        [answer] = apart("backprint.cli.view:observed", [sample], options, allowed, lambda place: at(str(place)))
+        [answer] = run_apart("backprint.cli.view:observed", [sample], options, allowed, lambda place: at(str(place)))
     if answer.content is None:
         raise ReplayError(f"{sample} did not run, so there are no statistics: {answer.ended}")
     if "error" in answer.content:
@@ -82,4 +82,4 @@ def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str,
     return write_answer(staging, {"rows": rows})
 
 
-observed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+observed.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under another name, and put in place by one rename."""
+"""Files: written whole or not at all, and read as if a stranger had written them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from backprint.common.text import check_values
 from backprint.errors import BackprintError, PlaceError, SampleError, UsageError
+
+# ---- Writing: under another name, put in place by one rename
 
 
 @contextlib.contextmanager
@@ -49,12 +51,8 @@ def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
     return place
 
 
-# ----------------------------------------------------------------------------
-# Read a stranger's file: one open, one look at what was opened, and no more bytes than are allowed.
-#
-#
+# ---- Reading a stranger's file: one open, one look at what was opened, and no more bytes than are allowed
 # A path that is looked at and then opened may be another file by then: larger, a pipe, a link to elsewhere.
-# ----------------------------------------------------------------------------
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Opened so, a pipe does not wait for a writer."""
@@ -143,14 +141,10 @@ def read_json(
         raise error(f"{path}: cannot be read as JSON: {cause}") from None
 
 
-# ----------------------------------------------------------------------------
-# SQLite files that may come from a stranger: opened without trust, and held to the schema that this version writes.
-#
-#
+# ---- SQLite files of a stranger: opened without trust, and held to the schema that this version writes
 # A forged file can carry triggers and views that run with our statements, CHECK constraints, and texts in columns of
 # numbers. So a file is used only if it has our tables and indices, to the letter, and nothing else, and if each value
 # has its column's type. Both checks read the file once; the time is linear in its bytes.
-# ----------------------------------------------------------------------------
 
 TYPES: Mapping[str, tuple[str, ...]] = {
     "TEXT": ("text",),
@@ -216,9 +210,7 @@ def check_types(connection: sqlite3.Connection, place: Path | str, rules: Mappin
                 raise SampleError(f"{place}: {column} in row {row} of {table} is of type {there}, and must be {wanted}")
 
 
-# ----------------------------------------------------------------------------
-# Dataclasses from plain values that a stranger may have written: every field has its declared type, or an error.
-# ----------------------------------------------------------------------------
+# ---- Dataclasses from plain values of a stranger: every field has its declared type, or an error
 
 T = TypeVar("T")
 

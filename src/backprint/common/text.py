@@ -1,4 +1,4 @@
-"""Text of strangers: as it may be printed, as a cell of a table, as JSON.
+"""Text: a stranger's made printable, as a cell of a table and as JSON; large numbers; the words that options accept.
 
 Characters that move a cursor, hide or reorder letters are escaped. Texts that a spreadsheet would compute are quoted,
 and JSON that its readers understand in different ways is refused. A page allows its own script by its digest.
@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from backprint.errors import UsageError
+
+# ---- Text of strangers
+
 
 SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
@@ -78,9 +81,7 @@ def policy_digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# ----------------------------------------------------------------------------
-# Large numbers as short texts.
-# ----------------------------------------------------------------------------
+# ---- Large numbers as short texts
 
 
 def amount(count: int) -> str:
@@ -103,9 +104,7 @@ def short(count: int) -> str:
     return ""
 
 
-# ----------------------------------------------------------------------------
-# The words that options accept: the same for each name in Python and on the command line.
-# ----------------------------------------------------------------------------
+# ---- Words that options accept, the same in Python and on the command line
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("auto", "aot", "dynamo", "eager"),

@@ -72,7 +72,7 @@ def dedup(
     `jobs`; `out/parts.json` is always written.
     """
     check_compared(by)
-    from backprint.corpus.duplicates import dedup as thinned_out
+    from backprint.corpus.duplicates import dedup as dedup_samples
 
     if not isinstance(source, str | os.PathLike):
         raise UsageError(f"source is a {type(source).__name__}, not a folder; kernels are grouped by bp.kernels.dedup")
@@ -83,7 +83,7 @@ def dedup(
         return parts_of_corpus(Path(source), Path(out), ignore_sizes, run)
     if run:
         raise UsageError(f"{min(run)}= is for by='part': samples are compared one after the other, in this process")
-    return thinned_out(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
+    return dedup_samples(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
 
 
 def check_compared(by: object) -> None:

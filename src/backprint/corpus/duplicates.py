@@ -1,4 +1,12 @@
-"""Group samples that are the same program by their keys: hashes in, groups out."""
+"""Samples that are the same program, and parts that samples share.
+
+`dedup` keeps one sample of each group. The keys of samples come from a run's ledger, or from the samples' files: graphs
+of Backprint in canonical form, GraphNet's code without names, comments and layout, or, if that is refused, its text. No
+code of a sample is executed. A sample that cannot be read is left out, and listed with the reason.
+
+If it is killed at any moment, the same call continues: keys are written as they are computed, folders are put in place
+by one rename, and `duplicates.json` comes last.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +36,17 @@ from backprint.jobs.find import file_digest as sha256
 from backprint.jobs.ledger import NAME, Ledger, place_below, place_of
 from backprint.jobs.parts import all_parts
 from backprint.jobs.places import RESULT, WORK, locked, own_files, writable
-from backprint.jobs.pool import remove
+from backprint.jobs.pool import remove_folder
 from backprint.jobs.task import Options, Task, one_line, stage
 from backprint.jobs.verbs import Row, joined_hash, nbytes, verdict_columns, versions
+
+# ------------------------------------------------------------------ groups by key
+
 
 Key = tuple[str, ...]
 
 BY = {"exact": ("forward_hash", "backward_hash"), "shape": ("forward_shape", "backward_shape")}
-"""The hashes that make two samples one: of both graphs, or of both without their sizes."""
+"""The hashes by which two samples are the same: those of both graphs, with or without sizes."""
 
 
 class Keyed(Protocol):
@@ -70,10 +81,10 @@ def key_of(item: Keyed) -> Key:
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[Item], Any]) -> list[list[Item]]:
     """Return the groups, each in order, in the order of their first members."""
-    found: dict[Key, list[Item]] = {}
+    groups: dict[Key, list[Item]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return [sorted(group, key=order) for group in found.values()]
+        groups.setdefault(key(item), []).append(item)
+    return [sorted(group, key=order) for group in groups.values()]
 
 
 def several(groups: Iterable[Sequence[Item]]) -> list[Sequence[Item]]:
@@ -81,16 +92,7 @@ def several(groups: Iterable[Sequence[Item]]) -> list[Sequence[Item]]:
     return [group for group in groups if len(group) > 1]
 
 
-# ----------------------------------------------------------------------------
-# Deduplicate a corpus: keep one of each group of samples that are the same program, and list the others.
-#
-# The keys of samples come from a run's ledger, or are computed from the samples' files: our graphs in canonical form,
-#  GraphNet's code without names, comments and layout, or if that is refused, its text. Nothing is executed. A sample
-#  that cannot be read is left out, and listed with the reason.
-#
-# If it is killed at any moment, the same call continues: keys are written as they are computed, folders are put in
-#  place by one rename, `duplicates.json` comes last.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ deduplication of a corpus
 
 LIST = "duplicates.json"
 KEPT = "kept.txt"
@@ -117,7 +119,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Dedup:
-    """The result: the groups, the best of each first, and the samples without a key."""
+    """The result of a deduplication: the groups, the best sample of each first, and the samples without a key."""
 
     source: str
     by: str
@@ -150,21 +152,21 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
     check(source, out, by, files)
     with writable(out), locked(out):
         plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
-        agree(out, plan)
-        for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
-            remove(left)  # of a call that was killed; folders in place are complete
+        begin_or_continue(out, plan)
+        for leftover in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
+            remove_folder(leftover)  # of a call that was killed; folders in place are complete
         members = members_of(source, by, out)
-        found = sorted_out(os.fspath(source), by, members)
-        write_kept(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
+        result = group_members(os.fspath(source), by, members)
+        write_kept_list(out / WORK / KEPT, "".join(f"{member.id}\n" for member in result.kept))
         if files != "none":
-            for member in found.kept:
-                put_kept(source, out, member, files)
-        write_whole(out / KEPT, "".join(f"{member.id}\n" for member in found.kept))
-        write_whole(out / LIST, json.dumps(plan | found.as_json(), indent=1) + "\n")
-    return found
+            for member in result.kept:
+                place_sample(source, out, member, files)
+        write_whole(out / KEPT, "".join(f"{member.id}\n" for member in result.kept))
+        write_whole(out / LIST, json.dumps(plan | result.as_json(), indent=1) + "\n")
+    return result
 
 
-def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
+def group_members(source: str, by: str, members: Iterator[Member]) -> Dedup:
     """Group members by key; those without a key are left out."""
     known: list[Member] = []
     unknown: list[Member] = []
@@ -175,7 +177,7 @@ def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
     return Dedup(source, by, tuple(map(tuple, groups)), tuple(lone))
 
 
-# ------------------------------------------------------------------ beginning
+# -------------------------------------------------------------- beginning
 
 
 def check(source: Path, out: Path, by: str, files: str) -> None:
@@ -194,8 +196,8 @@ def check(source: Path, out: Path, by: str, files: str) -> None:
         raise UsageError(f"{out} exists, and was not written by dedup: choose another OUT")
 
 
-def agree(out: Path, plan: Mapping[str, Any]) -> None:
-    """Write the plan; if there is one already, continue it if it is the same."""
+def begin_or_continue(out: Path, plan: Mapping[str, Any]) -> None:
+    """Write the plan of a new call; raise UsageError if OUT was begun with another plan."""
     place = out / WORK / "plan.json"
     if not place.is_file():
         write_whole(place, json.dumps(plan) + "\n")
@@ -203,12 +205,12 @@ def agree(out: Path, plan: Mapping[str, Any]) -> None:
     before = json.loads(place.read_text(encoding="utf-8"))
     for key, value in plan.items():
         if before.get(key) != value:
-            said = f"{out} was begun with {key} {before.get(key)!r}, now {value!r}"
-            raise UsageError(f"{said}: finish it as it was begun, or choose another OUT")
+            difference = f"{out} was begun with {key} {before.get(key)!r}, now {value!r}"
+            raise UsageError(f"{difference}: finish it as it was begun, or choose another OUT")
 
 
-def write_kept(place: Path, text: str) -> None:
-    """Write which samples are kept; they must not change in a continued call."""
+def write_kept_list(place: Path, text: str) -> None:
+    """Write the list of kept samples; raise UsageError if a continued call would keep others."""
     if place.is_file() and place.read_text(encoding="utf-8") != text:
         raise UsageError(
             f"{place.parents[1]}: other samples are kept now than when this was begun, so the corpus has changed: "
@@ -217,19 +219,19 @@ def write_kept(place: Path, text: str) -> None:
     write_whole(place, text)
 
 
-# ------------------------------------------------------------------ what samples are known by
+# -------------------------------------------------------------- keys of samples
 
 
 def members_of(source: Path, by: str, out: Path) -> Iterator[Member]:
     """Yield the samples of a run, the parts that a split wrote, or the samples below a folder."""
     if not (source / NAME).is_file():
-        return of_folder(source, by, out)
+        return members_of_folder(source, by, out)
     with Ledger.reading(source) as ledger:
         is_split = ledger.facts().get("verb") == "split"
-    return of_split(source, by, out) if is_split else of_ledger(source, by)
+    return members_of_split(source, by, out) if is_split else members_of_ledger(source, by)
 
 
-def of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
+def members_of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
     """Yield the parts in the folders of a split, and the samples and parts that were not written."""
     written = False
     for part in all_parts(source):
@@ -240,10 +242,10 @@ def of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
     with Ledger.reading(source) as ledger:
         yield from (Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
     if written:
-        yield from of_folder(source, by, out)
+        yield from members_of_folder(source, by, out)
 
 
-def of_ledger(source: Path, by: str) -> Iterator[Member]:
+def members_of_ledger(source: Path, by: str) -> Iterator[Member]:
     """Yield the samples of a run: only those that have written a folder can be kept."""
     forward, backward = BY[by]
     with Ledger.reading(source) as ledger:
@@ -257,18 +259,18 @@ def of_ledger(source: Path, by: str) -> Iterator[Member]:
                 why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
             key = () if why else ("graphs", row[forward], row[backward] or "")
             size = row["input_bytes"] or row["disk_bytes"] or 0
-            yield Member(row["id"], key, row["verdict"] or "", powerless(row), size, one_line(why))
+            yield Member(row["id"], key, row["verdict"] or "", lacks_proof(row), size, one_line(why))
 
 
-def powerless(said: Mapping[str, Any]) -> bool:
-    """Whether a row or a stored verdict compared equal but is not a proof."""
-    return bool(without_power(*standing(said)))
+def lacks_proof(row: Mapping[str, Any]) -> bool:
+    """Whether a row or a stored verdict compared equal, but is no proof."""
+    return bool(without_power(*standing(row)))
 
 
-def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
+def members_of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
     """Yield the samples below a folder; keys computed before a restart are not computed again."""
     notes = out / WORK / "keys.jsonl"
-    known = remembered(notes)
+    known = read_keys(notes)
     empty = True
     with open(notes, "ab") as file:
         for job in find(source, without=out):
@@ -285,11 +287,11 @@ def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
         raise UsageError(f"{source}: no samples here (a folder with model.py or capture.json is one), and no ledger")
 
 
-def remembered(notes: Path) -> dict[tuple[str, str], Member]:
-    """Return the keys that are written already; an incomplete last line is dropped."""
-    found: dict[tuple[str, str], Member] = {}
+def read_keys(notes: Path) -> dict[tuple[str, str], Member]:
+    """Return (id, stamp) -> Member of the keys that an earlier call has written; an incomplete last line is dropped."""
+    members: dict[tuple[str, str], Member] = {}
     if not notes.is_file():
-        return found
+        return members
     content = notes.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
@@ -298,17 +300,17 @@ def remembered(notes: Path) -> dict[tuple[str, str], Member]:
     for line in whole.splitlines():
         row = json.loads(line)
         stamp = row.pop("stamp")
-        found[row["id"], stamp] = Member(**row | {"key": tuple(row["key"])})
-    return found
+        members[row["id"], stamp] = Member(**row | {"key": tuple(row["key"])})
+    return members
 
 
 def stamp_of(folder: Path) -> str:
     """Return a hash of the sizes and times of a sample's files: if it is unchanged, so is the key."""
-    said = []
+    stamps = []
     for path in sorted(own_files(folder)):
-        seen = (folder / path).lstat()
-        said.append(f"{path} {seen.st_size} {seen.st_mtime_ns}")
-    return hashlib.sha256("\n".join(said).encode("utf-8", "surrogateescape")).hexdigest()
+        stat_result = (folder / path).lstat()
+        stamps.append(f"{path} {stat_result.st_size} {stat_result.st_mtime_ns}")
+    return hashlib.sha256("\n".join(stamps).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def member_of(folder: Path, job: Job, by: str) -> Member:
@@ -318,11 +320,11 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
     try:
         return KEYS[job.kind](folder, job.id, by)
     except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
-        key = of_text(folder, job, by) if job.kind == "graphnet" else ()
+        key = text_key(folder, job, by) if job.kind == "graphnet" else ()
         return Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
 
 
-def of_capture(folder: Path, name: str, by: str) -> Member:
+def capture_member(folder: Path, name: str, by: str) -> Member:
     """Return the key of a Backprint sample: its graphs in canonical form, as in a run's ledger."""
     from backprint.graph.sizes import at_hints
 
@@ -332,8 +334,8 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
     hashes = [joined_hash([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
-    said = capture.verdict or {}
-    return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), powerless(said), inputs)
+    verdict = capture.verdict or {}
+    return Member(name, ("graphs", *hashes), str(verdict.get("verdict", "")), lacks_proof(verdict), inputs)
 
 
 def load_to_compare(folder: Path) -> Capture:
@@ -342,26 +344,26 @@ def load_to_compare(folder: Path) -> Capture:
 
     content = read_json(folder / CAPTURE)
     requires = content.get("requires") if isinstance(content, dict) else None
-    allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
+    allow = [str(operator).removeprefix("torch.ops.") for operator in requires] if isinstance(requires, list) else []
     return load(folder, allow=allow)
 
 
-def of_graphnet(folder: Path, name: str, by: str) -> Member:
+def graphnet_member(folder: Path, name: str, by: str) -> Member:
     """Return the key of a GraphNet sample: its code without names; for `exact` also its inputs' shapes."""
     from backprint.graphnet.read import sample_identity
 
-    said, elements = sample_identity(folder, exact=by == "exact")
-    return Member(name, ("code", hex_digest(said)), bytes=elements)
+    identity, elements = sample_identity(folder, exact=by == "exact")
+    return Member(name, ("code", hex_digest(identity)), bytes=elements)
 
 
-def of_text(folder: Path, job: Job, by: str) -> Key:
+def text_key(folder: Path, job: Job, by: str) -> Key:
     """Return the key of code that is refused: its bytes, and for `exact` those of its inputs' metadata too."""
     metas = folder / "weight_meta.py"
     beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
     return ("text", sha256(folder / "model.py"), *beside)
 
 
-KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_capture, "graphnet": of_graphnet}
+KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": capture_member, "graphnet": graphnet_member}
 
 
 def hex_digest(text: str) -> str:
@@ -369,11 +371,11 @@ def hex_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# ------------------------------------------------------------------ on disk
+# -------------------------------------------------------------- the kept samples on disk
 
 
-def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
-    """Put a kept sample's own files into the new corpus by one rename; an existing one is complete."""
+def place_sample(source: Path, out: Path, member: Member, files: str) -> None:
+    """Put a kept sample's own files into the new corpus by one rename; an existing folder is complete."""
     old, new = place_below(source, member.id), place_below(out, member.id)
     if not old.is_dir():  # the corpus is one sample itself
         old = source
@@ -384,18 +386,18 @@ def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
         for name in own_files(old):
             target = staging / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            carry(old / name, target, files)
+            link_or_copy(old / name, target, files)
         staging.chmod(0o755)
         new.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staging, new)
     except OSError as error:
-        remove(staging)
+        remove_folder(staging)
         if error.errno in NO_SPACE:
             raise  # of OUT, and not of a sample
         raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
 
 
-def carry(old: Path, new: Path, files: str) -> None:
+def link_or_copy(old: Path, new: Path, files: str) -> None:
     """Link or copy one file."""
     if files == "copy":
         shutil.copyfile(old, new)
@@ -404,8 +406,8 @@ def carry(old: Path, new: Path, files: str) -> None:
         os.link(old, new)
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-            said = f"{old} cannot be linked to {new}: {error.strerror}"
-            raise UsageError(f"{said}. Use --files copy, in another OUT") from error
+            problem = f"{old} cannot be linked to {new}: {error.strerror}"
+            raise UsageError(f"{problem}. Use --files copy, in another OUT") from error
         raise
 
 
@@ -417,13 +419,11 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(partial, path)
 
 
-# ----------------------------------------------------------------------------
-# The parts that samples share: a verb that notes the stretches of a sample's graphs, and one table of all samples.
+# ------------------------------------------------------------------ parts that samples share
 #
-# A part is equal stretches, by hash: an iteration of a loop that a graph folds to, or the steps between loops. Every
-#  step of a graph is in one part, so the steps of all parts, each counted once, are what is different in a corpus.
-#  Nothing of a sample is executed.
-# ----------------------------------------------------------------------------
+# A part is a set of equal stretches, by hash: an iteration of a loop that a graph folds to, or the steps between loops.
+# Every step of a graph is in one part, so the steps of all parts, each counted once, are the distinct steps of a
+# corpus.
 
 NOTES = "stretches.json"
 """The parts of one sample, in its folder in OUT."""
@@ -492,11 +492,11 @@ class SharedParts:
         }
 
 
-# ------------------------------------------------------------------ of one sample
+# -------------------------------------------------------------- the parts of one sample
 
 
 def without_torch(options: Options) -> dict[str, str]:
-    """Load what reads and folds graphs, for which torch is not needed."""
+    """Load the code that reads and folds graphs, which does not need torch."""
     from backprint.sample.load import load
 
     _ = load  # loaded, for the processes that are forked from this one
@@ -510,9 +510,9 @@ def note_parts(task: Task, options: Options, staging: Path) -> Row:
         graphs = [("forward", pair.forward) for pair in capture.pairs]
         graphs += [("backward", pair.backward) for pair in capture.pairs if pair.backward is not None]
     with stage("fold"):
-        found = [part for side, graph in graphs for part in parts_of_graph(graph, side, task.id, options["sizes"])]
+        parts = [part for side, graph in graphs for part in parts_of_graph(graph, side, task.id, options["sizes"])]
     staging.mkdir()
-    (staging / NOTES).write_text(json.dumps([asdict(part) for part in merged(found)]) + "\n", encoding="utf-8")
+    (staging / NOTES).write_text(json.dumps([asdict(part) for part in merge_parts(parts)]) + "\n", encoding="utf-8")
     steps = {f"{side}_steps": sum(len(graph.steps) for way, graph in graphs if way == side) for side, _ in graphs}
     return steps | verdict_columns(capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"})
 
@@ -530,27 +530,27 @@ def parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> It
             yield SharedPart(key, direction, name, loop is not None, len(steps), flops, 1, (sample,))
 
 
-def merged(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
-    """Return equal parts as one each, in their order."""
-    found: dict[str, SharedPart] = {}
+def merge_parts(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
+    """Merge equal parts, and return them in their order."""
+    parts_by_hash: dict[str, SharedPart] = {}
     samples: dict[str, dict[str, None]] = {}
     for part in parts:
         samples.setdefault(part.hash, {}).update(dict.fromkeys(part.samples))
-        known = found.get(part.hash)
+        known = parts_by_hash.get(part.hash)
         if known is None:
-            found[part.hash] = part
+            parts_by_hash[part.hash] = part
         else:
             count, repeats = known.count + part.count, known.repeats or part.repeats
-            found[part.hash] = replace(known, count=count, repeats=repeats)
-    whole = (replace(part, samples=tuple(samples[key])) for key, part in found.items())
+            parts_by_hash[part.hash] = replace(known, count=count, repeats=repeats)
+    whole = (replace(part, samples=tuple(samples[key])) for key, part in parts_by_hash.items())
     return tuple(sorted(whole, key=lambda part: part.order))
 
 
-# ------------------------------------------------------------------ of all samples
+# -------------------------------------------------------------- the parts of all samples
 
 
-def parts_noted(notes: Path) -> list[SharedPart]:
-    """Return the parts that a run noted of one sample."""
+def read_part_notes(notes: Path) -> list[SharedPart]:
+    """Return the parts of one sample, from the file that a run wrote."""
     rows = read_json(notes)
     try:
         return [from_plain(SharedPart, row, "a part") for row in list(rows)]
@@ -559,17 +559,17 @@ def parts_noted(notes: Path) -> list[SharedPart]:
 
 
 def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
-    """Return the parts that a run noted, and write them."""
-    found: list[SharedPart] = []
+    """Return the parts of all samples of a run, and write them."""
+    parts: list[SharedPart] = []
     left_out: list[tuple[str, str]] = []
     with Ledger.reading(out / NAME) as ledger:
         for row in ledger.rows(order="id"):
             notes = place_of(out, row) / NOTES
             if row["state"] == "done" and notes.is_file():
-                found += parts_noted(notes)
+                parts += read_part_notes(notes)
             else:
                 why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
                 left_out.append((row["id"], one_line(why)))
-    whole = SharedParts(str(source), by, merged(found), tuple(left_out))
+    whole = SharedParts(str(source), by, merge_parts(parts), tuple(left_out))
     write_whole(out / SHARED_LIST, json.dumps(whole.as_json(), indent=1) + "\n")
     return whole

@@ -1,4 +1,9 @@
-"""A ledger's rows, read only: few columns of all rows for tables, all columns of one row at a time for files."""
+"""The report of a corpus run, from its ledger: samples, operators, tables, and a comparison of two runs.
+
+Tables read a few columns of all rows; files get all columns, one row at a time. With `unique`, duplicates (samples with
+the same graphs; without graphs, the same source) count once, by the worst of their verdicts: one bad duplicate is not
+hidden by a good one.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +39,9 @@ from backprint.report.nouns import (
     share,
 )
 
+# ------------------------------------------------------------------ a run, read from its ledger
+
+
 JSON = {
     "stages": "numbers",
     "vacuous": "texts",
@@ -47,10 +55,10 @@ JSON = {
 KINDS = {"text": "text", "integer": "count", "real": "number"}
 
 COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHEMA.items()}
-"""The ledger's columns and the kind of what each holds."""
+"""The ledger's columns, and the kinds of their values."""
 
 VACUOUS, UNMEASURED = "vacuous", "power not measured"
-"""What is added to a verdict that is good and not a proof."""
+"""Words added to a verdict that is good and no proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +173,8 @@ class RunView:
 def fact_text(name: str, value: Any) -> str:
     """Return a fact of a run as text; a time as local date and time."""
     if isinstance(value, dict):
-        said = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
-        return ", ".join(said)
+        words = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
+        return ", ".join(words)
     if name in ("started", "finished") and isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, UTC).isoformat(sep=" ", timespec="seconds")
     return str(value)
@@ -208,10 +216,10 @@ def read_column(column: str, value: Any) -> Any:
 
 def parsed(text: str, kind: type) -> Any:
     """Parse JSON that must be a list, or a dict."""
-    found = json.loads(text)
-    if not isinstance(found, kind):
-        raise ValueError(f"expected a {kind.__name__}, found {type(found).__name__}")
-    return found
+    content = json.loads(text)
+    if not isinstance(content, kind):
+        raise ValueError(f"expected a {kind.__name__}, found {type(content).__name__}")
+    return content
 
 
 def first_names(names: Sequence[str]) -> str:
@@ -220,9 +228,7 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-# ----------------------------------------------------------------------------
-# Where the samples of a run are, from the folder of a report: their code, and their page if there is one.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ links to the code and pages of samples
 
 CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
 """What a Backprint sample's links are called, and the file of each."""
@@ -246,7 +252,7 @@ class SampleFolders:
         return cls(out, Path(run.facts.get("source") or out), Path(os.path.abspath(base)), paths)
 
     def places(self, id: str) -> Iterator[Path]:
-        """Yield where a sample may be. A ledger may be a stranger's: nothing outside the two folders is looked at."""
+        """Yield where a sample may be. A ledger may not be trusted: nothing outside the two folders is read."""
         for root, name in ((self.out, id), (self.source, self.paths.get(id, ""))):
             below = Path(unescape(name)) if name else None
             if below is not None and not below.is_absolute() and ".." not in below.parts:
@@ -260,7 +266,7 @@ class SampleFolders:
 
     def columns(self, id: str) -> dict[str, str]:
         """Return the columns of a file: the paths of the first code and of the page, '' where there is none."""
-        known = {each.word: encodable(each.path) for each in self.links(id)}
+        known = {link.word: encodable(link.path) for link in self.links(id)}
         return {"code": known.get("forward") or known.get("code", ""), "page": known.get("page", "")}
 
     def found(self, id: str) -> Iterator[SampleLink]:
@@ -281,9 +287,7 @@ class SampleFolders:
         return Path(os.path.relpath(os.path.abspath(file), self.base)).as_posix()
 
 
-# ----------------------------------------------------------------------------
-# Which operators the samples of a run call: overloads and dtypes, how often, forward and backward, and where.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ operators that the samples call
 
 SIDES = ("forward", "backward")
 
@@ -333,10 +337,10 @@ def run_operators(run: RunView, samples: Collection[Sample]) -> RunOperators:
     """Return the operators of some samples of a run, from the counts in its ledger."""
     ids = {sample.id for sample in samples if sample.forward_hash}
     counted = sum(1 for id, counts in run.column("operators") if id in ids and counts)
-    return RunOperators(*added_up(run, ids), counted, len(ids))
+    return RunOperators(*add_counts(run, ids), counted, len(ids))
 
 
-def added_up(run: RunView, ids: Collection[str]) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
+def add_counts(run: RunView, ids: Collection[str]) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
     """Add the counts of all samples, by operator and by dtypes."""
     operators: dict[str, OperatorCalls] = {}
     dtypes: dict[str, OperatorCalls] = {}
@@ -356,31 +360,31 @@ def parts_of_key(key: str) -> tuple[str, str, str]:
     return side, target, kind
 
 
-# ------------------------------------------------------------------ tables
+# -------------------------------------------------------------- tables of operators
 
 
-def operators_fact(found: RunOperators) -> str:
+def operators_fact(counted: RunOperators) -> str:
     """Return the operators of a run in one line."""
-    calls = {side: sum(each.sides[side] for each in found.operators.values()) for side in SIDES}
-    names = {operator_and_overload(target)[0] for target in found.operators}
-    sides = " and ".join(f"{count:,} {side}" for side, count in calls.items())
-    return f"{len(names):,} in {len(found.operators):,} overloads; {sum(calls.values()):,} calls, {sides}"
+    totals = {side: sum(calls.sides[side] for calls in counted.operators.values()) for side in SIDES}
+    names = {operator_and_overload(target)[0] for target in counted.operators}
+    sides = " and ".join(f"{count:,} {side}" for side, count in totals.items())
+    return f"{len(names):,} in {len(counted.operators):,} overloads; {sum(totals.values()):,} calls, {sides}"
 
 
-def operator_table(found: RunOperators) -> Table:
+def operator_table(counted: RunOperators) -> Table:
     """Return a row for each overload, the most frequent first."""
     rows: list[tuple[Cell, ...]] = []
-    for target, each in by_calls(found.operators):
-        kinds = "; ".join(f"{kind or 'not known'} ({count:,})" for kind, count in each.dtypes.most_common())
-        rows.append((*operator_and_overload(target), kinds, *cells_of(each, found)))
+    for target, calls in by_calls(counted.operators):
+        kinds = "; ".join(f"{kind or 'not known'} ({count:,})" for kind, count in calls.dtypes.most_common())
+        rows.append((*operator_and_overload(target), kinds, *cells_of(calls, counted)))
     note = "Calls in the graphs; in brackets, the calls on these dtypes. Files with --rows operator name all samples."
     heads = f"operator:name overload dtypes:name {OPERATOR_COUNTS}"
     return Table("Operators", note, columns(heads), tuple(rows))
 
 
-def dtype_table(found: RunOperators) -> Table:
+def dtype_table(counted: RunOperators) -> Table:
     """Return a row for each dtype of a tensor that a call takes or returns."""
-    rows = [(dtype, len(each.dtypes), *cells_of(each, found)) for dtype, each in by_calls(found.dtypes)]
+    rows = [(dtype, len(calls.dtypes), *cells_of(calls, counted)) for dtype, calls in by_calls(counted.dtypes)]
     note = "Calls that take or return a tensor of the dtype; one call may have several."
     return Table("Dtypes", note, columns(f"dtype overloads:count {OPERATOR_COUNTS}"), tuple(rows))
 
@@ -388,15 +392,15 @@ def dtype_table(found: RunOperators) -> Table:
 OPERATOR_COUNTS = "calls:count forward:count backward:count in_samples:count share_of_samples:share which:samples"
 
 
-def cells_of(each: OperatorCalls, found: RunOperators) -> tuple[Cell, ...]:
+def cells_of(calls: OperatorCalls, counted: RunOperators) -> tuple[Cell, ...]:
     """Return the columns that both tables have."""
-    count = len(each.samples)
-    return (each.calls, *(each.sides[side] for side in SIDES), count, count / found.counted, tuple(each.samples))
+    count = len(calls.samples)
+    return (calls.calls, *(calls.sides[side] for side in SIDES), count, count / counted.counted, tuple(calls.samples))
 
 
-def by_calls(found: Mapping[str, OperatorCalls]) -> list[tuple[str, OperatorCalls]]:
+def by_calls(calls_by_name: Mapping[str, OperatorCalls]) -> list[tuple[str, OperatorCalls]]:
     """Return operators or dtypes, those with the most calls first."""
-    return sorted(found.items(), key=lambda item: (-item[1].calls, item[0]))
+    return sorted(calls_by_name.items(), key=lambda item: (-item[1].calls, item[0]))
 
 
 def operator_and_overload(target: str) -> tuple[str, str]:
@@ -416,31 +420,26 @@ OPERATOR_FIELDS = (
 )
 
 
-def by_operator(made: Report, found: RunOperators) -> Report:
+def with_operator_rows(whole: Report, counted: RunOperators) -> Report:
     """Return a report whose rows for files are overloads instead of samples, each with all of its samples."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for target, each in by_calls(found.operators):
+        for target, calls in by_calls(counted.operators):
             names = operator_and_overload(target)
-            counts = (each.calls, *(each.sides[side] for side in SIDES), dict(each.dtypes), tuple(each.samples))
+            counts = (calls.calls, *(calls.sides[side] for side in SIDES), dict(calls.dtypes), tuple(calls.samples))
             yield dict(zip((name for name, _ in OPERATOR_FIELDS), (*names, *counts), strict=True))
 
-    return replace(made, fields=OPERATOR_FIELDS, rows=rows)
+    return replace(whole, fields=OPERATOR_FIELDS, rows=rows)
 
 
-# ----------------------------------------------------------------------------
-# Make plain tables of a ledger's rows: one function a table, all from the same samples.
-#
-# With `unique`, duplicates (the same graphs; without graphs, the same source) count once, by the worst of their
-#  verdicts: one bad duplicate is not hidden by a good one.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the report and its tables
 
 SLOWEST = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPlan:
-    """What a report is to have: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
+    """The options of a report: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
     links are relative to `base`."""
 
     unique: bool = False
@@ -455,7 +454,7 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
     folders = SampleFolders.of_run(run, plan.base)
-    found = run_operators(run, counted)
+    operators_of_run = run_operators(run, counted)
     first = {sample.id: group[0].id for group in groups for sample in group[1:]}
     proved = {sample.id: sample.proved for sample in counted}
 
@@ -464,19 +463,19 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
             if (id := row["id"]) in proved:
                 yield row | {"proved": proved[id], "duplicate_of": first.get(id, "")} | folders.columns(id)
 
-    said = facts(run, counted, len(groups), plan.unique, found)
+    run_facts = facts(run, counted, len(groups), plan.unique, operators_of_run)
     kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))
     title = plan.title or f"Corpus report: {folders.out.resolve().name}"
-    made = Report(
+    whole = Report(
         title,
-        said,
-        tuple(filled(all_tables(run, counted, groups, found))),
-        everything(run, counted),
+        run_facts,
+        tuple(filled(all_tables(run, counted, groups, operators_of_run))),
+        samples_table(run, counted),
         kinds,
         rows,
         links=folders.links,
     )
-    return by_operator(made, found) if plan.by_operator else made
+    return with_operator_rows(whole, operators_of_run) if plan.by_operator else whole
 
 
 def all_tables(
@@ -485,11 +484,11 @@ def all_tables(
     """Yield the tables: first what the samples are, then how they were made, and the run itself last."""
     ids = {sample.id for sample in counted}
     done = [sample for sample in counted if sample.done]
-    yield from (verdicts(counted), families(counted), operator_table(operators), dtype_table(operators))
-    yield from (measures("Graphs", "count", COUNTS, done), measures("Sizes", "size", SIZES, done))
-    yield from (causes(done), bad(counted), undifferentiable(done), duplicates(groups))
-    yield from (power_table(done), vacuous(done), notes(run, ids), asks(run, ids))
-    yield from (times(run, done, ids), slowest(done), about_run(run, done))
+    yield from (verdicts_table(counted), families_table(counted), operator_table(operators), dtype_table(operators))
+    yield from (spread_table("Graphs", "count", COUNTS, done), spread_table("Sizes", "size", SIZES, done))
+    yield from (causes_table(done), not_good_table(counted), undifferentiable_table(done), duplicates_table(groups))
+    yield from (power_table(done), powerless_table(done), notes_table(run, ids), grad_table(run, ids))
+    yield from (times_table(run, done, ids), slowest_table(done), about_run(run, done))
 
 
 def worst(group: Sequence[Sample]) -> Sample:
@@ -502,11 +501,14 @@ def facts(
 ) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
     done = sum(sample.done for sample in run.samples)
-    found = proofs_of(counted)
+    proof_counts = proofs_of(counted)
     rows = [
         ("samples", f"{len(run.samples):,}, of which {len(run.samples) - done:,} are not done"),
         ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
-        ("proved", found.told() + (f" ({share(found.proved / found.of)})" if found.of else "")),
+        (
+            "proved",
+            proof_counts.told() + (f" ({share(proof_counts.proved / proof_counts.of)})" if proof_counts.of else ""),
+        ),
     ]
     rows += [("operators", operators_fact(operators))] if operators.counted else []
     return (*rows, *([("operators not counted", operators.missing)] if operators.missing else []))
@@ -523,7 +525,7 @@ def about_run(run: RunView, done: Sequence[Sample]) -> Table:
 
 def proofs_of(samples: Sequence[Sample]) -> Proofs:
     """Return how many of these have a proof, counted as everywhere."""
-    return proofs((one.id, one.verdict, one.power, one.still) for one in samples if one.done)
+    return proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in samples if sample.done)
 
 
 MISSING = {
@@ -532,25 +534,28 @@ MISSING = {
 }
 
 
-def verdicts(samples: Sequence[Sample]) -> Table:
+def verdicts_table(samples: Sequence[Sample]) -> Table:
     """Count each verdict."""
     count = Counter(sample.standing for sample in samples)
     rows: list[tuple[Cell, ...]] = []
     for verdict in VERDICTS:
-        meanings = {verdict: WORDS[verdict].meaning, **{f"{verdict}, {why}": said for why, said in MISSING.items()}}
-        found = {name: count[name] for name in meanings if count[name]}
-        rows += [(name, times, times / len(samples), meanings[name]) for name, times in found.items()]
+        meanings = {
+            verdict: WORDS[verdict].meaning,
+            **{f"{verdict}, {why}": meaning for why, meaning in MISSING.items()},
+        }
+        counts = {name: count[name] for name in meanings if count[name]}
+        rows += [(name, times, times / len(samples), meanings[name]) for name, times in counts.items()]
     known = {row[0] for row in rows}
     rows += [(name, n, n / len(samples), "no verdict yet") for name, n in sorted(count.items()) if name not in known]
     return Table("Verdicts", "", columns("verdict:verdict samples:count share:share meaning"), tuple(rows))
 
 
-def families(samples: Sequence[Sample]) -> Table:
+def families_table(samples: Sequence[Sample]) -> Table:
     """Return the share of proved samples by family."""
-    found: dict[str, list[Sample]] = defaultdict(list)
+    samples_by_family: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
-        found[sample.family].append(sample)
-    rows = [family_row(name, found[name]) for name in sorted(found)]
+        samples_by_family[sample.family].append(sample)
+    rows = [family_row(name, samples_by_family[name]) for name in sorted(samples_by_family)]
     heads = "family samples:count proved:count vacuous:count undifferentiable:count unproven:count wrong:count"
     heads += " failed:count not_done:count proved_share:share median:seconds"
     note = "The share is of the samples that are done and differentiable; a vacuous check is no proof."
@@ -559,28 +564,28 @@ def families(samples: Sequence[Sample]) -> Table:
 
 def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
     count = Counter(sample.verdict for sample in samples if sample.done)
-    found, done = proofs_of(samples), sum(count.values())
+    proof_counts, done = proofs_of(samples), sum(count.values())
     spent = [sample.seconds for sample in samples if sample.done]
     return (
-        *(name or "(none)", len(samples), found.proved, len(found.without)),
+        *(name or "(none)", len(samples), proof_counts.proved, len(proof_counts.without)),
         *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
         *(
             len(samples) - done,
-            found.proved / found.of if found.of else None,
+            proof_counts.proved / proof_counts.of if proof_counts.of else None,
             statistics.median(spent) if spent else None,
         ),
     )
 
 
-def causes(done: Sequence[Sample]) -> Table:
+def causes_table(done: Sequence[Sample]) -> Table:
     """Return the samples that are not proved, by cause."""
-    found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in done:
         if not sample.proved or sample.verdict not in PROVED:
             cause = sample.cause or ("no power" if sample.powerless else "")
-            found[sample.standing, cause, sample.stage].append(sample)
+            groups[sample.standing, cause, sample.stage].append(sample)
     rows = []
-    for (verdict, cause, stage), samples in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+    for (verdict, cause, stage), samples in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         related = len({sample.family for sample in samples})
         rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].said))
     heads = "verdict:verdict cause stage samples:count families:count for_example:sample which_said"
@@ -595,7 +600,7 @@ def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, 
     return (name, len(numbers), statistics.median(numbers), ninth, largest, which, sum(numbers))
 
 
-def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
+def times_table(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
     """Return the time of samples, in total and by stage."""
     stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for key, spent in run.column("stages"):
@@ -624,18 +629,20 @@ COUNTS = {
 }
 
 
-def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
+def spread_table(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
     """Return the spread of some columns, over the samples that have them."""
-    found = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
+    values_of = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
     spreads = [
-        distribution(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])
+        distribution(name, present)
+        for name, values in values_of.items()
+        if (present := [pair for pair in values if pair[0]])
     ]
     heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:sample together:{kind}"
-    told = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
-    return Table(title, "", columns(heads), tuple(told))
+    cells = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
+    return Table(title, "", columns(heads), tuple(cells))
 
 
-def slowest(done: Sequence[Sample]) -> Table:
+def slowest_table(done: Sequence[Sample]) -> Table:
     """Return the samples that took longest."""
     rows = [
         (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
@@ -666,11 +673,13 @@ def power_table(done: Sequence[Sample]) -> Table:
     return Table("Power", note, columns("power samples:count share:share"), tuple(rows))
 
 
-def vacuous(done: Sequence[Sample]) -> Table:
+def powerless_table(done: Sequence[Sample]) -> Table:
     """Return the samples with results that no redraw moves, each by name; those without a measured power in one row."""
-    still = [sample for sample in done if sample.powerless and sample.still]
+    unmoved = [sample for sample in done if sample.powerless and sample.still]
     unmeasured = [sample for sample in done if sample.powerless and not sample.still]
-    rows = [(each.id, each.verdict, each.power, len(each.still), first_names(each.still)) for each in still]
+    rows = [
+        (sample.id, sample.verdict, sample.power, len(sample.still), first_names(sample.still)) for sample in unmoved
+    ]
     if unmeasured:
         more = f", nor that of {len(unmeasured) - 1:,} more samples" if len(unmeasured) > 1 else ""
         rows.append((unmeasured[0].id, unmeasured[0].verdict, None, 0, f"{UNMEASURED}{more}"))
@@ -680,7 +689,7 @@ def vacuous(done: Sequence[Sample]) -> Table:
     )
 
 
-def bad(samples: Sequence[Sample]) -> Table:
+def not_good_table(samples: Sequence[Sample]) -> Table:
     """Return every sample that is not good, in one line."""
     rows = [
         (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.said)
@@ -691,17 +700,17 @@ def bad(samples: Sequence[Sample]) -> Table:
     return Table("Not good", "", columns(heads), tuple(rows))
 
 
-def undifferentiable(done: Sequence[Sample]) -> Table:
+def undifferentiable_table(done: Sequence[Sample]) -> Table:
     """Return the samples without a backward, and why."""
     rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
 
 
-def notes(run: RunView, ids: Collection[str]) -> Table:
+def notes_table(run: RunView, ids: Collection[str]) -> Table:
     """Return the notes on samples: rewritten calls, constants that were printed too short, assigned sizes."""
     return tally(
-        ((note_kind(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
+        ((note_kind(note), key, note) for key, texts in run.column("notes") if key in ids for note in texts),
         Table(
             "Notes", "What has to be said of samples; alike but for numbers and names are one line.", columns(""), ()
         ),
@@ -710,10 +719,10 @@ def notes(run: RunView, ids: Collection[str]) -> Table:
     )
 
 
-def asks(run: RunView, ids: Collection[str]) -> Table:
+def grad_table(run: RunView, ids: Collection[str]) -> Table:
     """Return the inputs that require grad, by the reason."""
     return tally(
-        ((note_kind(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
+        ((note_kind(why), key, name) for key, pairs in run.column("asks") if key in ids for name, why in pairs),
         Table("Which inputs require grad", "By reason; CSV and Parquet name them for each sample.", (), ()),
         "because inputs:count samples:count for_example:sample input",
         lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
@@ -721,14 +730,14 @@ def asks(run: RunView, ids: Collection[str]) -> Table:
 
 
 def tally(
-    found: Iterable[tuple[str, str, str]], table: Table, heads: str, row: Callable[..., tuple[Cell, ...]]
+    entries: Iterable[tuple[str, str, str]], table: Table, heads: str, row: Callable[..., tuple[Cell, ...]]
 ) -> Table:
     """Return a row for each kind: how often, in how many samples, and the first. `found` is in the order of samples."""
     times: Counter[str] = Counter()
     samples: Counter[str] = Counter()
     first: dict[str, tuple[str, str]] = {}
     last: dict[str, str] = {}
-    for kind, key, text in found:
+    for kind, key, text in entries:
         times[kind] += 1
         samples[kind] += last.get(kind) != key
         last[kind] = key
@@ -739,20 +748,22 @@ def tally(
     return Table(table.title, table.note, columns(heads), tuple(rows))
 
 
-def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
+def duplicates_table(groups: Sequence[Sequence[Sample]]) -> Table:
     """Return the samples that are the same program."""
     rows = []
     for group in sorted(several(groups), key=lambda group: (-len(group), group[0].id)):
-        said = Counter(sample.standing for sample in group)
-        found = ", ".join(f"{count} {name}" if len(said) > 1 else name for name, count in said.items())
+        standings = Counter(sample.standing for sample in group)
+        standings_text = ", ".join(
+            f"{count} {name}" if len(standings) > 1 else name for name, count in standings.items()
+        )
         alike = "graphs" if group[0].forward_hash else "source"
-        rows.append((group[0].id, alike, len(group), found, first_names([sample.id for sample in group[1:]])))
+        rows.append((group[0].id, alike, len(group), standings_text, first_names([sample.id for sample in group[1:]])))
     together = sum(len(group) - 1 for group in several(groups))
     note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
     return Table("Duplicates", note, columns("first:sample same samples:count verdicts the_others"), tuple(rows))
 
 
-def everything(run: RunView, samples: Sequence[Sample]) -> Table:
+def samples_table(run: RunView, samples: Sequence[Sample]) -> Table:
     """Return all samples, a line each, with their notes."""
     heads = "sample:sample family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
     known = {sample.id: sample for sample in samples}
@@ -770,9 +781,7 @@ def everything(run: RunView, samples: Sequence[Sample]) -> Table:
     return Table("All samples", "", columns(heads), SampleLines())
 
 
-# ----------------------------------------------------------------------------
-# Compare two runs: which samples became better, worse, new or gone, and sums.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ two runs compared
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
 """How a sample can have changed, in the order of the table."""
@@ -782,28 +791,34 @@ def against(report: Report, before: RunView, after: RunView) -> Report:
     """Return the report of `after`, with its changes from `before` first."""
     left = {sample.id: sample for sample in before.samples if sample.done}
     right = {sample.id: sample for sample in after.samples if sample.done}
-    found = {key: changed(left.get(key), right.get(key)) for key in sorted(left | right)}
-    tables = (outcome(found), sums(left, right), moves(left, right), cost(left, right), each(found, left, right))
+    changes = {key: change_of(left.get(key), right.get(key)) for key in sorted(left | right)}
+    tables = (
+        outcome_table(changes),
+        sums_table(left, right),
+        moves_table(left, right),
+        cost_table(left, right),
+        changed_samples(changes, left, right),
+    )
     fields = (*report.fields, ("change", "text"), ("before_verdict", "text"), ("before_seconds", "number"))
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in report.rows():
-            yield row | beside(found.get(row["id"], "not done"), left.get(row["id"]))
-        for key in (key for key, change in found.items() if change == "gone"):
-            yield dict.fromkeys(name for name, _ in report.fields) | {"id": key} | beside("gone", left[key])
+            yield row | comparison_columns(changes.get(row["id"], "not done"), left.get(row["id"]))
+        for key in (key for key, change in changes.items() if change == "gone"):
+            yield dict.fromkeys(name for name, _ in report.fields) | {"id": key} | comparison_columns("gone", left[key])
 
-    said = (*report.facts, ("against", str(before.place)))
-    return replace(report, facts=said, tables=(*filled(tables), *report.tables), fields=fields, rows=rows)
+    facts_of_both = (*report.facts, ("against", str(before.place)))
+    return replace(report, facts=facts_of_both, tables=(*filled(tables), *report.tables), fields=fields, rows=rows)
 
 
-def beside(change: str, before: Sample | None) -> dict[str, Any]:
+def comparison_columns(change: str, before: Sample | None) -> dict[str, Any]:
     """Return the columns that a comparison adds."""
     verdict, seconds = (before.verdict, before.seconds) if before else (None, None)
     return {"change": change, "before_verdict": verdict, "before_seconds": seconds}
 
 
-def changed(before: Sample | None, after: Sample | None) -> str:
-    """Say how one sample changed."""
+def change_of(before: Sample | None, after: Sample | None) -> str:
+    """Return how one sample changed: one of CHANGES."""
     if before is None or after is None:
         return "gone" if after is None else "new"
     if before.rank != after.rank:
@@ -813,17 +828,17 @@ def changed(before: Sample | None, after: Sample | None) -> str:
     return "same" if before.cause == after.cause else "other cause"
 
 
-def outcome(found: Mapping[str, str]) -> Table:
+def outcome_table(changes: Mapping[str, str]) -> Table:
     """Count each kind of change."""
-    count = Counter(found.values())
-    rows = [(name, count[name], count[name] / len(found)) for name in CHANGES if count[name]]
+    count = Counter(changes.values())
+    rows = [(name, count[name], count[name] / len(changes)) for name in CHANGES if count[name]]
     note = (
         "From best to worst: " + ", ".join(VERDICTS) + "; without power is worse. Samples that are done in both runs."
     )
     return Table("Before and after", note, columns("became samples:count share:share"), tuple(rows))
 
 
-def sums(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def sums_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Return the verdicts of both runs."""
     before, after = (Counter(sample.standing for sample in side.values()) for side in (left, right))
     names = sorted(before | after, key=lambda name: (standing_rank(name), name))
@@ -837,7 +852,7 @@ def standing_rank(name: str) -> int:
     return rank(name.partition(",")[0])
 
 
-def moves(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def moves_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Count the changes from each verdict to each."""
     count = Counter((left[key].standing, right[key].standing) for key in left.keys() & right.keys())
     rows = [
@@ -849,7 +864,7 @@ def moves(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
 COSTS = (("time", "seconds", "seconds"), ("peak memory", "peak_bytes", "size"), ("disk", "disk_bytes", "size"))
 
 
-def cost(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Compare time and memory of the samples in both runs, after divided by before."""
     from backprint.report.nouns import SPELLED
 
@@ -867,15 +882,15 @@ def cost(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     return Table("Cost of both", note, columns(heads), tuple(rows))
 
 
-def each(found: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def changed_samples(changes: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """List every sample that changed."""
     rows: list[tuple[Cell, ...]] = []
-    for key in sorted(found, key=lambda key: (CHANGES.index(found[key]), key)):
-        if found[key] != "same":
+    for key in sorted(changes, key=lambda key: (CHANGES.index(changes[key]), key)):
+        if changes[key] != "same":
             old, new = left.get(key), right.get(key)
             shown = new or old
             ratio = new.seconds / old.seconds if old and new and old.seconds > 0 else None
             was, now = (side.standing if side else "" for side in (old, new))
-            rows.append((key, found[key], was, now, ratio, shown.said if shown and not shown.proved else ""))
+            rows.append((key, changes[key], was, now, ratio, shown.said if shown and not shown.proved else ""))
     heads = "sample:sample became before:verdict after:verdict time:times what_was_said"
     return Table("Samples that changed", "", columns(heads), tuple(rows))

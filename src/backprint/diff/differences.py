@@ -1,7 +1,8 @@
-"""Which tensors that two Captures take have other values, as far as recipes tell: those that are kept, not drawn.
+"""Compare two Captures: the values of their constants, their Pairs, and the steps and ports of each graph.
 
-Hashes leave values out, so graphs with other constants are the same. Nothing is made: recipes are compared as JSON, and
-exact data as bytes. What one side keeps as bytes and the other as numbers is not compared.
+Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values; else
+values are matched (`matching`), and every matched step is compared. Graphs with different hashes always have a
+difference that is named.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ from backprint.graph.cost import Summary, step_costs, summarize, total_cost
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import at_hints
+
+# ---- Tensors with other values, as far as recipes tell
+# Hashes leave values out, so graphs with other constants are the same. No tensor is made: recipes are compared as JSON,
+# and exact data as bytes. A tensor that one Capture keeps as bytes and the other as numbers is not compared.
+
 
 KEPT = ("constant", "values", "arange", "tril", "exact")
 """Kinds of recipes that say every value."""
@@ -139,13 +145,7 @@ def digest_text(data: bytes | None) -> str:
     return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
 
 
-# ----------------------------------------------------------------------------
-# Compare two Captures.
-#
-# Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values;
-#  else values are matched (`matching`), and every matched step is compared. Graphs with other hashes always have a
-#  difference that is named.
-# ----------------------------------------------------------------------------
+# ---- Pairs, graphs and steps
 
 DIRECTIONS = ("forward", "backward")
 
@@ -268,28 +268,30 @@ def compare_graphs(
     return diff, Forward(found)
 
 
-def subgraph_diffs(direction: str, found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
+def subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
     """Compare the subgraphs that matched steps call, each with the one in its place."""
-    before, after = dict(found.a.graph.subgraphs), dict(found.b.graph.subgraphs)
-    called = [(subgraphs_of(found.a.graph.steps[a]), subgraphs_of(found.b.graph.steps[b])) for a, b in steps]
+    before, after = dict(matching.a.graph.subgraphs), dict(matching.b.graph.subgraphs)
+    called = [(subgraphs_of(matching.a.graph.steps[a]), subgraphs_of(matching.b.graph.steps[b])) for a, b in steps]
     names = dict.fromkeys(row for left, right in called for row in zip(left, right, strict=False))
     diffs = (
-        replace(compare_graphs(direction, before[left], after[right], Forward(), found.numbers)[0], names=(left, right))
+        replace(
+            compare_graphs(direction, before[left], after[right], Forward(), matching.numbers)[0], names=(left, right)
+        )
         for left, right in names
     )
     return tuple(diff for diff in diffs if not diff.same)
 
 
-def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
+def match_by_number(matching: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
     """Match values that have one number in the canonical form, and guards in their order."""
     offered: dict[str, list[int]] = defaultdict(list)
-    for name, value in sorted(found.b.places.items(), key=lambda row: -row[1]):
+    for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
         offered[two[name]].append(value)
-    for name, value in found.a.places.items():
+    for name, value in matching.a.places.items():
         if offered[one[name]]:
-            found.join(value, offered[one[name]].pop())
-    for left, right in zip(guards_of(found.a), guards_of(found.b), strict=True):
-        found.join(left, right)
+            matching.join(value, offered[one[name]].pop())
+    for left, right in zip(guards_of(matching.a), guards_of(matching.b), strict=True):
+        matching.join(left, right)
 
 
 def guards_of(graph: Wired) -> list[int]:
@@ -302,33 +304,38 @@ def flops(graph: Graph) -> int:
     return total_cost(step_costs(at_hints(graph))).product_flops
 
 
-# ------------------------------------------------------------------ what differs
+# ---- What differs
 
 
-def step_changes(found: Matching) -> Iterator[StepChange]:
+def step_changes(matching: Matching) -> Iterator[StepChange]:
     """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
-    a, b = found.a, found.b
+    a, b = matching.a, matching.b
     for value in range(a.first, len(a.takes)):
-        other = found.to_b.get(value)
+        other = matching.to_b.get(value)
         if other is None:
             yield StepChange(value - a.first, None)
-        elif parts := tuple(different_parts(found, value, other)):
-            yield StepChange(value - a.first, other - b.first, parts, follows(found, value, parts))
-    yield from (StepChange(None, value - b.first) for value in range(b.first, len(b.takes)) if value not in found.to_a)
+        elif parts := tuple(different_parts(matching, value, other)):
+            yield StepChange(value - a.first, other - b.first, parts, follows(matching, value, parts))
+    yield from (
+        StepChange(None, value - b.first) for value in range(b.first, len(b.takes)) if value not in matching.to_a
+    )
 
 
-def different_parts(found: Matching, a: int, b: int) -> Iterator[str]:
+def different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
     """Yield what differs between two matched steps."""
-    if found.taken_by(a) != found.b.takes[b]:
+    if matching.arguments_in_b(a) != matching.b.takes[b]:
         inputs = True
-    elif found.a.strict[a] == found.b.strict[b]:
+    elif matching.a.strict[a] == matching.b.strict[b]:
         return
     else:
         inputs = False
-    left, right = found.a.step_of(a), found.b.step_of(b)
+    left, right = matching.a.step_of(a), matching.b.step_of(b)
     one, two = (
         said.step_without_names(step, place)
-        for said, step, place in ((found.a.said, left, a - found.a.first), (found.b.said, right, b - found.b.first))
+        for said, step, place in (
+            (matching.a.nameless, left, a - matching.a.first),
+            (matching.b.nameless, right, b - matching.b.first),
+        )
     )
     if one[0] != two[0]:
         yield "operator"
@@ -342,29 +349,29 @@ def different_parts(found: Matching, a: int, b: int) -> Iterator[str]:
         yield "subgraphs"
 
 
-def follows(found: Matching, a: int, parts: tuple[str, ...]) -> bool:
+def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
     """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
-    name = found.a.step_of(a).target.split(".")[1:2]
+    name = matching.a.step_of(a).target.split(".")[1:2]
     expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
-    return expected.issuperset(parts) and any(type_differs(found, taken) for taken in found.a.takes[a])
+    return expected.issuperset(parts) and any(type_differs(matching, taken) for taken in matching.a.takes[a])
 
 
-def type_differs(found: Matching, a: int) -> bool:
+def type_differs(matching: Matching, a: int) -> bool:
     """Whether a value has another type than the one it is matched with."""
     one, two = (
-        graph.said.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
-        for graph, value in ((found.a, a), (found.b, found.to_b[a]))
+        graph.nameless.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
+        for graph, value in ((matching.a, a), (matching.b, matching.to_b[a]))
     )
     return one != two
 
 
-def other_orders(found: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
+def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
     """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
-    a, b = found.a, found.b
-    ran = [found.to_b.get(a.first + place) for place in effects(a.graph)]
+    a, b = matching.a, matching.b
+    ran = [matching.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
     order_in_b = {each: place for place, each in enumerate(runs)}
-    inputs, given = free_order(a.graph.inputs, found.to_b, differs), free_order(a.graph.outputs, outputs, differs)
+    inputs, given = free_order(a.graph.inputs, matching.to_b, differs), free_order(a.graph.outputs, outputs, differs)
     for said, order in (
         ("the steps with effects run in another order", [order_in_b[each] for each in ran if each in order_in_b]),
         ("the inputs stand in another order", inputs),
@@ -385,13 +392,13 @@ def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) 
     return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
 
 
-# ------------------------------------------------------------------ what does not count
+# ---- What does not count
 
 
-def steps_of_both(found: Matching) -> tuple[tuple[int, int], ...]:
+def steps_of_both(matching: Matching) -> tuple[tuple[int, int], ...]:
     """Return the steps that are matched, by number."""
-    first, start = found.a.first, found.b.first
-    return tuple(sorted((a - first, b - start) for a, b in found.to_b.items() if a >= first))
+    first, start = matching.a.first, matching.b.first
+    return tuple(sorted((a - first, b - start) for a, b in matching.to_b.items() if a >= first))
 
 
 def program_line(step: Step) -> tuple[str, int, str]:
@@ -400,10 +407,10 @@ def program_line(step: Step) -> tuple[str, int, str]:
     return (source.file, source.line, source.code) if source is not None else ("", 0, "")
 
 
-def renamed_modules(found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
     """Return modules that only one graph has under their name, and the other under another name."""
-    one = [found.a.module(found.a.first + a) for a, _ in steps]
-    two = [found.b.module(found.b.first + b) for _, b in steps]
+    one = [matching.a.module(matching.a.first + a) for a, _ in steps]
+    two = [matching.b.module(matching.b.first + b) for _, b in steps]
     lefts, rights = set(one), set(two)
     rows = dict.fromkeys(row for row in zip(one, two, strict=True) if row[0] not in rights and row[1] not in lefts)
     return tuple(row for row in rows if all(row))

@@ -1,8 +1,18 @@
-"""The longest common subsequence of two sequences of numbers (Myers' O(ND) algorithm, in linear space).
+"""Match the values and ports of two graphs: which step of one is which step of the other.
 
-Sequences that have little in common would take time with the square of their lengths. Where that begins, the search
-continues from the furthest place it has reached, as GNU diff does: the result is a common subsequence, but maybe not
-the longest.
+Names of values do not count, and neither does the order of independent steps. `match_steps` is the algorithm. It works
+on graphs as numbers (`Wired`): a value is its place, and its operator and type are a label. Matches that are certain
+come first, because each one tells more values apart:
+
+1. Steps that are the only ones with their label and their neighbors' (`match_unique_steps`); from these, matches spread
+   along the arguments and users of matched steps (`spread_matches`).
+2. Steps that make the same call of matched values (`match_equal_calls`), or are the only gradient of the same step of
+   the forward (`match_by_echo`).
+3. The rest in the order of steps, layer by layer (`match_in_layers`): a longest common subsequence, first of steps
+   whose neighbors are alike too, then of steps alone.
+4. Steps that stand in the place of another (`match_replaced`): `gelu` for `relu` between the same two layers.
+
+Modules are kept apart as long as both graphs have them. Only at the end are steps matched across modules.
 """
 
 from __future__ import annotations
@@ -36,15 +46,20 @@ from backprint.graph.nouns import (
 )
 from backprint.graph.steps import used
 
+# ---- The longest common subsequence of two sequences of numbers (Myers' O(ND) algorithm, in linear space)
+# Sequences that have little in common would take time with the square of their lengths. Where that begins, the search
+# continues from the furthest place it has reached, as GNU diff does: the result is a common subsequence,
+# but maybe not the longest.
+
 MOST_EDITS = 128
-"""After so many edits without an end, the furthest place is taken."""
+"""After so many edits without an end, the search continues from the furthest place."""
 
 
 def common_places(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the places of a common subsequence, in no order."""
     shared = set(left) & set(right)
-    at_left = [place for place, each in enumerate(left) if each in shared]
-    at_right = [place for place, each in enumerate(right) if each in shared]
+    at_left = [place for place, number in enumerate(left) if number in shared]
+    at_right = [place for place, number in enumerate(right) if number in shared]
     a, b = [left[place] for place in at_left], [right[place] for place in at_right]
     waiting = [(0, len(a), 0, len(b))]
     while waiting:
@@ -61,20 +76,21 @@ def common_places(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[i
 
 
 def divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
-    """Return a place in each of two sequences, through which a shortest way from one to the other goes.
+    """Return a place in each of two sequences, through which a shortest edit of one into the other passes.
 
-    Neither begins nor ends with the same, so the place is not at an end of both.
+    The sequences begin and end with different numbers, so the place is not at an end of both. The search runs from both
+    ends, by diagonals `k = x - y`; where the two meet is such a place.
     """
     n, m = len(a), len(b)
     delta = n - m
     ahead, back = {1: 0}, {1: 0}
     for edits in range((n + m + 1) // 2 + 1):
         for k in range(-edits, edits + 1, 2):
-            x = furthest(ahead, k, edits, a, b, 1)
+            x = furthest_on_diagonal(ahead, k, edits, a, b, 1)
             if delta % 2 and abs(delta - k) < edits and x + back.get(delta - k, -1) >= n and 0 <= x - k <= m:
                 return x, x - k
         for k in range(-edits, edits + 1, 2):
-            x = furthest(back, k, edits, a, b, -1)
+            x = furthest_on_diagonal(back, k, edits, a, b, -1)
             if not delta % 2 and abs(delta - k) <= edits and x + ahead.get(delta - k, -1) >= n and 0 <= x - k <= m:
                 return n - x, m - (x - k)
         if edits >= MOST_EDITS:
@@ -83,7 +99,9 @@ def divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
     return x, y
 
 
-def furthest(reached: dict[int, int], k: int, edits: int, a: Sequence[int], b: Sequence[int], way: int) -> int:
+def furthest_on_diagonal(
+    reached: dict[int, int], k: int, edits: int, a: Sequence[int], b: Sequence[int], way: int
+) -> int:
     """Return how far a way of so many edits comes on a diagonal, and remember it; `way` -1 walks from the ends."""
     n, m = len(a), len(b)
     down = k == -edits or (k != edits and reached.get(k - 1, -1) < reached.get(k + 1, -1))
@@ -95,34 +113,32 @@ def furthest(reached: dict[int, int], k: int, edits: int, a: Sequence[int], b: S
     return x
 
 
-# ----------------------------------------------------------------------------
-# Pair the layers of two graphs: the modules up to the last number in their paths.
-# ----------------------------------------------------------------------------
+# ---- Layers: the modules up to the last number in their paths
 
 
 def paired_blocks(a: Wired, b: Wired) -> dict[str, str]:
     """Return the layers of the first graph with those of the second.
 
-    A layer of the same name and the same steps is the same. Of the others, those that have the same steps in the same
-    order are, so that a layer may be put in front of others; then those of one name; then those that are left, in their
-    order, if they call mostly the same operators.
+    Layers with one name and equal steps are paired first. If a layer was put in front of the others, all names move by
+    one: so layers with equal steps are paired next, in their order, whatever their names. Then come layers of one name,
+    whose steps changed; and of the rest, in their order, those that call mostly the same operators.
     """
     numbers: dict[tuple[int, ...], int] = {}
     lefts, rights = steps_of_blocks(a, numbers), steps_of_blocks(b, numbers)
-    found = {name: name for name, steps in lefts.items() if rights.get(name) == steps}
-    one, two = open_names(lefts, rights, found)
-    places = common_places([lefts[name] for name in one], [rights[name] for name in two])
-    found |= {one[left]: two[right] for left, right in places}
-    one, two = open_names(lefts, rights, found)
-    found |= {name: name for name in one if name in two}
-    one, two = open_names(lefts, rights, found)
+    pairs = {name: name for name, steps in lefts.items() if rights.get(name) == steps}
+    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    places = common_places([lefts[name] for name in open_a], [rights[name] for name in open_b])
+    pairs |= {open_a[left]: open_b[right] for left, right in places}
+    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    pairs |= {name: name for name in open_a if name in open_b}
+    open_a, open_b = unpaired_names(lefts, rights, pairs)
     kinds_a, kinds_b = operators_of_blocks(a), operators_of_blocks(b)
-    for left in one:
-        right = next((name for name in two if mostly_alike(kinds_a[left], kinds_b[name])), None)
+    for left in open_a:
+        right = next((name for name in open_b if mostly_alike(kinds_a[left], kinds_b[name])), None)
         if right is not None:
-            found[left] = right
-            two = two[two.index(right) + 1 :]
-    return found
+            pairs[left] = right
+            open_b = open_b[open_b.index(right) + 1 :]
+    return pairs
 
 
 def steps_of_blocks(graph: Wired, numbers: dict[tuple[int, ...], int]) -> dict[str, int]:
@@ -146,23 +162,21 @@ def mostly_alike(left: frozenset[int], right: frozenset[int]) -> bool:
     return 2 * len(left & right) >= len(left | right)
 
 
-def open_names(
-    lefts: Mapping[str, int], rights: Mapping[str, int], found: Mapping[str, str]
+def unpaired_names(
+    lefts: Mapping[str, int], rights: Mapping[str, int], pairs: Mapping[str, str]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the layers of both sides that are not paired."""
-    taken = set(found.values())
-    return [name for name in lefts if name not in found], [name for name in rights if name not in taken]
+    paired_names = set(pairs.values())
+    return [name for name in lefts if name not in pairs], [name for name in rights if name not in paired_names]
 
 
-# ----------------------------------------------------------------------------
-# A graph as numbers: what each value is without names, what it takes, and what takes it.
-# ----------------------------------------------------------------------------
+# ---- A graph as numbers
 
 OUT = -1
 """In place of a step that takes a value: the graph returns it."""
 
 Numbers = dict[Any, int]
-"""What was met, each with a number; shared by both graphs, so that equal numbers mean the same."""
+"""Labels by what they stand for. Both graphs share one table, so equal numbers mean the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +187,12 @@ class Wired:
     places: Mapping[str, int]
     takes: Sequence[tuple[int, ...]]
     users: Sequence[Sequence[tuple[int, int]]]
-    """Of each value what takes it, a value or OUT, and where among that one's arguments, or what port it is."""
+    """The users of each value: the user's number and the place among its arguments, or OUT and the number of a port."""
     strict: Sequence[int]
-    """What a value is: operator, constants and type of a step, role and type of an input."""
+    """A label for each value: operator, constants and type of a step, role and type of an input."""
     loose: Sequence[int]
-    """The same without constants and types."""
-    said: Said
+    """A label for each value without constants and types: the operator of a step, the role of an input."""
+    nameless: NamelessForms
 
     @property
     def first(self) -> int:
@@ -207,40 +221,42 @@ def wired(graph: Graph, numbers: Numbers) -> Wired:
     takes: list[tuple[int, ...]] = [()] * first
     users: list[list[tuple[int, int]]] = [[] for _ in range(first + len(graph.steps))]
     for place, step in enumerate(graph.steps, first):
-        taken = tuple(places[name] for name in used(step))
-        takes.append(taken)
-        for count, value in enumerate(taken):
+        arguments = tuple(places[name] for name in used(step))
+        takes.append(arguments)
+        for count, value in enumerate(arguments):
             users[value].append((place, count))
     for port, result in zip(graph.outputs, graph.results, strict=True):
         end = number_of((port.role, port.name if port.role != "saved" else ""), numbers)
         for name in refs(result):
             users[places[name]].append((OUT, end))
-    said = Said(graph)
-    strict = [number_of((port.role, said.spec(port.spec)), numbers) for port in graph.inputs]
-    strict += [number_of(said.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
+    nameless = NamelessForms(graph)
+    strict = [number_of((port.role, nameless.spec(port.spec)), numbers) for port in graph.inputs]
+    strict += [number_of(nameless.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
     loose = [number_of((port.role,), numbers) for port in graph.inputs]
     loose += [number_of((step.target,), numbers) for step in graph.steps]
-    return Wired(graph, places, takes, users, strict, loose, said)
+    return Wired(graph, places, takes, users, strict, loose, nameless)
 
 
 def number_of(what: Any, numbers: Numbers) -> int:
-    """Return the number of something, a new one if it was not met."""
+    """Return the label of something, a new one if the table does not have it."""
     return numbers.setdefault(what, len(numbers))
 
 
-def widened_labels(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
-    """Return what each value is, together with what its neighbors are."""
-    found = []
+def labels_with_neighbors(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
+    """Return a label for each value that includes the labels of its arguments and users."""
+    widened = []
     for value, label in enumerate(labels):
-        below = sorted((labels[user] if user != OUT else OUT, place) for user, place in graph.users[value])
-        found.append(number_of((label, tuple(labels[each] for each in graph.takes[value]), tuple(below)), numbers))
-    return found
+        users = sorted((labels[user] if user != OUT else OUT, place) for user, place in graph.users[value])
+        widened.append(
+            number_of((label, tuple(labels[argument] for argument in graph.takes[value]), tuple(users)), numbers)
+        )
+    return widened
 
 
-# ------------------------------------------------------------------ what stands in a step, without names
+# ---- What stands in a step, without names
 
 
-class Said:
+class NamelessForms:
     """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use
     them."""
 
@@ -296,11 +312,11 @@ class Said:
         """Return a size with symbols by number."""
         return re.sub(r"[A-Za-z_]\w*", self.renamed, size) if isinstance(size, str) else size
 
-    def renamed(self, found: re.Match[str]) -> str:
-        if self.symbols.get(found[0]) == "":
-            self.symbols[found[0]] = f"${self.used}"
+    def renamed(self, match: re.Match[str]) -> str:
+        if self.symbols.get(match[0]) == "":
+            self.symbols[match[0]] = f"${self.used}"
             self.used += 1
-        return self.symbols.get(found[0], found[0])
+        return self.symbols.get(match[0], match[0])
 
 
 def symbolic(spec: TensorSpec) -> bool:
@@ -314,17 +330,10 @@ def subgraphs_of(step: Step) -> list[str]:
     return [leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)]
 
 
-# ----------------------------------------------------------------------------
-# Match the values of two graphs: which step of one is which step of the other.
-#
-# Names of values do not count. A step is matched if it is the only one of its kind with its neighbors, or the same
-#  call of matched values; then, layer by layer, in the order of steps, those first whose neighbors are alike. Each
-#  match is spread to what its step takes and to what takes it. Modules are kept apart, as long as both graphs have
-#  them; only then steps are matched across modules. At last, a step in the place of another is that step, changed.
-# ----------------------------------------------------------------------------
+# ---- Steps
 
 Labels: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""What each value of both graphs is, as numbers."""
+"""A label for each value of both graphs."""
 
 Echoes: TypeAlias = Mapping[str, int]
 """Names of the forward's steps, with a number that both sides' matched steps share."""
@@ -351,24 +360,28 @@ class Matching:
         self.to_a: dict[int, int] = {}
         self.blocks: dict[str, str] = {}
         self.modules: tuple[Sequence[str], Sequence[str]] = ([], [])
-        """The module of each value, in words of the second graph."""
+        """The module of each value; those of the first graph have the names that they have in the second."""
         self.shared: frozenset[str] | None = None
         """Modules that both graphs have: none of their steps is matched with a step of another module."""
 
         self.echoed: tuple[Mapping[int, Echoed], Mapping[int, Echoed]] = ({}, {})
-        """Of each step whose echo is known: what it computes, and of which steps."""
+        """The echoes of the steps of a backward that are known: the kind, and the steps of the forward."""
 
     def keep_echoes(self, echoes: tuple[Echoes, Echoes]) -> None:
-        """Match no more steps that compute the gradients of different steps, from now on."""
+        """From now on, match no steps that compute gradients of different steps of the forward.
+
+        In the backward of `x.sin() + x.cos()`, both gradients are a `mul` with the tangent. Without their echoes, the
+        order in which a program calls the two functions would decide which is which.
+        """
         self.echoed = echoed_steps(self.a, echoes[0]), echoed_steps(self.b, echoes[1])
 
     def keep_modules(self) -> None:
-        """Match only steps of modules that may be the same, from now on."""
+        """From now on, match only steps of one module, or of modules that only one graph has."""
         self.blocks = paired_blocks(self.a, self.b)
-        one = [self.module_in_b(value) for value in range(len(self.a.takes))]
-        two = [self.b.module(value) for value in range(len(self.b.takes))]
-        self.modules = one, two
-        self.shared = frozenset(one[self.a.first :]) & frozenset(two[self.b.first :])
+        modules_a = [self.module_in_b(value) for value in range(len(self.a.takes))]
+        modules_b = [self.b.module(value) for value in range(len(self.b.takes))]
+        self.modules = modules_a, modules_b
+        self.shared = frozenset(modules_a[self.a.first :]) & frozenset(modules_b[self.b.first :])
 
     def module_in_b(self, a: int) -> str:
         """Return the module of a value of the first graph, in the layer of the second that is paired with its own."""
@@ -381,12 +394,12 @@ class Matching:
         module = self.modules[side][value]
         return module if self.shared is not None and module in self.shared else ""
 
-    def akin(self, a: int, b: int) -> bool:
+    def may_match(self, a: int, b: int) -> bool:
         """Whether two values may be matched, as far as their modules and their echoes go."""
         if self.shared is None or a < self.a.first or b < self.b.first:
             return True
-        one, two = self.echoed[0].get(a), self.echoed[1].get(b)
-        if one is not None and two is not None and one[0] == two[0] and one[1].isdisjoint(two[1]):
+        echo_a, echo_b = self.echoed[0].get(a), self.echoed[1].get(b)
+        if echo_a is not None and echo_b is not None and echo_a[0] == echo_b[0] and echo_a[1].isdisjoint(echo_b[1]):
             return False
         return self.group(0, a) == self.group(1, b)
 
@@ -396,193 +409,218 @@ class Matching:
 
     def open_both(self, a: int, b: int) -> bool:
         """Whether two values may be matched, and neither of them is."""
-        return a not in self.to_b and b not in self.to_a and self.akin(a, b)
+        return a not in self.to_b and b not in self.to_a and self.may_match(a, b)
 
-    def left(self) -> tuple[list[int], list[int]]:
+    def unmatched(self) -> tuple[list[int], list[int]]:
         """Return the steps of both graphs that are not matched."""
         return (
             [value for value in range(self.a.first, len(self.a.takes)) if value not in self.to_b],
             [value for value in range(self.b.first, len(self.b.takes)) if value not in self.to_a],
         )
 
-    def taken_by(self, a: int) -> tuple[int, ...] | None:
+    def arguments_in_b(self, a: int) -> tuple[int, ...] | None:
         """Return what a step takes, as values of the second graph; None if some of it is not matched."""
-        found = tuple(self.to_b.get(each, -1) for each in self.a.takes[a])
-        return None if -1 in found else found
+        arguments = tuple(self.to_b.get(value, -1) for value in self.a.takes[a])
+        return None if -1 in arguments else arguments
 
 
 def echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     """Return the echoes of a graph's steps, those that name only steps which both forwards have."""
-    found = {}
+    echoed = {}
     for place, step in enumerate(graph.graph.steps, graph.first):
         if step.echo is not None and all(name in echoes for name in step.echo.names):
-            found[place] = step.echo.kind, frozenset(echoes[name] for name in step.echo.names)
-    return found
+            echoed[place] = step.echo.kind, frozenset(echoes[name] for name in step.echo.names)
+    return echoed
 
 
-def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
-    """Match the steps of two graphs, some inputs of which are matched already."""
-    strict: Labels = found.a.strict, found.b.strict
-    loose: Labels = found.a.loose, found.b.loose
-    found.keep_modules()
-    found.keep_echoes(echoes)
-    for _ in range(ROUNDS):  # each match may tell more values apart
-        count = len(found.to_b)
-        by_neighbors(found, strict)
-        spread_matches(found, strict, list(found.to_b))
-        if len(found.to_b) == count:
+def match_steps(matching: Matching, echoes: tuple[Echoes, Echoes]) -> None:
+    """Match the steps of two graphs, some inputs of which are matched already.
+
+    `strict` labels have the operator, constants and type of a step, `loose` ones the operator alone.
+    """
+    strict: Labels = matching.a.strict, matching.b.strict
+    loose: Labels = matching.a.loose, matching.b.loose
+    matching.keep_modules()
+    matching.keep_echoes(echoes)
+    for _ in range(ROUNDS):  # a neighbor that is matched is known by its match, so each round tells more steps apart
+        count = len(matching.to_b)
+        match_unique_steps(matching, strict)
+        spread_matches(matching, strict, list(matching.to_b))
+        if len(matching.to_b) == count:
             break
-    downward(found, strict)
-    by_echo(found, strict, echoes)
-    spread_matches(found, strict, list(found.to_b))
+    match_equal_calls(matching, strict)
+    match_by_echo(matching, strict, echoes)
+    spread_matches(matching, strict, list(matching.to_b))
     for labels in (strict, loose):
-        wide = [labels]
+        # Two of twelve equal layers may differ in one step. Labels that include two rings of neighbors match the steps
+        # around it with their own counterparts before the step itself is matched by its bare label.
+        widened = [labels]
         for _ in range(2):
-            wide.append(wider(found, wide[-1]))
-        for each in reversed(wide):
-            in_blocks(found, each)
-            downward(found, labels)
-            spread_matches(found, labels, list(found.to_b))
-    unsupported(found)
-    replaced(found)
-    found.shared = None
-    downward(found, strict)
-    in_row(found, wider(found, wider(found, strict)), *found.left())
-    spread_matches(found, strict, list(found.to_b))
-    unsupported(found)
-    replaced(found)
+            widened.append(with_neighbors(matching, widened[-1]))
+        for labels_to_try in reversed(widened):
+            match_in_layers(matching, labels_to_try)
+            match_equal_calls(matching, labels)
+            spread_matches(matching, labels, list(matching.to_b))
+    drop_unsupported(matching)
+    match_replaced(matching)
+    # From here on across modules: a module that was renamed in part, or a step that moved to another.
+    matching.shared = None
+    match_equal_calls(matching, strict)
+    match_in_order(matching, with_neighbors(matching, with_neighbors(matching, strict)), *matching.unmatched())
+    spread_matches(matching, strict, list(matching.to_b))
+    drop_unsupported(matching)
+    match_replaced(matching)
 
 
-def wider(found: Matching, labels: Labels) -> Labels:
-    """Return what each value is together with its neighbors."""
-    return widened_labels(found.a, labels[0], found.numbers), widened_labels(found.b, labels[1], found.numbers)
+def with_neighbors(matching: Matching, labels: Labels) -> Labels:
+    """Return labels of both graphs that include the neighbors' labels."""
+    return labels_with_neighbors(matching.a, labels[0], matching.numbers), labels_with_neighbors(
+        matching.b, labels[1], matching.numbers
+    )
 
 
-# ------------------------------------------------------------------ the same call of the same values
+# ---- The same call of the same values
 
 
-def downward(found: Matching, labels: Labels) -> None:
-    """Match steps that make the same call of matched values. Of several, those in one module that have the same users,
-    in their order."""
+def match_equal_calls(matching: Matching, labels: Labels) -> None:
+    """Match steps that make the same call of matched values.
+
+    If several do, as `t(weight)` of a shared weight, those in one module with the same users are matched, in their
+    order; FEW of them are compared.
+    """
     index: dict[tuple[int, tuple[int, ...], str], list[int]] = defaultdict(list)
-    lefts, rights = found.left()
+    lefts, rights = matching.unmatched()
     for b in reversed(rights):
-        index[labels[1][b], found.b.takes[b], found.group(1, b)].append(b)
+        index[labels[1][b], matching.b.takes[b], matching.group(1, b)].append(b)
     for a in lefts:
-        taken = found.taken_by(a)
-        several = index.get((labels[0][a], taken, found.group(0, a)), []) if taken is not None else []
-        if several:
-            b = min(several[-FEW:], key=lambda b: unlikeness(found, a, b))
-            several.remove(b)
-            found.join(a, b)
+        arguments = matching.arguments_in_b(a)
+        equal_calls = index.get((labels[0][a], arguments, matching.group(0, a)), []) if arguments is not None else []
+        if equal_calls:
+            b = min(equal_calls[-FEW:], key=lambda b: unlikeness(matching, a, b))
+            equal_calls.remove(b)
+            matching.join(a, b)
 
 
-def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, int, int]:
-    """Return how unlike two equal calls are in their surroundings."""
-    takes, _, users, _ = agreement(found, a, b, surely=True)
-    return found.modules[0][a] != found.modules[1][b], -takes - users, b
+def unlikeness(matching: Matching, a: int, b: int) -> tuple[bool, int, int]:
+    """Return how much modules, arguments and users of two equal calls differ; the least is the best match."""
+    takes, _, users, _ = agreement(matching, a, b, matched_only=True)
+    return matching.modules[0][a] != matching.modules[1][b], -takes - users, b
 
 
-def by_neighbors(found: Matching, labels: Labels) -> None:
-    """Match steps that are the only ones of their kind with these neighbors, in their module: a neighbor is known by
-    what it is matched with, else by what it is."""
-    keys = [neighbor_keys(found, side, labels[side], values) for side, values in enumerate(found.left())]
+def match_unique_steps(matching: Matching, labels: Labels) -> None:
+    """Match steps that are the only ones in their module with their label and their neighbors.
+
+    A neighbor that is matched is identified by its match, any other by its label.
+    """
+    keys = [neighbor_keys(matching, side, labels[side], values) for side, values in enumerate(matching.unmatched())]
     for key, lefts in keys[0].items():
         rights = keys[1].get(key, ())
-        if len(lefts) == len(rights) == 1 and found.open_both(lefts[0], rights[0]):
-            found.join(lefts[0], rights[0])
+        if len(lefts) == len(rights) == 1 and matching.open_both(lefts[0], rights[0]):
+            matching.join(lefts[0], rights[0])
 
 
 def neighbor_keys(
-    found: Matching, side: int, labels: Sequence[int], values: Sequence[int]
+    matching: Matching, side: int, labels: Sequence[int], values: Sequence[int]
 ) -> dict[tuple[object, ...], list[int]]:
     """Return steps by what they are and by their neighbors."""
-    graph = (found.a, found.b)[side]
+    graph = (matching.a, matching.b)[side]
 
     def known(value: int) -> int:
-        other = value if side and value in found.to_a else found.to_b.get(value, -1) if not side else -1
+        other = value if side and value in matching.to_a else matching.to_b.get(value, -1) if not side else -1
         return -2 - other if other >= 0 else labels[value]
 
     table: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for value in values:
-        takes = tuple(map(known, graph.takes[value]))
-        below = tuple(sorted((known(user) if user != OUT else OUT, place) for user, place in graph.users[value]))
-        table[labels[value], takes, below, found.group(side, value)].append(value)
+        arguments = tuple(map(known, graph.takes[value]))
+        users = tuple(sorted((known(user) if user != OUT else OUT, place) for user, place in graph.users[value]))
+        table[labels[value], arguments, users, matching.group(side, value)].append(value)
     return table
 
 
-def by_echo(found: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
+def match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
     """Match steps that are the only ones of their kind that compute the gradient of the same step, in one module."""
     keys: list[dict[tuple[object, ...], list[int]]] = []
-    for graph, side, each, values in zip((found.a, found.b), labels, echoes, found.left(), strict=True):
+    for graph, labels_of_side, numbers_of_names, values in zip(
+        (matching.a, matching.b), labels, echoes, matching.unmatched(), strict=True
+    ):
         table: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for value in values:
             echo = graph.step_of(value).echo
             if echo is not None:
-                names = tuple(each.get(name, -1) for name in echo.names)
-                table[side[value], echo.kind, names, graph.module(value)].append(value)
+                names = tuple(numbers_of_names.get(name, -1) for name in echo.names)
+                table[labels_of_side[value], echo.kind, names, graph.module(value)].append(value)
         keys.append(table)
     for key, lefts in keys[0].items():
         rights = keys[1].get(key, [])
         if len(lefts) == len(rights) == 1:
-            found.join(lefts[0], rights[0])
+            matching.join(lefts[0], rights[0])
 
 
-# ------------------------------------------------------------------ the order of steps
+# ---- The order of steps
 
 
-def in_blocks(found: Matching, labels: Labels) -> None:
+def match_in_layers(matching: Matching, labels: Labels) -> None:
     """Match steps in their order, layer by layer. Equal layers are compared once."""
     rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for graph, row, values in zip((found.a, found.b), rows, found.left(), strict=True):
+    for graph, row, values in zip((matching.a, matching.b), rows, matching.unmatched(), strict=True):
         for value in values:
             row[graph.block(value)].append(value)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
     for block, lefts in rows[0].items():
-        other = found.blocks.get(block)
+        other = matching.blocks.get(block)
         rights = rows[1].get(other, []) if other is not None else []
-        one, two = sequence(found, 0, labels, lefts, block), sequence(found, 1, labels, rights, other or "")
-        places = known.get((one, two))
+        labels_a, labels_b = (
+            labels_of_layer(matching, 0, labels, lefts, block),
+            labels_of_layer(matching, 1, labels, rights, other or ""),
+        )
+        places = known.get((labels_a, labels_b))
         if places is None:
-            places = known[one, two] = list(common_places(one, two))
+            places = known[labels_a, labels_b] = list(common_places(labels_a, labels_b))
         for left, right in places:
-            found.join(lefts[left], rights[right])
+            matching.join(lefts[left], rights[right])
 
 
-def sequence(found: Matching, side: int, labels: Labels, values: Sequence[int], block: str) -> tuple[int, ...]:
+def labels_of_layer(
+    matching: Matching, side: int, labels: Labels, values: Sequence[int], block: str
+) -> tuple[int, ...]:
     """Return what the steps of a layer are, and in which of its modules."""
-    graph = (found.a, found.b)[side]
-    return tuple(number_of((labels[side][each], graph.module(each)[len(block) :]), found.numbers) for each in values)
+    graph = (matching.a, matching.b)[side]
+    return tuple(
+        number_of((labels[side][value], graph.module(value)[len(block) :]), matching.numbers) for value in values
+    )
 
 
-def in_row(found: Matching, labels: Labels, lefts: Sequence[int], rights: Sequence[int]) -> None:
+def match_in_order(matching: Matching, labels: Labels, lefts: Sequence[int], rights: Sequence[int]) -> None:
     """Match steps in their order, in whatever modules they are."""
-    one, two = [labels[0][each] for each in lefts], [labels[1][each] for each in rights]
-    for left, right in common_places(one, two):
-        found.join(lefts[left], rights[right])
+    labels_a, labels_b = [labels[0][value] for value in lefts], [labels[1][value] for value in rights]
+    for left, right in common_places(labels_a, labels_b):
+        matching.join(lefts[left], rights[right])
 
 
-# ------------------------------------------------------------------ neighbors of what is matched
+# ---- Neighbors of what is matched
 
 
-def spread_matches(found: Matching, labels: Labels, waiting: list[int]) -> None:
+def spread_matches(matching: Matching, labels: Labels, waiting: list[int]) -> None:
     """Match what matched steps take, and what takes them, as far as it is alike."""
     while waiting:
         a = waiting.pop()
-        b = found.to_b[a]
-        for left, right in zip(found.a.takes[a], found.b.takes[b], strict=False):
-            if labels[0][left] == labels[1][right] and found.open_both(left, right):
-                found.join(left, right)
+        b = matching.to_b[a]
+        for left, right in zip(matching.a.takes[a], matching.b.takes[b], strict=False):
+            if labels[0][left] == labels[1][right] and matching.open_both(left, right):
+                matching.join(left, right)
                 waiting.append(left)
-        for left, right in matching_users(found, labels, a, b):
-            if found.open_both(left, right):
-                found.join(left, right)
+        for left, right in matching_users(matching, labels, a, b):
+            if matching.open_both(left, right):
+                matching.join(left, right)
                 waiting.append(left)
 
 
-def matching_users(found: Matching, labels: Labels, a: int, b: int) -> Iterable[tuple[int, int]]:
+def matching_users(matching: Matching, labels: Labels, a: int, b: int) -> Iterable[tuple[int, int]]:
     """Yield open users of two matched values that are the only ones of their kind."""
-    lefts, rights = open_users(found.a, labels[0], a, found.to_b), open_users(found.b, labels[1], b, found.to_a)
+    lefts, rights = (
+        open_users(matching.a, labels[0], a, matching.to_b),
+        open_users(matching.b, labels[1], b, matching.to_a),
+    )
     for kind in lefts.keys() & rights.keys() if lefts and rights else ():
         if len(lefts[kind]) == len(rights[kind]) == 1:
             yield lefts[kind][0], rights[kind][0]
@@ -599,179 +637,196 @@ def open_users(
     return kinds
 
 
-# ------------------------------------------------------------------ what stands in the place of another
+# ---- What stands in the place of another
 
 
-def agreement(found: Matching, a: int, b: int, surely: bool = False) -> tuple[int, int, int, int]:
-    """Return how many arguments of two steps are matched with each other, of how many; and the same of their users.
+def agreement(matching: Matching, a: int, b: int, matched_only: bool = False) -> tuple[int, int, int, int]:
+    """Return how many arguments of two steps are matched with each other, of how many; then the two numbers for users.
 
-    Values that neither has a match for may be each other's: without `surely` they agree.
+    Without `matched_only`, two values of which neither is matched agree too, if they may be matched.
     """
-    lefts, rights = found.a.takes[a], found.b.takes[b]
-    takes = sum(agree(found, left, right, surely) for left, right in zip(lefts, rights, strict=False))
-    one = [(found.to_b.get(user, -2) if user != OUT else OUT, place) for user, place in found.a.users[a]]
-    two = [(user if user == OUT or user in found.to_a else -2, place) for user, place in found.b.users[b]]
-    if surely:
-        one, two = [each for each in one if each[0] != -2], [each for each in two if each[0] != -2]
-    users = sum(min(one.count(each), two.count(each)) for each in set(one)) if len(one) + len(two) <= MOST_USERS else 0
-    return takes, max(len(lefts), len(rights)), users, max(len(found.a.users[a]), len(found.b.users[b]))
+    lefts, rights = matching.a.takes[a], matching.b.takes[b]
+    takes = sum(agree(matching, left, right, matched_only) for left, right in zip(lefts, rights, strict=False))
+    users_a = [(matching.to_b.get(user, -2) if user != OUT else OUT, place) for user, place in matching.a.users[a]]
+    users_b = [(user if user == OUT or user in matching.to_a else -2, place) for user, place in matching.b.users[b]]
+    if matched_only:
+        users_a, users_b = (
+            [user_and_place for user_and_place in users_a if user_and_place[0] != -2],
+            [user_and_place for user_and_place in users_b if user_and_place[0] != -2],
+        )
+    users = (
+        sum(min(users_a.count(user_and_place), users_b.count(user_and_place)) for user_and_place in set(users_a))
+        if len(users_a) + len(users_b) <= MOST_USERS
+        else 0
+    )
+    return takes, max(len(lefts), len(rights)), users, max(len(matching.a.users[a]), len(matching.b.users[b]))
 
 
-def agree(found: Matching, left: int, right: int, surely: bool) -> bool:
+def agree(matching: Matching, left: int, right: int, matched_only: bool) -> bool:
     """Whether two arguments are matched with each other."""
-    return found.to_b.get(left) == right or (not surely and found.open_both(left, right))
+    return matching.to_b.get(left) == right or (not matched_only and matching.open_both(left, right))
 
 
-def unsupported(found: Matching) -> None:
-    """Take back matches of steps that have matched neighbors, none of which is matched with one of the other's."""
-    alone = []
-    for a, b in found.to_b.items():
-        if a >= found.a.first:
-            takes, _, users, _ = agreement(found, a, b, surely=True)
-            if not takes + users and (any_done(found.a, a, found.to_b) or any_done(found.b, b, found.to_a)):
-                alone.append((a, b))
-    for a, b in alone:
-        del found.to_b[a], found.to_a[b]
+def drop_unsupported(matching: Matching) -> None:
+    """Undo matches of steps that have matched neighbors, none of which is matched with a neighbor of the other step.
+
+    The order of steps alone may match the `add` of one residual with that of another. If all that surrounds them says
+    otherwise, both were added or removed.
+    """
+    wrong_pairs = []
+    for a, b in matching.to_b.items():
+        if a >= matching.a.first:
+            takes, _, users, _ = agreement(matching, a, b, matched_only=True)
+            if not takes + users and (
+                has_matched_neighbor(matching.a, a, matching.to_b) or has_matched_neighbor(matching.b, b, matching.to_a)
+            ):
+                wrong_pairs.append((a, b))
+    for a, b in wrong_pairs:
+        del matching.to_b[a], matching.to_a[b]
 
 
-def any_done(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
+def has_matched_neighbor(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
     """Whether a neighbor of a step is matched."""
-    return any(each in done for each in graph.takes[value]) or any(user in done for user, _ in graph.users[value])
+    return any(argument in done for argument in graph.takes[value]) or any(
+        user in done for user, _ in graph.users[value]
+    )
 
 
-def replaced(found: Matching) -> None:
-    """Match what is left where a step stands in the place of another: it takes exactly the same, and the same takes it;
-    or it calls the same operator beside a step that both have."""
-    strict: Labels = found.a.strict, found.b.strict
+def match_replaced(matching: Matching) -> None:
+    """Match a step with the one that stands in its place: both have the same arguments and the same users, or both call
+    the same operator and share a matched neighbor."""
+    strict: Labels = matching.a.strict, matching.b.strict
     for _ in range(ROUNDS):
-        count = len(found.to_b)
-        lefts, rights = found.left()
+        count = len(matching.to_b)
+        lefts, rights = matching.unmatched()
         offered = set(rights)
         for a in lefts:  # in their order, so that what takes a replaced step is seen after it
-            pairs = [rated for b in candidates(found, a, offered) if (rated := rating(found, a, b)) is not None]
+            pairs = [rated for b in candidates(matching, a, offered) if (rated := rating(matching, a, b)) is not None]
             if pairs:
                 b = max(pairs)[-1]
-                found.join(a, b)
+                matching.join(a, b)
                 offered.discard(b)
-                spread_matches(found, strict, [a])
-        if len(found.to_b) == count:
+                spread_matches(matching, strict, [a])
+        if len(matching.to_b) == count:
             break
 
 
-def rating(found: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
+def rating(matching: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
     """Return how sure it is that a step stands in the place of another; None if it does not."""
-    if not found.open_both(a, b):
+    if not matching.open_both(a, b):
         return None
-    takes, of_takes, users, of_users = agreement(found, a, b)
-    sure = agreement(found, a, b, surely=True)
-    alike = found.a.loose[a] == found.b.loose[b]
+    takes, of_takes, users, of_users = agreement(matching, a, b)
+    sure = agreement(matching, a, b, matched_only=True)
+    alike = matching.a.loose[a] == matching.b.loose[b]
     if (sure[0] == of_takes and users == of_users) or (alike and sure[0] + sure[2]):
         return alike, sure[0] + sure[2], takes + users, -abs(a - b), b
     return None
 
 
-def candidates(found: Matching, a: int, offered: set[int]) -> set[int]:
+def candidates(matching: Matching, a: int, offered: set[int]) -> set[int]:
     """Return open steps of the second graph that take what a step takes, or are taken where it is."""
     near: set[int] = set()
-    for each in found.a.takes[a]:
-        users = found.b.users[found.to_b[each]] if each in found.to_b else ()
+    for argument in matching.a.takes[a]:
+        users = matching.b.users[matching.to_b[argument]] if argument in matching.to_b else ()
         near.update(user for user, _ in (users if len(users) <= MOST_USERS else ()) if user in offered)
-    for user, place in found.a.users[a][:MOST_USERS]:
-        if user in found.to_b and place < len(found.b.takes[found.to_b[user]]):
-            near.add(found.b.takes[found.to_b[user]][place])
+    for user, place in matching.a.users[a][:MOST_USERS]:
+        if user in matching.to_b and place < len(matching.b.takes[matching.to_b[user]]):
+            near.add(matching.b.takes[matching.to_b[user]][place])
     return near & offered
 
 
-# ----------------------------------------------------------------------------
-# Match the ports of two graphs: inputs before and after their steps, outputs after them.
-# ----------------------------------------------------------------------------
+# ---- Ports: inputs are matched before and after the steps, outputs after them
 
 
 class Forward:
-    """What the forwards of a Pair say of its backwards: names that are one and the same, with other letters."""
+    """The matches of two forwards, for matching their backwards: saved values, inputs and steps by their names."""
 
-    def __init__(self, found: Matching | None = None) -> None:
+    def __init__(self, matching: Matching | None = None) -> None:
         self.saved: dict[str, str] = {}
         self.renamed: dict[str, str] = {}
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
-        if found is None:
+        if matching is None:
             return
-        one, two = saved_values(found.a), saved_values(found.b)
+        one, two = saved_values(matching.a), saved_values(matching.b)
         for value, names in one.items():
-            self.saved |= dict(zip(names, two.get(found.to_b.get(value, -1), ()), strict=False))
-        for a, b in found.to_b.items():
-            if a < found.a.first:
-                self.renamed[found.a.graph.inputs[a].name] = found.b.graph.inputs[b].name
+            self.saved |= dict(zip(names, two.get(matching.to_b.get(value, -1), ()), strict=False))
+        for a, b in matching.to_b.items():
+            if a < matching.a.first:
+                self.renamed[matching.a.graph.inputs[a].name] = matching.b.graph.inputs[b].name
         self.echoes = (
-            {name: found.to_b[value] for name, value in found.a.places.items() if value in found.to_b},
-            dict(found.b.places),
+            {name: matching.to_b[value] for name, value in matching.a.places.items() if value in matching.to_b},
+            dict(matching.b.places),
         )
 
 
 def saved_values(graph: Wired) -> dict[int, list[str]]:
     """Return the names under which each value of a forward is saved."""
-    found: dict[int, list[str]] = defaultdict(list)
+    names_of_values: dict[int, list[str]] = defaultdict(list)
     for port, result in zip(graph.graph.outputs, graph.graph.results, strict=True):
         if port.role == "saved":
             for name in refs(result):
-                found[graph.places[name]].append(port.name)
-    return found
+                names_of_values[graph.places[name]].append(port.name)
+    return names_of_values
 
 
-def match_inputs(found: Matching, forward: Forward, strictly: bool) -> None:
+def match_inputs(matching: Matching, forward: Forward, strictly: bool) -> None:
     """Match inputs of one role and name; `strictly`: of one type, too."""
-    places = {port.key: place for place, port in enumerate(found.b.graph.inputs)}
-    for a, port in enumerate(found.a.graph.inputs):
+    places = {port.key: place for place, port in enumerate(matching.b.graph.inputs)}
+    for a, port in enumerate(matching.a.graph.inputs):
         names = forward.saved if port.role == "saved" else forward.renamed
-        said = names.get(port.name, port.name if port.role != "saved" else "")
-        for name in (said, port.name) if port.role != "saved" else (said,):
+        own_name = names.get(port.name, port.name if port.role != "saved" else "")
+        for name in (own_name, port.name) if port.role != "saved" else (own_name,):
             b = places.get(port.key._replace(name=name))
-            if b is not None and found.open_both(a, b) and (not strictly or found.a.strict[a] == found.b.strict[b]):
-                found.join(a, b)
+            if (
+                b is not None
+                and matching.open_both(a, b)
+                and (not strictly or matching.a.strict[a] == matching.b.strict[b])
+            ):
+                matching.join(a, b)
 
 
-def input_changes(found: Matching) -> Iterator[PortChange]:
+def input_changes(matching: Matching) -> Iterator[PortChange]:
     """Yield the inputs that are not the same in both graphs."""
-    before, after = found.a.graph.inputs, found.b.graph.inputs
+    before, after = matching.a.graph.inputs, matching.b.graph.inputs
     for a, port in enumerate(before):
-        b = found.to_b.get(a)
+        b = matching.to_b.get(a)
         if b is None:
             yield PortChange(True, a, None)
-        elif parts := port_parts(port, after[b], found.a.strict[a] == found.b.strict[b]):
+        elif parts := port_parts(port, after[b], matching.a.strict[a] == matching.b.strict[b]):
             yield PortChange(True, a, b, parts)
-    yield from (PortChange(True, None, b) for b in range(len(after)) if b not in found.to_a)
+    yield from (PortChange(True, None, b) for b in range(len(after)) if b not in matching.to_a)
 
 
 def port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> tuple[str, ...]:
     """Return what differs between two ports. Saved values are named by their steps, so their names do not count."""
     named = before.name != after.name and "saved" not in (before.role, after.role)
-    said = (named, "name"), (before.role != after.role, "role"), (not alike, "type"), (not value, "value")
-    return tuple(part for differs, part in said if differs)
+    differences = (named, "name"), (before.role != after.role, "role"), (not alike, "type"), (not value, "value")
+    return tuple(part for differs, part in differences if differs)
 
 
-def matched_outputs(found: Matching, forward: Forward) -> dict[int, int]:
+def matched_outputs(matching: Matching, forward: Forward) -> dict[int, int]:
     """Return the outputs that both graphs have, by number: of one role and name, else of one role and value."""
-    before, after = found.a.graph, found.b.graph
+    before, after = matching.a.graph, matching.b.graph
     places: dict[PortKey, int] = {}
     for b, port in enumerate(after.outputs):
         if port.role != "saved":
             places.setdefault(port.key, b)
-    made: dict[int, int] = {}
+    matched: dict[int, int] = {}
     for a, port in enumerate(before.outputs):
         for name in (forward.renamed.get(port.name, port.name), port.name):
             key = port.key._replace(name=name)
-            if key in places and a not in made:
-                made[a] = places.pop(key)
-    taken = set(made.values())
+            if key in places and a not in matched:
+                matched[a] = places.pop(key)
+    used_outputs = set(matched.values())
     values: dict[Any, list[int]] = defaultdict(list)
     for b, port in enumerate(after.outputs):
-        if b not in taken:
-            values[port.role, places_in(after, b, found.b)].append(b)
+        if b not in used_outputs:
+            values[port.role, places_in(after, b, matching.b)].append(b)
     for a, port in enumerate(before.outputs):
-        offered = values.get((port.role, mapped_places(found, a)), ()) if a not in made else ()
+        offered = values.get((port.role, mapped_places(matching, a)), ()) if a not in matched else ()
         if offered:
-            made[a] = offered.pop(0)
-    return made
+            matched[a] = offered.pop(0)
+    return matched
 
 
 def places_in(graph: Graph, output: int, values: Wired) -> tuple[int, ...]:
@@ -779,24 +834,24 @@ def places_in(graph: Graph, output: int, values: Wired) -> tuple[int, ...]:
     return tuple(values.places[name] for name in refs(graph.results[output]))
 
 
-def mapped_places(found: Matching, output: int) -> tuple[int, ...]:
+def mapped_places(matching: Matching, output: int) -> tuple[int, ...]:
     """Return the values of the second graph that are those of an output of the first; -2 where there is none."""
-    return tuple(found.to_b.get(value, -2) for value in places_in(found.a.graph, output, found.a))
+    return tuple(matching.to_b.get(value, -2) for value in places_in(matching.a.graph, output, matching.a))
 
 
-def output_changes(found: Matching, outputs: Mapping[int, int]) -> Iterator[PortChange]:
+def output_changes(matching: Matching, outputs: Mapping[int, int]) -> Iterator[PortChange]:
     """Yield the outputs that are not the same in both graphs."""
-    before, after = found.a.graph, found.b.graph
+    before, after = matching.a.graph, matching.b.graph
     for a, port in enumerate(before.outputs):
         b = outputs.get(a)
         if b is None:
             yield PortChange(False, a, None)
             continue
         other = after.outputs[b]
-        alike = found.a.said.spec(port.spec) == found.b.said.spec(other.spec)
-        value = mapped_places(found, a) == places_in(after, b, found.b)
-        value = value and found.a.said.value(before.results[a]) == found.b.said.value(after.results[b])
+        alike = matching.a.nameless.spec(port.spec) == matching.b.nameless.spec(other.spec)
+        value = mapped_places(matching, a) == places_in(after, b, matching.b)
+        value = value and matching.a.nameless.value(before.results[a]) == matching.b.nameless.value(after.results[b])
         if parts := port_parts(port, other, alike, value):
             yield PortChange(False, a, b, parts)
-    taken = set(outputs.values())
-    yield from (PortChange(False, None, b) for b in range(len(after.outputs)) if b not in taken)
+    used_outputs = set(outputs.values())
+    yield from (PortChange(False, None, b) for b in range(len(after.outputs)) if b not in used_outputs)

@@ -1,4 +1,7 @@
-"""What differs between two Captures beside their graphs: engine, versions, guards, notes."""
+"""A Diff as text for people and as JSON.
+
+All names come from samples, which may be a stranger's: control characters are escaped.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from backprint.graph.keys import number_of
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
+
+# ---- Differences beside the graphs: engine, versions, guards, notes
 
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
@@ -98,12 +103,9 @@ def port_place(capture: Capture, pair: int | None, role: str, name: str) -> int 
     return next((place for place, port in enumerate(ports) if port.name == name and role in ("", port.role)), None)
 
 
-# ----------------------------------------------------------------------------
-# Changes as a person reads them: by module, and what is the same in many modules once, with how often.
-#
+# ---- Changes grouped by module; the same change of several modules is one group with their number
 # A change is a line without names of values: a value is called by the operator that makes it, so that lines of two
-#  layers can be equal.
-# ----------------------------------------------------------------------------
+# layers can be equal.
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "renamed": "~"}
 """How a line begins."""
@@ -443,9 +445,7 @@ def numbers_together(numbers: Sequence[int]) -> str:
     return f"{{{','.join(map(str, inside[:6]))}{',…' if len(inside) > 6 else ''}}}"
 
 
-# ----------------------------------------------------------------------------
-# A Diff as text for people and as JSON. All names are strangers' words: control characters are escaped.
-# ----------------------------------------------------------------------------
+# ---- Text and JSON
 
 MOST_GROUPS, MOST_LINES = 24, 16
 """How many groups of changes are shown of a graph, and how many lines of a group."""
@@ -613,7 +613,7 @@ def growth_text(costs: Costs) -> str:
     return f"{100 * (costs.after - costs.before) / costs.before:+.1f} %"
 
 
-# ------------------------------------------------------------------ JSON
+# ---- JSON
 
 
 def diff_json(diff: Diff) -> dict[str, Any]:

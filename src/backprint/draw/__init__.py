@@ -75,7 +75,7 @@ def observed_rows(capture: Capture) -> StatsRows:
     return {key: stats_row(stats) for key, stats in capture.observed().items()}
 
 
-# ------------------------------------------------------------------ notebooks
+# ---- Notebooks
 
 
 def html_of_pair(pair: Pair, title: str = "") -> str:

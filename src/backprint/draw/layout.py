@@ -1,7 +1,8 @@
-"""Rows: where the units of a frame stand, one below the other, so that each step of the backward is beside its forward.
+"""Layout: where the units of a frame stand, so that each step of the backward is beside its forward.
 
 A row has steps of the forward at the left, frames in the middle, and steps of the backward at the right. Values of the
 forward flow down, those of the backward up. A flow that passes other units runs in a channel beside the frame.
+`drawn_pair` lays out all frames of a Pair.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from backprint.graph.cost import StepCost, each_storage, held_storages, step_cos
 from backprint.graph.nouns import Graph, Pair, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_spec
+
+# ---- Rows
+
 
 WIDE = 4
 """The most steps of one side, and the most frames, that stand side by side."""
@@ -113,7 +117,7 @@ def layout_of(
     return Layout(rows, lines[0], lines[1], (slots[0], slots[1]), bridges)
 
 
-# ------------------------------------------------------------------ blocks
+# ---- Blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +294,7 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
     return tuple(found)
 
 
-# ------------------------------------------------------------------ channels
+# ---- Channels
 
 
 def slots_of(
@@ -322,9 +326,7 @@ def slots_of(
     return {ends_: found.get(ends_, slot.get(ends_[0], -1)) for ends_ in flows}
 
 
-# ----------------------------------------------------------------------------
-# A Pair as it is drawn: its scene, its frames, their layouts, and what each costs.
-# ----------------------------------------------------------------------------
+# ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
 
 Ends = tuple[int, int, int, int]
 """A frame, the kind of a flow in it, and the units from and to which it goes."""

@@ -1,6 +1,9 @@
-"""A scene as the data of a page: one JSON object, with columns for what there is much of.
+"""The page of a Capture: one HTML file with its script, its style and its data, which loads nothing else.
 
-`page/README.md` says what each field means; the page checks them when it opens.
+Names and source lines may be a stranger's. They are in a block of JSON without `<`, which no browser runs, and the page
+shows them as text. A content security policy allows the page's own script and style, by digest, and nothing else.
+`page.js` and `page.css` are built from `page/` by `make page`; `page/README.md` says what each field of the data means,
+and the page checks them when it opens.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ from backprint.graph.verdicts import verdict_text
 
 if TYPE_CHECKING:
     from backprint.values.statistics import Stats
+
+
+# ---- A scene as data: one JSON object, with a column for each attribute of its nodes
+
 
 FORMAT = 1
 
@@ -163,9 +170,7 @@ def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------
-# The data of the page of a Capture: of each Pair its scene, its memory time line, and the text around its steps.
-# ----------------------------------------------------------------------------
+# ---- The data of a Capture: the scene of each Pair, its time line of memory, and the text around its steps
 
 
 def page_data(capture: Capture) -> dict[str, Any]:
@@ -303,13 +308,7 @@ def end_of(graph: Graph) -> list[str]:
     return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]
 
 
-# ----------------------------------------------------------------------------
-# The page of a Capture: one HTML file with its script, its style and its data, which asks for nothing else.
-#
-# Names and source lines are strangers' words. They stand in a block of JSON without `<`, which no browser runs, and
-#  the page writes them as text. A content security policy allows the page's own script and style, by digest, and
-#  nothing else. `page.js` and `page.css` are built from `page/` by `make page`.
-# ----------------------------------------------------------------------------
+# ---- The HTML
 
 
 def page_html(data: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""The shapes of a picture, their sizes in points, and the texts on them."""
+"""A picture: where the boxes, lines and texts of a Pair are, in points. `svg` and `dot` write it.
+
+Frames are stacks of rows around a gutter: the forward stands left of it, the backward right of it, and saved values
+cross it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from backprint.common.text import amount
 from backprint.draw.layout import BridgeLine, DrawnPair, FlowLine, FlowMark, FrameRow
 from backprint.draw.scene import FORWARD, OUTSIDE, ScenePort, frame_unit
 from backprint.graph.cost import view_operators
+
+# ---- Sizes of shapes, and the texts on them
+
 
 GUTTER, GAP, ACROSS, PAD, HEAD, SLOT = 64.0, 24.0, 12.0, 12.0, 22.0, 9.0
 """The width of a gutter, the space between rows and between units of a row, that beside a frame's content, the height
@@ -184,9 +191,7 @@ def frame_title(drawn: DrawnPair, number: int) -> str:
     return shortened(frame.name, 48) + times
 
 
-# ----------------------------------------------------------------------------
-# Curves: a line of a picture as straight pieces and smooth ones, and as the path of an SVG.
-# ----------------------------------------------------------------------------
+# ---- Curves: a line as straight pieces and smooth ones, and as the path of an SVG
 
 ROUND = 5.0
 """The radius of a corner."""
@@ -262,9 +267,7 @@ def towards(start: Point, end: Point) -> str:
     return point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
 
 
-# ----------------------------------------------------------------------------
-# The lines of a picture: flows between units, and bridges across the gutter.
-# ----------------------------------------------------------------------------
+# ---- Lines: flows between units, and bridges across the gutter
 
 NEAR, STEP, BUS = 5.0, 2.0, 12.0
 """How far from a row a flow turns into the channel, how much more for each slot, and how far from it a bridge runs that
@@ -435,12 +438,8 @@ def through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) 
             yield DrawnLine(kind, leaves, bytes=size, ends=False)
 
 
-# ----------------------------------------------------------------------------
-# Labels: where the texts of lines stand, so that none covers a box, a title or another text.
-#
-#
+# ---- Labels of lines, placed so that none covers a box, a title or another text
 # A text for which there is no place is left out: the type of each value is also in the title of its step.
-# ----------------------------------------------------------------------------
 
 TINY, TALL, BESIDE = 5.3, 10.0, 4.0
 """The width of a letter of a label, its height, and how far it stands from its line."""
@@ -534,9 +533,7 @@ def places_for(line: DrawnLine) -> Iterator[LineLabel]:
             yield LineLabel(line, x - BESIDE - wide, y)
 
 
-# ----------------------------------------------------------------------------
-# Which frames a picture opens: all of a small graph, and of a large one as many as can be read.
-# ----------------------------------------------------------------------------
+# ---- Frames that a picture opens: all of a small graph, and of a large one as many as can be read
 
 READABLE = 300
 """How many steps and folded frames a picture shows at most, if it has a choice."""
@@ -565,12 +562,7 @@ def units_shown(drawn: DrawnPair, number: int) -> tuple[int, ...]:
     return frame.units[:1] if frame.kind == "loop" else frame.units
 
 
-# ----------------------------------------------------------------------------
-# A picture: where the boxes and lines of a Pair are, in points. `svg` and `dot` write it.
-#
-# Frames are stacks of rows around a gutter: the forward stands left of it, the backward right of it, and what is
-#  saved crosses it.
-# ----------------------------------------------------------------------------
+# ---- The picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""A scene: what a drawing shows, as plain values. The steps of both directions are its nodes.
+"""A scene: the plain values that a drawing shows. The steps of both directions are its nodes, in frames of modules and
+loops, with flows between them.
 
-A value is a number: that of the node that makes it, or, from `len(nodes)` on, that of a port on the way in.
+A value is a number: that of the node that makes it, or, from `len(nodes)` on, that of an input port.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from backprint.graph.folding.fold import token_of
 from backprint.graph.folding.nouns import divided_text
 from backprint.graph.nouns import Dict, Graph, List, Pair, Port, Ref, Slice, Source, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.text import show
+
+# ---- Nodes, ports and bridges
+
 
 FORWARD, BACKWARD = 0, 1
 
@@ -170,13 +174,10 @@ def bytes_of(spec: Spec) -> int:
     return 0
 
 
-# ----------------------------------------------------------------------------
-# Frames: a scene as boxes within boxes.
-#
-# The steps of the forward stand in the calls of the modules that made them. Turns of a loop that have one structure,
-#  such as layers, are one loop. What is still long is cut by the lines of the program. A step of the backward stands
-#  where the step is that its echo names, so each frame has two halves.
-# ----------------------------------------------------------------------------
+# ---- Frames: a scene as boxes within boxes
+# The steps of the forward stand in the calls of the modules that made them. Iterations of a loop that have one
+# structure, such as layers, are one box. A frame that is still long is cut by the lines of the program. A step of the
+# backward stands in the frame of the step that its echo names, so each frame has two halves.
 
 LONG = 24
 """A frame of more units than this is cut into lines, and then into groups of as many."""
@@ -252,7 +253,7 @@ def inner_first(box: Box) -> list[Box]:
     return found[::-1]
 
 
-# ------------------------------------------------------------------ calls of modules
+# ---- Calls of modules
 
 
 def calls_in(scene: Scene) -> Box:
@@ -295,7 +296,7 @@ def for_backward_alone(scene: Scene) -> set[int]:
     return found
 
 
-# ------------------------------------------------------------------ loops
+# ---- Loops
 
 
 def fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
@@ -383,7 +384,7 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
 
-# ------------------------------------------------------------------ long ones
+# ---- Long ones
 
 
 def cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
@@ -419,7 +420,7 @@ def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> st
     return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
 
 
-# ------------------------------------------------------------------ the backward
+# ---- The backward
 
 
 def put_beside(root: Box, scene: Scene) -> None:
@@ -498,9 +499,7 @@ def numbered(root: Box) -> list[Frame]:
     ]
 
 
-# ----------------------------------------------------------------------------
-# Flows: which values go from which unit of a frame to which, with those that enter and leave it.
-# ----------------------------------------------------------------------------
+# ---- Flows: the values that one unit of a frame passes to another, and those that enter and leave it
 
 SAVED = 2
 """The third kind of flow, beside those of the two sides: from the forward to the backward."""

@@ -1,7 +1,7 @@
-"""The colors of pictures, in light and dark: those of Okabe and Ito, which color-blind people tell apart.
+"""A picture as SVG: one file without scripts, in light and dark, with a legend.
 
-Sides, dashes and widths say the same as the colors. They are written out, because many programs that read SVG know no
-CSS variables.
+The colors are those of Okabe and Ito, which color-blind people can distinguish. Sides, dashes and widths show the same
+as the colors. Colors are written out, because many programs that read SVG know no CSS variables.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from backprint.draw.picture import (
 )
 from backprint.draw.scene import frame_unit
 from backprint.graph.text import show_spec
+
+# ---- Colors
+
 
 LIGHT: Mapping[str, str] = {
     "page": "#ffffff",
@@ -140,9 +143,7 @@ STYLE = SHAPES + colored(RULES, LIGHT) + IN_DARK
 """The style of a picture."""
 
 
-# ----------------------------------------------------------------------------
-# A picture as SVG: one file without scripts, in light and dark, with a legend.
-# ----------------------------------------------------------------------------
+# ---- The SVG
 
 LEGEND = 22.0
 """The height of a line of the legend."""
@@ -221,7 +222,7 @@ def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
 
-# ------------------------------------------------------------------ boxes
+# ---- Boxes
 
 
 def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
@@ -285,7 +286,7 @@ def source_text(picture: PairPicture, node: int) -> str:
     return f"{source.file}:{source.line} {source.code}" if source is not None else ""
 
 
-# ------------------------------------------------------------------ lines
+# ---- Lines
 
 
 def line_svg(line: DrawnLine) -> str:
@@ -320,7 +321,7 @@ def label_svg(label: LineLabel) -> str:
     return text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
-# ------------------------------------------------------------------ legend
+# ---- Legend
 
 ENTRIES = (
     ("forward", "forward", 'class="(forward|half-forward)'),

@@ -113,16 +113,16 @@ def calls_within(step: Step) -> Iterator[Step]:
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
     """Return, for each (step index, name it reads), how many mutations of that value's memory came before, if any."""
     changes = [mutated(step) for step in graph.steps]
-    found: dict[tuple[int, str], int] = {}
+    reads: dict[tuple[int, str], int] = {}
     if not any(changes):
-        return found
+        return reads
     owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
     count: dict[str, int] = {}
 
     def note_reads(index: int, names: Iterator[str]) -> None:
         for name in names:
             if times := count.get(owner[name], 0):
-                found[index, name] = times
+                reads[index, name] = times
 
     for index, (step, changed) in enumerate(zip(graph.steps, changes, strict=True)):
         note_reads(index, _names(step))
@@ -133,7 +133,7 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
         owner[step.name] = owner[shared[0]] if shared else step.name
     for result in graph.results:
         note_reads(len(graph.steps), refs(result))
-    return found
+    return reads
 
 
 def _names(step: Step) -> Iterator[str]:
@@ -188,7 +188,7 @@ class _Walk:
 
     def dead(self) -> Iterator[str]:
         """Yield the steps that nothing needs. They have no order, so each is named by a digest of its call."""
-        self.symbols = {name: said or "$?" for name, said in self.symbols.items()}
+        self.symbols = {name: number or "$?" for name, number in self.symbols.items()}
         for index, step in enumerate(self.graph.steps):
             if step.name not in self.numbers and not step.is_guard:
                 call = self.call(step, index)
@@ -240,8 +240,8 @@ class _Walk:
     def size(self, size: Size) -> str:
         """Return a size with symbols named in the order in which the walk reaches them."""
 
-        def rename(found: re.Match[str]) -> str:
-            name = found[0]
+        def rename(match: re.Match[str]) -> str:
+            name = match[0]
             if self.symbols.get(name) == "":
                 self.symbols[name] = f"${sum(map(bool, self.symbols.values()))}"
             return self.symbols.get(name, name)

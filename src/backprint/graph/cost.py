@@ -1,8 +1,9 @@
-"""FLOPs of matrix products, convolutions and attentions, as `torch.utils.flop_counter.FlopCounterMode` counts them: two
-for each multiply-add.
+"""What a graph costs: floating-point operations, bytes, and the memory that lives. Nothing here needs torch.
 
-Two numbers of torch's are more than what is computed, and are kept so that both tools say the same: attention that is
-causal counts in full, and the weight gradient of a grouped convolution counts as if there were one group.
+- FLOPs: of the direct algorithm, two for each multiply-add, for each step and by dtype.
+- Storages: which values share memory, and how large a storage is.
+- Bytes that a step reads and writes, the cost of each step, and the time line of memory over a Pair.
+- A Pair's Summary, and the operators that graphs call.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ from backprint.graph.nouns import (
 from backprint.graph.operators import operators
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import used
+
+# ---- FLOPs of products, as `torch.utils.flop_counter.FlopCounterMode` counts them
+# Two numbers of torch's counter are more than what is computed, and are kept so that both tools agree: causal attention
+# counts in full, and the weight gradient of a grouped convolution counts as if there were one group.
+
 
 Shape = tuple[int, ...]
 Specs = Mapping[str, Spec]
@@ -106,8 +112,8 @@ def shapes_taken(step: Step, specs: Specs) -> Iterator[Shape]:
 
 def dtype_of(step: Step, specs: Specs) -> str:
     """Return the floating-point dtype of the results, else of the arguments; '' where all are integers."""
-    taken = (specs.get(name) for value in arguments_of(step) for name in refs(value))
-    dtypes = (tensor.dtype for spec in (step.spec, *taken) for tensor in tensors_in(spec))
+    argument_specs = (specs.get(name) for value in arguments_of(step) for name in refs(value))
+    dtypes = (tensor.dtype for spec in (step.spec, *argument_specs) for tensor in tensors_in(spec))
     return next((dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))), "")
 
 
@@ -142,13 +148,17 @@ def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
 def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
     """Count the FLOPs of the gradients that are computed: the input's as many as the forward's, the weight's as many as
     without groups."""
-    gradient, taken, weight = (shape(argument(step, place), specs) for place in range(3))
+    gradient, input, weight = (shape(argument(step, place), specs) for place in range(3))
     mask = step.args[-1] if step.args else None
-    if not isinstance(mask, List) or not (len(gradient) > 1 and len(taken) > 1):
+    if not isinstance(mask, List) or not (len(gradient) > 1 and len(input) > 1):
         return 0
-    positions = math.prod((taken if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
-    channels = (math.prod(weight[:2]), taken[1] * gradient[1])
-    return sum(2 * positions * each for each, wanted in zip(channels, mask.items, strict=False) if wanted is True)
+    positions = math.prod((input if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
+    channels = (math.prod(weight[:2]), input[1] * gradient[1])
+    return sum(
+        2 * positions * channel_count
+        for channel_count, wanted in zip(channels, mask.items, strict=False)
+        if wanted is True
+    )
 
 
 def attention(step: Step, specs: Mapping[str, Spec]) -> int:
@@ -183,15 +193,11 @@ FLOPS: Mapping[str, Callable[[Step, Mapping[str, Spec]], int]] = {
 """What counts as arithmetic, as PyTorch's own FLOP counter counts it."""
 
 
-# ----------------------------------------------------------------------------
-# The floating-point operations that the results of a graph take, by dtype. Needs no torch.
-#
-# Products are those of the direct algorithm (`products`, as PyTorch's FLOP counter counts them), with two numbers
-#  that PyTorch's counter has too large: causal attention counts the keys that each query meets, and the weight
-#  gradient of a grouped convolution counts its groups. Recurrent layers count their products too. Any other operator
-#  counts one for each element of its results or of its first argument, whichever has more; what only moves, creates
-#  or picks elements counts nothing, and nor does arithmetic of integers.
-# ----------------------------------------------------------------------------
+# ---- FLOPs by dtype
+# Products are those above, with torch's two numbers put right: causal attention counts the keys that each query meets,
+# and the weight gradient of a grouped convolution counts its groups. Recurrent layers count their products too. Any
+# other operator counts one for each element of its results or of its first argument, whichever has more. Operators that
+# only move, create or pick elements count nothing, nor does arithmetic of integers.
 
 Formula = Callable[[Step, Specs], int]
 
@@ -253,7 +259,7 @@ FLEXIBLE = {"flex_attention": ATTENTIONS[0], "flex_attention_backward": f"{ATTEN
 SLICED = ("scan", "associative_scan", "map_impl")
 
 
-# ------------------------------------------------------------------ formulas
+# ---- Formulas
 
 
 def each_element(step: Step, specs: Specs) -> int:
@@ -375,13 +381,10 @@ MOVES = frozenset(
 """Operators that only move, create or pick elements: no arithmetic."""
 
 
-# ----------------------------------------------------------------------------
-# Whose memory a value uses: a view uses that of its base, each other tensor has its own.
-#
-# Of a storage, what counts is from its first element to the last that its tensor reaches; what an operator takes
-#  while it runs and gives back before it returns is not in the text. An input is a storage of its own here: that two
-#  inputs share one, or that one is a slice of something larger, the caller knows alone.
-# ----------------------------------------------------------------------------
+# ---- Storages: a view uses the memory of its base, each other tensor has its own
+# The size of a storage is from its first element to the last that its tensor reaches. The memory that an operator takes
+# while it runs, and gives back before it returns, is not in a graph. Each input is a storage of its own here: only the
+# caller knows whether two inputs share one, or one is a slice of something larger.
 
 Storages: TypeAlias = "str | tuple[Storages, ...] | None"
 """The storage of a value, by the name of the value that it was made for (`split[1]` for the second of a tuple); a tuple
@@ -391,15 +394,15 @@ for a tuple, and None for what has no memory, such as numbers."""
 def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
     """Return the storages of each value of a graph, and the bytes of each storage."""
     specs = types_with_items(graph)
-    found = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
+    storages_by_value = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
     sizes = dict(pair for port in graph.inputs for pair in sizes_in(port.local, port.spec))
     for made in graph.steps:
-        storages = storages_made(made, found, specs)
+        storages = storages_made(made, storages_by_value, specs)
         if storages is NEW:
             storages = fresh(made.name, specs.get(made.name))
-            sizes.update(sizes_made(made, found, specs, sizes))
-        found[made.name] = storages
-    return found, sizes
+            sizes.update(sizes_made(made, storages_by_value, specs, sizes))
+        storages_by_value[made.name] = storages
+    return storages_by_value, sizes
 
 
 def held_storages(graph: Graph, storages: Mapping[str, Storages]) -> set[str]:
@@ -413,10 +416,10 @@ def types_with_items(graph: Graph) -> dict[str, Spec]:
     """Return the type of each value; of one whose type is not written, that of the items that are taken from it."""
     specs = specs_of(graph)
     items: dict[str, dict[int, Spec]] = {}
-    for made in graph.steps:
-        match made.target, made.args:
+    for step in graph.steps:
+        match step.target, step.args:
             case "operator.getitem", (Ref(name), int(index)) if specs.get(name) is None and index >= 0:
-                items.setdefault(name, {})[index] = made.spec
+                items.setdefault(name, {})[index] = step.spec
     for name, known in items.items():
         specs[name] = tuple(known.get(index) for index in range(min(max(known) + 1, MOST_ITEMS)))
     return specs
@@ -430,18 +433,18 @@ NEW = "(new)"
 """Of a value with memory of its own."""
 
 
-def storages_made(made: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
+def storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
     """Return the storages of what a step returns, or NEW."""
-    first = argument(made, 0)
+    first = argument(step, 0)
     base = known.get(first.name) if isinstance(first, Ref) else None
-    if made.target == "operator.getitem":
-        index = argument(made, 1)
+    if step.target == "operator.getitem":
+        index = argument(step, 1)
         if isinstance(base, tuple) and isinstance(index, int) and -len(base) <= index < len(base):
             return base[index]
         return None
-    if isinstance(first, Ref) and uses_first(made, specs):
-        return spread_over(specs.get(made.name), base)
-    match made.target, made.args:
+    if isinstance(first, Ref) and uses_first(step, specs):
+        return spread_over(specs.get(step.name), base)
+    match step.target, step.args:
         case "torch.ops.higher_order.run_with_rng_state", (_, Op(target), Ref(name), *_) if updates_first(target):
             return known.get(name)
     return NEW
@@ -480,19 +483,19 @@ def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
 
 
 def sizes_made(
-    made: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
+    step: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
     """Yield the storages that a step makes, each with its bytes."""
-    name, first = operator_name(made.target), argument(made, 0)
-    given = specs.get(first.name) if isinstance(first, Ref) else None
-    if name in WHOLE and isinstance(first, Ref) and isinstance(given, TensorSpec) and not overlaps(given):
-        yield made.name, max(sizes.get(key, 0) for key in (*each_storage(known[first.name]), ""))
-    elif name in UNREDUCED and isinstance(made.spec, TensorSpec):
-        sides = [reversed(shape(argument(made, place), specs)) for place in range(2)]
-        each = math.prod(max(pair) for pair in zip_longest(*sides, fillvalue=1))
-        yield made.name, each * ITEMSIZE[made.spec.dtype]
+    name, first = operator_name(step.target), argument(step, 0)
+    first_spec = specs.get(first.name) if isinstance(first, Ref) else None
+    if name in WHOLE and isinstance(first, Ref) and isinstance(first_spec, TensorSpec) and not overlaps(first_spec):
+        yield step.name, max(sizes.get(key, 0) for key in (*each_storage(known[first.name]), ""))
+    elif name in UNREDUCED and isinstance(step.spec, TensorSpec):
+        sides = [reversed(shape(argument(step, place), specs)) for place in range(2)]
+        elements = math.prod(max(pair) for pair in zip_longest(*sides, fillvalue=1))
+        yield step.name, elements * ITEMSIZE[step.spec.dtype]
     else:
-        yield from sizes_in(made.name, specs.get(made.name))
+        yield from sizes_in(step.name, specs.get(step.name))
 
 
 WHOLE = frozenset("copy slice_scatter select_scatter diagonal_scatter as_strided_scatter".split())
@@ -511,7 +514,7 @@ def storage_bytes(spec: TensorSpec) -> int:
     """Return the bytes of memory that a tensor spans, gaps between its elements included; 0 if it is not strided."""
     if spec.layout != "strided" or not spec.numel:
         return 0
-    if spec.stride is None or not all(isinstance(each, int) for each in (*spec.shape, *spec.stride, spec.offset)):
+    if spec.stride is None or not all(isinstance(size, int) for size in (*spec.shape, *spec.stride, spec.offset)):
         return spec.nbytes
     return (int(spec.offset) + places_spanned(spec.shape, spec.stride)) * ITEMSIZE[spec.dtype]
 
@@ -521,25 +524,25 @@ def places_spanned(shape: Iterable[int | str], stride: Iterable[int | str]) -> i
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(shape, stride, strict=True))
 
 
-# ------------------------------------------------------------------ which operators return a view
+# ---- Which operators return a view
 
 
-def uses_first(made: Step, specs: Specs) -> bool:
+def uses_first(step: Step, specs: Specs) -> bool:
     """Whether a step returns the memory of its first argument: as a view, unchanged, or updated in place."""
-    return is_view(made, specs) or ("m" in operators().get(made.target, "") and updates_first(made.target))
+    return is_view(step, specs) or ("m" in operators().get(step.target, "") and updates_first(step.target))
 
 
-def is_view(made: Step, specs: Specs) -> bool:
+def is_view(step: Step, specs: Specs) -> bool:
     """Whether a step's result uses the memory of its first argument, and writes nothing into it."""
-    name = operator_name(made.target)
+    name = operator_name(step.target)
     if name in UNDECLARED:
         return True
-    if "v" not in operators().get(made.target, ""):
+    if "v" not in operators().get(step.target, ""):
         return False
-    given = specs.get(next(refs(argument(made, 0)), ""))
-    if name not in SOMETIMES or not isinstance(given, TensorSpec) or not isinstance(made.spec, TensorSpec):
+    source = specs.get(next(refs(argument(step, 0)), ""))
+    if name not in SOMETIMES or not isinstance(source, TensorSpec) or not isinstance(step.spec, TensorSpec):
         return True
-    return SOMETIMES[name](made, given, made.spec)
+    return SOMETIMES[name](step, source, step.spec)
 
 
 def updates_first(target: str) -> bool:
@@ -566,32 +569,34 @@ def strides_of(spec: TensorSpec) -> tuple[int | str, ...]:
     return tuple(math.prod(max(size, 1) for size in sizes[index + 1 :]) for index in range(len(sizes)))
 
 
-def same_memory(given: TensorSpec, made: TensorSpec) -> bool:
+def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
     """Whether two tensors lie in memory alike: strides of dimensions of one element do not count."""
-    if given.shape != made.shape:
+    if source.shape != result.shape:
         return False
-    steps = zip(made.shape, strides_of(given), strides_of(made), strict=True)
-    return all(left == right for size, left, right in steps if size != 1) or not made.numel
+    steps = zip(result.shape, strides_of(source), strides_of(result), strict=True)
+    return all(left == right for size, left, right in steps if size != 1) or not result.numel
 
 
-def unconverted(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
+def unconverted(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
     """Whether a conversion has nothing to convert, and was not asked for a copy."""
-    copies = dict(made.kwargs).get("copy", argument(made, COPY.get(made.target, 99)))
-    alike = (given.dtype, given.device, given.layout) == (result.dtype, result.device, result.layout)
-    return alike and copies is not True and same_memory(given, result)
+    copies = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
+    alike = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
+    return alike and copies is not True and same_memory(source, result)
 
 
 COPY = {"aten.to.device": 4, "aten.to.dtype": 3, "aten.to.other": 3}
 """Where `copy` stands in the arguments of a conversion."""
 
 
-def viewable(given: TensorSpec, shape: tuple[int | str, ...]) -> bool:
+def viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
     """Whether a tensor can be seen in another shape without a copy: as torch's `computeStride` decides."""
-    if not all(isinstance(size, int) for size in (*given.shape, *strides_of(given), *shape)):
+    if not all(isinstance(size, int) for size in (*source.shape, *strides_of(source), *shape)):
         return True
-    if not given.numel:
+    if not source.numel:
         return True
-    dims = [(int(size), int(stride)) for size, stride in zip(given.shape, strides_of(given), strict=True) if size != 1]
+    dims = [
+        (int(size), int(stride)) for size, stride in zip(source.shape, strides_of(source), strict=True) if size != 1
+    ]
     runs: list[int] = []  # the elements of each run of dimensions that lie one after the other
     for (size, stride), after in zip_longest(dims, dims[1:]):
         joined = after is not None and stride == after[0] * after[1]
@@ -616,16 +621,16 @@ def splits_into(runs: list[int], shape: list[int]) -> bool:
     return not left
 
 
-def reshaped(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
-    return viewable(given, result.shape)
+def reshaped(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
+    return viewable(source, result.shape)
 
 
-def raveled(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
-    return same_memory(given, replace(given, stride=None))
+def raveled(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
+    return same_memory(source, replace(source, stride=None))
 
 
-def as_dense(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
-    return same_memory(given, result)
+def as_dense(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
+    return same_memory(source, result)
 
 
 Decision: TypeAlias = Callable[[Step, TensorSpec, TensorSpec], bool]
@@ -641,9 +646,7 @@ SOMETIMES: Mapping[str, Decision] = {
 """Operators that return a view where they can, else a copy, and how the specs say which."""
 
 
-# ----------------------------------------------------------------------------
-# The bytes that a step reads and writes, from the specs of its arguments and results.
-# ----------------------------------------------------------------------------
+# ---- Bytes that a step reads and writes, from the specs of its arguments and results
 
 
 def memory_of(spec: Spec) -> int:
@@ -651,7 +654,7 @@ def memory_of(spec: Spec) -> int:
     if not isinstance(spec, TensorSpec) or spec.layout != "strided":
         return 0
     strides = spec.stride
-    if strides is None or not spec.numel or not all(isinstance(each, int) for each in (*spec.shape, *strides)):
+    if strides is None or not spec.numel or not all(isinstance(number, int) for number in (*spec.shape, *strides)):
         return spec.nbytes
     dims = [(int(size), int(stride)) for size, stride in zip(spec.shape, strides, strict=True) if stride]
     apart = math.prod(size for size, _ in dims)
@@ -659,33 +662,35 @@ def memory_of(spec: Spec) -> int:
     return min(apart, reach) * ITEMSIZE[spec.dtype]
 
 
-def places(made: Step) -> Iterator[tuple[int | str, str]]:
+def places(step: Step) -> Iterator[tuple[int | str, str]]:
     """Yield the values that a step takes, each with its position or keyword."""
-    for place, value in enumerate(made.args):
+    for place, value in enumerate(step.args):
         yield from ((place, name) for name in refs(value))
-    for key, value in made.kwargs:
+    for key, value in step.kwargs:
         yield from ((key, name) for name in refs(value))
 
 
-def read_at(made: Step, place: int | str, name: str, specs: Mapping[str, Spec]) -> int:
+def read_at(step: Step, place: int | str, name: str, specs: Mapping[str, Spec]) -> int:
     """Return the bytes that a step reads of an argument."""
-    operator, spec = operator_name(made.target), specs.get(name)
+    operator, spec = operator_name(step.target), specs.get(name)
     most = memory_of(spec)
-    if place in UNREAD.get(operator, ()) or (operator == "convolution_backward" and not masked_in(made, place)):
+    if place in UNREAD.get(operator, ()) or (operator == "convolution_backward" and not masked_in(step, place)):
         return 0
     if place != 0 or operator not in PICKED or not isinstance(spec, TensorSpec):
         return most
     by = PICKED[operator]
-    count = numel_of(argument(made, by), specs) if by is not None else sum(each.numel for each in tensors_in(made.spec))
+    count = (
+        numel_of(argument(step, by), specs) if by is not None else sum(tensor.numel for tensor in tensors_in(step.spec))
+    )
     if operator in BAGS:
         count *= int_of(spec.shape[-1])
     return min(most, count * ITEMSIZE[spec.dtype])
 
 
-def masked_in(made: Step, place: int | str) -> bool:
+def masked_in(step: Step, place: int | str) -> bool:
     """Whether `convolution_backward` reads an argument: the input for the weight's gradient, the weight for the
     input's."""
-    mask = made.args[-1] if made.args else None
+    mask = step.args[-1] if step.args else None
     if not isinstance(mask, List) or len(mask.items) < 2:
         return True
     wanted = {1: mask.items[1], 2: mask.items[0]}
@@ -722,13 +727,9 @@ PICKED: Mapping[str, int | None] = {
 position has."""
 
 
-# ----------------------------------------------------------------------------
-# What each step of a graph costs: floating-point operations, bytes read and written.
-#
-#
+# ---- The cost of each step
 # Each step counts as a kernel of its own: it reads its arguments from memory and writes its results. A compiler that
 # fuses steps moves less. Views read and write nothing; an argument that is passed twice is read once.
-# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -759,7 +760,7 @@ def step_costs(graph: Graph) -> tuple[StepCost, ...]:
     """Return the cost of each step of a graph, at its captured sizes."""
     fixed = at_hints(graph)
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
-    return tuple(step_cost(made, specs, subgraphs) for made in fixed.steps)
+    return tuple(step_cost(step, specs, subgraphs) for step in fixed.steps)
 
 
 def total_cost(costs: Iterable[StepCost]) -> StepCost:
@@ -768,30 +769,30 @@ def total_cost(costs: Iterable[StepCost]) -> StepCost:
     return StepCost(*(min(sum(column), MOST_FLOPS) for column in zip(*rows, strict=True)))
 
 
-def step_cost(made: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepCost:
+def step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepCost:
     """Return the cost of one step."""
-    if made.is_guard or made.target.startswith(("operator.", "math.")) or is_view(made, specs):
+    if step.is_guard or step.target.startswith(("operator.", "math.")) or is_view(step, specs):
         return FREE
-    read, written = bytes_read(made, specs), bytes_written(made)
-    subs = [subgraphs[leaf.name] for value in arguments_of(made) for leaf in leaves(value) if type(leaf) is Sub]
+    read, written = bytes_read(step, specs), bytes_written(step)
+    subs = [subgraphs[leaf.name] for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
     if subs:
-        return cost_with_subgraphs(made, specs, [total_cost(step_costs(graph)) for graph in subs], read, written)
-    name = made.target.split(".")[1] if made.target.startswith("aten.") else ""
+        return cost_with_subgraphs(step, specs, [total_cost(step_costs(graph)) for graph in subs], read, written)
+    name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
     if name in FLOPS:
-        return StepCost(min(FLOPS[name](made, specs), MOST_FLOPS), 0, read, written)
-    other = sum(count for _, count in step_flops(made, specs, subgraphs))
+        return StepCost(min(FLOPS[name](step, specs), MOST_FLOPS), 0, read, written)
+    other = sum(count for _, count in step_flops(step, specs, subgraphs))
     return StepCost(0, min(other, MOST_FLOPS), read, written)
 
 
-def cost_with_subgraphs(made: Step, specs: Specs, inside: list[StepCost], read: int, written: int) -> StepCost:
+def cost_with_subgraphs(step: Step, specs: Specs, inside: list[StepCost], read: int, written: int) -> StepCost:
     """Return the cost of a step that runs subgraphs: of `cond`, the branch that costs more, as torch counts it; of a
     `scan`, once for each slice; of a loop, one iteration, because how often it runs is not known."""
-    name = made.target.rpartition(".")[2]
+    name = step.target.rpartition(".")[2]
     if name in FLEXIBLE:
-        return StepCost(min(FLOPS[FLEXIBLE[name]](made, specs), MOST_FLOPS), 0, read, written)
+        return StepCost(min(FLOPS[FLEXIBLE[name]](step, specs), MOST_FLOPS), 0, read, written)
     if name == "cond":
         return max(inside, key=lambda cost: (cost.product_flops, cost.other_flops, cost.moved))
-    times = next((found[0] for found in shapes_taken(made, specs) if found), 1) if name in SLICED else 1
+    times = next((shape[0] for shape in shapes_taken(step, specs) if shape), 1) if name in SLICED else 1
     return times_over(total_cost(inside), times)
 
 
@@ -800,33 +801,30 @@ def times_over(cost: StepCost, times: int) -> StepCost:
     return StepCost(cost.product_flops * times, cost.other_flops * times, cost.read * times, cost.written * times)
 
 
-def bytes_read(made: Step, specs: Specs) -> int:
+def bytes_read(step: Step, specs: Specs) -> int:
     """Return the bytes that a step reads, each argument once."""
     most: dict[str, int] = {}
-    for place, name in places(made):
-        most[name] = max(most.get(name, 0), read_at(made, place, name, specs))
+    for place, name in places(step):
+        most[name] = max(most.get(name, 0), read_at(step, place, name, specs))
     return sum(most.values())
 
 
-def bytes_written(made: Step) -> int:
+def bytes_written(step: Step) -> int:
     """Return the bytes that a step writes; `empty` and its like write none."""
-    if operator_name(made.target) in UNWRITTEN:
+    if operator_name(step.target) in UNWRITTEN:
         return 0
-    return sum(memory_of(spec) for spec in tensors_in(made.spec))
+    return sum(memory_of(spec) for spec in tensors_in(step.spec))
 
 
 UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
 
 
-# ----------------------------------------------------------------------------
-# The memory time line of a Pair: which bytes live during each step of the forward, then of the backward.
-#
-# Storages count, not tensors: a view has no memory of its own. A storage lives from the step that makes it to the
-#  last step that uses a value in it. What the forward saves lives until its last use in the backward; mutations live
-#  to the end of their graph, when they are written back; outputs, gradients and tangents live to the end, because the
-#  caller holds them. Parameters, buffers, inputs and constants live throughout: they are told apart, in `held`, and
-#  the curve leaves them out. What operators take while they run is not in a graph's text.
-# ----------------------------------------------------------------------------
+# ---- The time line of memory: the bytes that live during each step of a forward, then of its backward
+# Storages count, not tensors: a view has no memory of its own. A storage lives from the step that makes it to the last
+# step that uses a value in it. A saved value lives until its last use in the backward. Mutations live to the end of
+# their graph, when they are written back; outputs, gradients and tangents live to the end, because the caller holds
+# them. Parameters, buffers, inputs and constants live throughout: they are counted apart, in `held`, and the curve
+# leaves them out.
 
 HELD = ("parameter", "buffer", "input", "constant", "rng")
 """Roles of inputs that the caller holds throughout."""
@@ -905,11 +903,11 @@ def memory_line(pair: Pair) -> MemoryLine:
     forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     border = len(forward.steps)
     end = border + (len(backward.steps) if backward else 0)
-    found: dict[str, LivingStorage] = {}
-    values = follow(forward, "forward", (0, border, end), {}, found)
+    living: dict[str, LivingStorage] = {}
+    values = follow(forward, "forward", (0, border, end), {}, living)
     if backward is not None:
-        follow(backward, "backward", (border, end, end), carried(forward, backward, values), found)
-    rows = [LiveSpan(row.value, row.direction, row.bytes, row.first, row.last, row.role) for row in found.values()]
+        follow(backward, "backward", (border, end, end), carried(forward, backward, values), living)
+    rows = [LiveSpan(row.value, row.direction, row.bytes, row.first, row.last, row.role) for row in living.values()]
     own = tuple(span for span in rows if span.role in RANKS and span.bytes)
     held = tuple(span for span in rows if span.role not in RANKS and span.bytes)
     return MemoryLine(border, own, held, *curve(own, end))
@@ -920,7 +918,7 @@ def follow(
     direction: str,
     times: tuple[int, int, int],
     values: Mapping[str, Storages],
-    found: dict[str, LivingStorage],
+    living: dict[str, LivingStorage],
 ) -> dict[str, Storages]:
     """Add the storages of a graph to those found, and return those of its values.
 
@@ -932,44 +930,44 @@ def follow(
         if port.local not in values:
             role = port.role if port.role in ("tangent", *HELD) else "input"
             like = LivingStorage("", direction, 0, start if role == "tangent" else 0, end, role)
-            values[port.local] = born(port.local, port.spec, sizes_in(port.local, port.spec), like, found)
-    for time, made in enumerate(graph.steps, start):
-        if made.is_guard:
+            values[port.local] = born(port.local, port.spec, sizes_in(port.local, port.spec), like, living)
+    for time, step in enumerate(graph.steps, start):
+        if step.is_guard:
             continue
-        storages = storages_made(made, values, specs)
+        storages = storages_made(step, values, specs)
         if storages is NEW:
-            sizes = {key: found[key].bytes for key in each_storage(values.get(first_of(made)))}
+            sizes = {key: living[key].bytes for key in each_storage(values.get(first_of(step)))}
             like = LivingStorage("", direction, 0, time, time, "temporary")
-            storages = born(made.name, specs.get(made.name), sizes_made(made, values, specs, sizes), like, found)
-        values[made.name] = storages
-        for name in (*used(made), made.name):
-            use(values[name], time, "temporary", found)
+            storages = born(step.name, specs.get(step.name), sizes_made(step, values, specs, sizes), like, living)
+        values[step.name] = storages
+        for name in (*used(step), step.name):
+            use(values[name], time, "temporary", living)
     for port, result in zip(graph.outputs, graph.results, strict=True):
         last = end if port.role in ("output", "gradient") else stop - 1
         for name in refs(result):
-            use(values[name], last, port.role, found)
+            use(values[name], last, port.role, living)
     return values
 
 
 def born(
-    name: str, spec: Spec, sizes: Iterable[tuple[str, int]], like: LivingStorage, found: dict[str, LivingStorage]
+    name: str, spec: Spec, sizes: Iterable[tuple[str, int]], like: LivingStorage, living: dict[str, LivingStorage]
 ) -> Storages:
     """Add the storages of a value, and return them."""
     for label, size in sizes:
-        found[f"{like.direction} {label}"] = replace(like, value=label, bytes=size)
+        living[f"{like.direction} {label}"] = replace(like, value=label, bytes=size)
     return fresh(f"{like.direction} {name}", spec)
 
 
-def first_of(made: Step) -> str:
+def first_of(step: Step) -> str:
     """Return the name of a step's first argument; '' if it is none."""
-    first = argument(made, 0)
+    first = argument(step, 0)
     return first.name if isinstance(first, Ref) else ""
 
 
-def use(storages: Storages, time: int, role: str, found: Mapping[str, LivingStorage]) -> None:
+def use(storages: Storages, time: int, role: str, living: Mapping[str, LivingStorage]) -> None:
     """Note that a value is used at a time, and as what."""
     for key in each_storage(storages):
-        row = found[key]
+        row = living[key]
         row.last = max(row.last, time)
         if row.role in RANKS and RANKS.index(role) > RANKS.index(row.role):
             row.role = role
@@ -979,13 +977,13 @@ def carried(forward: Graph, backward: Graph, values: Mapping[str, Storages]) -> 
     """Return the storages of the backward's inputs that the forward has: what it saved, and its own inputs."""
     ends = zip(forward.outputs, forward.results, strict=True)
     saved = {port.name: name for port, result in ends if port.role == "saved" for name in refs(result)}
-    given = {port.name: port.local for port in forward.inputs}
-    found: dict[str, Storages] = {}
+    locals_of_inputs = {port.name: port.local for port in forward.inputs}
+    storages: dict[str, Storages] = {}
     for port in backward.inputs:
-        name = saved.get(port.name) if port.role == "saved" else given.get(port.name)
+        name = saved.get(port.name) if port.role == "saved" else locals_of_inputs.get(port.name)
         if name is not None and port.role != "tangent":
-            found[port.local] = values[name]
-    return found
+            storages[port.local] = values[name]
+    return storages
 
 
 def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -994,16 +992,13 @@ def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[i
     for span in spans:
         born[span.first] += span.bytes
         gone[span.last] += span.bytes
-    made, freed = list(accumulate(born[:end])), list(accumulate(gone[:end]))
-    after = tuple(here - there for here, there in zip(made, freed, strict=True))
+    allocated, freed = list(accumulate(born[:end])), list(accumulate(gone[:end]))
+    after = tuple(here - there for here, there in zip(allocated, freed, strict=True))
     during = tuple(count + gone[index] for index, count in enumerate(after))
     return during, after
 
 
-# ----------------------------------------------------------------------------
-# The cost of a Pair, from its text: operators by kind with their FLOPs and bytes, parameters, bytes saved by line,
-# the peak of memory. Needs no torch.
-# ----------------------------------------------------------------------------
+# ---- The Summary of a Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -1069,11 +1064,11 @@ def summarize(pair: Pair) -> Summary:
 
 def cost_by_kind(graph: Graph) -> tuple[KindCost, ...]:
     """Return what each operator costs, the most bytes first; taking an item of a tuple does not count."""
-    found: dict[str, list[StepCost]] = {}
-    for made, cost in zip(graph.steps, step_costs(graph), strict=True):
-        if made.target != "operator.getitem" and not made.is_guard:
-            found.setdefault(made.target, []).append(cost)
-    rows = [KindCost(target, len(costs), total_cost(costs)) for target, costs in found.items()]
+    costs_of_kind: dict[str, list[StepCost]] = {}
+    for step, cost in zip(graph.steps, step_costs(graph), strict=True):
+        if step.target != "operator.getitem" and not step.is_guard:
+            costs_of_kind.setdefault(step.target, []).append(cost)
+    rows = [KindCost(target, len(costs), total_cost(costs)) for target, costs in costs_of_kind.items()]
     return tuple(sorted(rows, key=lambda row: (-row.cost.moved, -row.calls)))
 
 
@@ -1102,8 +1097,8 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]
         line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
         lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held)))
     rows = [
-        SavedLine(line, sum(cost for _, cost in found), tuple(name for name, _ in found))
-        for line, found in lines.items()
+        SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))
+        for line, storages_of_line in lines.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.bytes))
 
@@ -1113,9 +1108,7 @@ def summarize_all(capture: Capture) -> tuple[Summary, ...]:
     return tuple(map(summarize, capture.pairs))
 
 
-# ----------------------------------------------------------------------------
-# Which operators graphs call, on which dtypes, and how often. Needs no torch.
-# ----------------------------------------------------------------------------
+# ---- Which operators graphs call, on which dtypes, and how often
 
 NO_TENSOR = "no tensor"
 """What a call that takes and returns numbers alone has for dtypes."""
@@ -1127,22 +1120,24 @@ NOT_CALLS = ("operator.getitem",)
 def operator_calls(graph: Graph) -> Counter[tuple[str, str]]:
     """Count the calls of a graph by operator and dtypes: `("aten.gt.Scalar", "float32 -> bool")`."""
     specs: dict[str, Spec] = {port.local: port.spec for port in graph.inputs}
-    found: Counter[tuple[str, str]] = Counter()
+    calls: Counter[tuple[str, str]] = Counter()
     for step in graph.steps:
         specs[step.name] = step.spec
         if not step.is_guard and step.target not in NOT_CALLS:
-            found[step.target, dtypes_of_call(step, specs)] += 1
-    return found
+            calls[step.target, dtypes_of_call(step, specs)] += 1
+    return calls
 
 
 def dtypes_of_call(step: Step, specs: Mapping[str, Spec]) -> str:
     """Return the dtypes of a call's tensors, each once; `float32 -> bool` where it returns others than it takes."""
     values = (*step.args, *(value for _, value in step.kwargs))
-    taken = dict.fromkeys(dtype for value in values for name in refs(value) for dtype in dtypes_of(specs.get(name)))
-    made = dict.fromkeys(dtypes_of(step.spec))
-    if not taken or not made or taken == made:
-        return ", ".join(made or taken) or NO_TENSOR
-    return f"{', '.join(taken)} -> {', '.join(made)}"
+    argument_dtypes = dict.fromkeys(
+        dtype for value in values for name in refs(value) for dtype in dtypes_of(specs.get(name))
+    )
+    result_dtypes = dict.fromkeys(dtypes_of(step.spec))
+    if not argument_dtypes or not result_dtypes or argument_dtypes == result_dtypes:
+        return ", ".join(result_dtypes or argument_dtypes) or NO_TENSOR
+    return f"{', '.join(argument_dtypes)} -> {', '.join(result_dtypes)}"
 
 
 def dtypes_of(spec: Spec) -> Iterator[str]:
@@ -1157,9 +1152,9 @@ def dtypes_of(spec: Spec) -> Iterator[str]:
 
 def usage_of(sides: Mapping[str, Iterable[Graph]]) -> dict[str, int]:
     """Return how often graphs call each operator, by side, operator and dtypes: `forward aten.mm.default float32`."""
-    found: Counter[str] = Counter()
+    usage: Counter[str] = Counter()
     for side, graphs in sides.items():
         for graph in graphs:
             for (target, dtypes), count in operator_calls(graph).items():
-                found[f"{side} {target} {dtypes}"] += count
-    return dict(found)
+                usage[f"{side} {target} {dtypes}"] += count
+    return dict(usage)

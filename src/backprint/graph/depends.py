@@ -1,7 +1,7 @@
 """Which of a Capture's results depend on which of its inputs, by reachability: a path of values, not of shapes alone.
 
 A path is necessary for dependence and not sufficient: `x - x` depends on `x` here. Where it matters, a port that does
-not move is tried with numbers (`replay.power`).
+not move is tried with numbers (`replaying/power.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 def dependence(capture: Capture) -> dict[PortKey, frozenset[str]]:
     """Return, for each result, the inputs that it depends on; a tangent's name is `tangent y`."""
     walk = DependenceWalk(capture)
-    return {key: walk.named(found) for key, found in walk.results().items()}
+    return {key: walk.named(inputs) for key, inputs in walk.results().items()}
 
 
 def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]], ...]:
@@ -60,7 +60,7 @@ def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]]
         return ()
     walk = DependenceWalk(capture)
     return tuple(
-        {key: walk.named(found) for key, found in {**walk.forward(index), **walk.backward(index)}.items()}
+        {key: walk.named(inputs) for key, inputs in {**walk.forward(index), **walk.backward(index)}.items()}
         for index in range(len(capture.pairs))
     )
 
@@ -83,15 +83,16 @@ class DependenceWalk:
             self.names.append(name)
         return self.bits[name]
 
-    def named(self, found: int) -> frozenset[str]:
+    def named(self, inputs: int) -> frozenset[str]:
         """Return the names in a set."""
-        return frozenset(name for name in self.names if self.bits[name] & found)
+        return frozenset(name for name in self.names if self.bits[name] & inputs)
 
     def forward(self, index: int) -> Sets:
         """Return what each output port of a forward depends on."""
         if (index, "forward") not in self.sides:
             graph = self.capture.pairs[index].forward
-            self.sides[index, "forward"] = through(graph, {p.local: self.given(index, p) for p in graph.inputs})
+            inputs = {port.local: self.of_forward_input(index, port) for port in graph.inputs}
+            self.sides[index, "forward"] = through(graph, inputs)
         return self.sides[index, "forward"]
 
     def backward(self, index: int) -> Sets:
@@ -101,34 +102,35 @@ class DependenceWalk:
             return {}
         if (index, "backward") not in self.sides:
             self.sides[index, "backward"] = {}
-            self.sides[index, "backward"] = through(graph, {p.local: self.fed(index, p) for p in graph.inputs})
+            inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
+            self.sides[index, "backward"] = through(graph, inputs)
         return self.sides[index, "backward"]
 
-    def given(self, index: int, port: Port) -> int:
+    def of_forward_input(self, index: int, port: Port) -> int:
         """Return what an input of a forward depends on: itself, or the sources of its links."""
         links = [link for link in feeds(self.capture, index) if link.name == port.name]
-        found = 0
+        inputs = 0
         for link in links:
-            found |= self.source(link.source, link.port)
-        return found if links else self.bit(port.name) if port.role in FREE else 0
+            inputs |= self.source(link.source, link.port)
+        return inputs if links else self.bit(port.name) if port.role in FREE else 0
 
-    def fed(self, index: int, port: Port) -> int:
+    def of_backward_input(self, index: int, port: Port) -> int:
         """Return what an input of a backward depends on."""
         if port.role == "saved":
             return self.forward(index).get(port.key, 0)
-        return self.tangent(index, port.name) if port.role == "tangent" else self.given(index, port)
+        return self.tangent(index, port.name) if port.role == "tangent" else self.of_forward_input(index, port)
 
     def tangent(self, index: int, name: str) -> int:
         """Return what a tangent depends on: the caller's, and the gradients of later Pairs."""
-        found = 0
+        inputs = 0
         for link in results(self.capture):
-            asked = link.name in self.capture.signature.differentiable
-            if asked and (link.source, link.port) == (index, PortKey("output", name)):
-                found |= self.bit(tangent_name(link.name))
+            is_differentiable = link.name in self.capture.signature.differentiable
+            if is_differentiable and (link.source, link.port) == (index, PortKey("output", name)):
+                inputs |= self.bit(tangent_name(link.name))
         for link in consumers(self.capture, index, PortKey("output", name)):
             if link.target is not None:
-                found |= self.backward(link.target).get(PortKey("gradient", link.name), 0)
-        return found
+                inputs |= self.backward(link.target).get(PortKey("gradient", link.name), 0)
+        return inputs
 
     def source(self, index: int | None, port: PortKey) -> int:
         """Return what the source of a link depends on."""
@@ -139,29 +141,29 @@ class DependenceWalk:
 
     def results(self) -> Sets:
         """Return the same for the Capture's own results: outputs, mutations, gradients."""
-        found = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
+        inputs = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
         own = between(self.capture)
         for index in range(len(self.capture.pairs)):
             for key, bits in self.forward(index).items():
                 if key.role == "mutation" and key.name not in own:
-                    found[key] = bits
+                    inputs[key] = bits
             fed = {link.name for link in feeds(self.capture, index)}
             for key, bits in self.backward(index).items():
                 if key.name not in own and key.name not in fed:
-                    found[key] = found.get(key, 0) | bits
+                    inputs[key] = inputs.get(key, 0) | bits
         for link in results(self.capture):
             if link.source is None and link.port.role in FREE and link.name in self.capture.signature.differentiable:
                 key = PortKey("gradient", link.port.name)
-                found[key] = found.get(key, 0) | self.bit(tangent_name(link.name))
-        return found
+                inputs[key] = inputs.get(key, 0) | self.bit(tangent_name(link.name))
+        return inputs
 
 
-def through(graph: Graph, given: Mapping[str, int]) -> Sets:
+def through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
     """Return what each output port depends on."""
     if any(changes(step) for step in graph.steps):
-        env = together(graph, given)
+        env = together(graph, inputs)
         return {port.key: union(value, env) for port, value in named(graph)}
-    env, parts = dict(given), dict[str, dict[int, int]]()
+    env, parts = dict(inputs), dict[str, dict[int, int]]()
     for step in graph.steps:
         if step.is_guard:
             continue
@@ -197,20 +199,20 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
 
 def union(value: Value, env: Mapping[str, int]) -> int:
     """Return what all values in a structure depend on together."""
-    found = 0
+    inputs = 0
     for name in refs(value):
-        found |= env.get(name, 0)
-    return found
+        inputs |= env.get(name, 0)
+    return inputs
 
 
-def together(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
+def together(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
     """Return the same for a graph whose steps change arguments: values that may share memory are one."""
-    cell = {name: name for name in given}
+    cell = {name: name for name in inputs}
     for step in graph.steps:
         shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))
         group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
         cell[step.name] = group
-    env = dict(given)
+    env = dict(inputs)
     for step in graph.steps:
         if not step.is_guard:
             used = refs((step.args, *(value for _, value in step.kwargs)))

@@ -62,9 +62,9 @@ def needs_isolation(graph: Graph, allow: Sequence[str] = ()) -> list[str]:
     Operators of libraries that the user has allowed by name are left out.
     """
     targets = {target for target in called(graph) if not (is_custom(target) and allowed(target, allow))}
-    found = {f"{target} ({why})" for target in targets if (why := why_isolated(target))}
+    reasons = {f"{target} ({why})" for target in targets if (why := why_isolated(target))}
     unseen = "calls an operator with arguments that nothing looks at"
-    return sorted(found | {f"{target} ({unseen})" for target in handing(graph) if target not in SEEN})
+    return sorted(reasons | {f"{target} ({unseen})" for target in handing(graph) if target not in SEEN})
 
 
 def why_isolated(target: str) -> str:

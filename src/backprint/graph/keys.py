@@ -1,9 +1,16 @@
-"""How nouns show themselves at a prompt: in one short line, without line breaks or control characters of a sample."""
+"""Keys of ports: a port's role and name, and their text, `gradient w`, in files, messages and `bp.run`.
+
+This module alone reads and writes the text. Among a program's inputs, the tangent of an output `y` has the name
+`tangent y`; no other input has a role in its name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+# ---- Text for a prompt: one short line, without line breaks or control characters of a sample
+
 
 LONGEST = 60
 """The characters of a name or a text in such a line."""
@@ -20,13 +27,7 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-# ----------------------------------------------------------------------------
-# Keys of ports, and their text: in files, messages and `bp.run` a key is `gradient w`. Only this module knows the
-# text.
-#
-# Among a program's inputs a tangent is named by its role and its output, `tangent y`: no other input of the program
-#  has a role in its name.
-# ----------------------------------------------------------------------------
+# ---- Keys of ports
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Read links: which inputs of a Pair come from another, which are the whole Capture's own, and which need a gradient.
+"""Links between the Pairs of a Capture, and the claims of a sample about its graphs. Nothing here needs torch.
 
 A Capture of one Pair needs no links: its ports are the Capture's own.
 """
@@ -15,6 +15,9 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Guard, Link, Pair, Port, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_port, show_spec
+
+# ---- What links say: the inputs that a Pair feeds, those of the whole Capture, and those that need a gradient
+
 
 FREE = ("parameter", "buffer", "constant", "input")
 """The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
@@ -67,22 +70,24 @@ def mutated(capture: Capture) -> tuple[str, ...]:
 
 def specs(capture: Capture) -> dict[str, Spec]:
     """Return the spec of each of the Capture's own results, and of each value that has a tangent, at example sizes."""
-    found: dict[str, Spec] = {}
+    specs_by_name: dict[str, Spec] = {}
     for link in results(capture):
         pair = capture.pairs[link.source] if link.source is not None else None
         ports = at_hints(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
         role = link.port.role if link.source is not None else None
-        found[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
+        specs_by_name[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
     for pair in capture.pairs:
         for port in at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ():
-            found.setdefault(port.name, port.spec)
-    return found
+            specs_by_name.setdefault(port.name, port.spec)
+    return specs_by_name
 
 
 def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
     """Return the links from a port to later Pairs, the latest first."""
-    taken = [link for link in capture.links if link.source == pair and link.port == port and link.target is not None]
-    return tuple(sorted(taken, key=lambda link: -(link.target or 0)))
+    consuming = [
+        link for link in capture.links if link.source == pair and link.port == port and link.target is not None
+    ]
+    return tuple(sorted(consuming, key=lambda link: -(link.target or 0)))
 
 
 def check_links(links: tuple[Link, ...], count: int) -> None:
@@ -123,18 +128,15 @@ def held_exact(capture: Capture) -> set[str]:
     return guarded | set(capture.origin.constants)
 
 
-# ----------------------------------------------------------------------------
-# Compare the claims about a Capture's graphs that are stored in two places. Needs no torch.
-#
+# ---- Claims: what a sample says about its graphs in more than one place
 # A sample has each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
-#  annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name
-#  saved values. A change of only one of these is detected; a consistent change of all of them is another sample, of
-#  which only the numbers can be checked.
-# ----------------------------------------------------------------------------
+# annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name saved
+# values. A change of only one of these is detected. A consistent change of all of them is another sample, of which only
+# the numbers can be checked.
 
 
 @dataclass(frozen=True, slots=True)
-class Lie:
+class Contradiction:
     """A claim of a Capture about a port or a step that is not true."""
 
     role: str
@@ -156,10 +158,10 @@ def claims_of(graph: Graph) -> dict[str, Any]:
 
 def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
     """Return the names of ports by their role."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for port in ports:
-        found.setdefault(port.role, []).append(port.name)
-    return found
+        names.setdefault(port.role, []).append(port.name)
+    return names
 
 
 def digest_of(graph: Graph) -> str:
@@ -181,10 +183,10 @@ def lines(graph: Graph) -> Iterator[str]:
         yield from lines(sub)
 
 
-# ------------------------------------------------------------------ lies
+# ---- Contradictions
 
 
-def lies(capture: Capture) -> Iterator[Lie]:
+def contradictions(capture: Capture) -> Iterator[Contradiction]:
     """Yield where a Capture contradicts itself: its graphs, the claims in capture.json, and the rest of it."""
     for index, pair in enumerate(capture.pairs):
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
@@ -196,27 +198,29 @@ def lies(capture: Capture) -> Iterator[Lie]:
     yield from of_witness(capture)
 
 
-def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Lie]:
+def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
     """Compare a graph with the claims in capture.json."""
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
             yield from of_roles(ports, roles.get(direction, {}))
     if "annotations" in claims and claims["annotations"] != digest_of(graph):
-        yield Lie("graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved")
+        yield Contradiction(
+            "graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved"
+        )
 
 
-def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Lie]:
+def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
     """Compare the roles of ports with the table of roles."""
     then = sorted((name, role) for role, names in roles.items() for name in names)
     now = sorted((port.name, port.role) for port in ports)
     if then == now:
         return
-    for name, role in (each for each in now if each not in then):
-        was = ", ".join(other for each, other in then if each == name) or "no port"
-        yield Lie(role, name, f"the graph says {role}, capture.json says {was}")
-    for name, role in (each for each in then if each not in now):
-        if name not in {each for each, _ in now}:
-            yield Lie(role, name, f"capture.json has the {role} {name!r}, which the graph does not have")
+    for name, role in (row for row in now if row not in then):
+        was = ", ".join(other for row, other in then if row == name) or "no port"
+        yield Contradiction(role, name, f"the graph says {role}, capture.json says {was}")
+    for name, role in (row for row in then if row not in now):
+        if name not in {row for row, _ in now}:
+            yield Contradiction(role, name, f"capture.json has the {role} {name!r}, which the graph does not have")
 
 
 FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
@@ -224,7 +228,7 @@ BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
 """The roles that the inputs and the outputs of each direction can have."""
 
 
-def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
+def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_hints(pair.forward)
     backward = at_hints(pair.backward) if pair.backward is not None else None
@@ -233,27 +237,27 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
     if backward is None:
         return
     yield from of_direction("backward", backward, BACKWARD)
-    given = {port.name: port for port in forward.outputs if port.role == "saved"}
+    saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
-    elsewhere = fed | {port.name for each in capture.pairs if capture.links for port in each.forward.inputs}
+    elsewhere = fed | {port.name for other_pair in capture.pairs if capture.links for port in other_pair.forward.inputs}
     elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
-        yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
+        yield from alike(port, saved_ports.get(port.name), "the backward takes it as {}, the forward saves {}", True)
     for port in backward.by_role("constant"):
         if port.name in inputs and inputs[port.name].role != "constant":
-            yield Lie("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
+            yield Contradiction("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
     for port in backward.by_role("tangent"):
         yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):
         named = inputs.get(port.name)
         if named is None and port.name not in elsewhere and not is_kept(capture, port):
-            yield Lie("gradient", port.name, "is the gradient of no input of the forward")
+            yield Contradiction("gradient", port.name, "is the gradient of no input of the forward")
         yield from alike(port, named, "the gradient is {}, what it is of {}")
     for port in forward.by_role("mutation"):
         named = inputs.get(port.name)
         if named is not None and dtype(port.spec) != dtype(named.spec):
-            yield Lie("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
+            yield Contradiction("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
 
 
 def is_kept(capture: Capture, port: Port) -> bool:
@@ -264,20 +268,20 @@ def is_kept(capture: Capture, port: Port) -> bool:
     return capture.origin.partial or any(str(key) in rows for key in keys)
 
 
-def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Lie]:
+def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Contradiction]:
     """The roles of a direction's ports."""
     for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
         for port in ports:
             if port.role not in known:
-                yield Lie(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
+                yield Contradiction(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
 
 
-def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Lie]:
-    """Yield a Lie if two ports should have one shape, or with `whole` one spec, and do not."""
+def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
+    """Yield a Contradiction if two ports should have one shape, or with `whole` one spec, and do not."""
     if other is None or port.spec is None or other.spec is None:
         return
     if kind(port.spec, whole) != kind(other.spec, whole):
-        yield Lie(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))
+        yield Contradiction(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))
 
 
 def kind(spec: Spec, whole: bool = False) -> Any:
@@ -292,27 +296,27 @@ def dtype(spec: Spec) -> str:
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 
-def of_signature(capture: Capture) -> Iterator[Lie]:
+def of_signature(capture: Capture) -> Iterator[Contradiction]:
     """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
     tangents."""
     signature = capture.signature
     if signature.call is not None:
-        placed = {name for row in signature.call for name in tensors_in(row.like)}
+        argument_names = {name for row in signature.call for name in tensors_in(row.like)}
         twins = {name for pair in signature.same for name in pair}
         for port in free_ports(capture):
             own = port.role == "input"
-            if own and port.name not in placed | twins and not port.name.startswith("tangent."):
-                yield Lie(port.role, port.name, "is not an argument of the captured call")
-            if not own and port.name in placed - twins:
-                yield Lie(port.role, port.name, "is an argument of the captured call, so its role is input")
+            if own and port.name not in argument_names | twins and not port.name.startswith("tangent."):
+                yield Contradiction(port.role, port.name, "is not an argument of the captured call")
+            if not own and port.name in argument_names - twins:
+                yield Contradiction(port.role, port.name, "is an argument of the captured call, so its role is input")
     if capture.links or len(capture.pairs) != 1 or capture.pairs[0].backward is None:
         return
-    asked = {port.name for port in capture.pairs[0].backward.by_role("tangent")}
+    with_tangents = {port.name for port in capture.pairs[0].backward.by_role("tangent")}
     for name in signature.differentiable:
         if name not in {port.name for port in capture.pairs[0].forward.by_role("output")}:
-            yield Lie("output", name, "is differentiable in capture.json, and no output of the forward")
-    for name in asked - set(signature.differentiable):
-        yield Lie("tangent", name, "is not a differentiable output in capture.json")
+            yield Contradiction("output", name, "is differentiable in capture.json, and no output of the forward")
+    for name in with_tangents - set(signature.differentiable):
+        yield Contradiction("tangent", name, "is not a differentiable output in capture.json")
 
 
 def tensors_in(like: Any) -> Iterator[str]:
@@ -328,7 +332,7 @@ def tensors_in(like: Any) -> Iterator[str]:
             yield from tensors_in(item)
 
 
-def of_witness(capture: Capture) -> Iterator[Lie]:
+def of_witness(capture: Capture) -> Iterator[Contradiction]:
     """Compare annotations of results with the dtypes and shapes of the program's results."""
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return
@@ -340,8 +344,10 @@ def of_witness(capture: Capture) -> Iterator[Lie]:
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):
                 continue
             if (spec.dtype, list(spec.shape)) != (row["dtype"], row["shape"]):
-                gave = f"{row['dtype']}{row['shape']}"
-                yield Lie(port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {gave}")
+                returned = f"{row['dtype']}{row['shape']}"
+                yield Contradiction(
+                    port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {returned}"
+                )
 
 
 assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)

@@ -1,4 +1,10 @@
-"""The structure of a program's outputs as plain JSON, and filled with tensors again."""
+"""The nouns: plain frozen data, checked when they are made. Nothing here needs torch.
+
+From the small to the large: a Value is an argument of a call, a Spec the type of a result. A Step is one call, a Port
+one input or output, and a Graph is the steps and ports of one direction. A Pair is a forward and its backward, and a
+Capture the Pairs of one call, with what it assumes of the call and what it knows of its program. At the end are the
+texts inside a Capture (its output structure, its notes) and the tables of what is legal in a graph.
+"""
 
 from __future__ import annotations
 
@@ -29,174 +35,7 @@ if TYPE_CHECKING:
     from backprint.graph.verdicts import Verdict
 
 
-def filled(structure: Any, named: Mapping[str, Any]) -> Any:
-    """Return a stored structure filled with these outputs; a constant leaf is its text if that is not a plain
-    literal."""
-    match structure:
-        case {"port": name}:
-            return named[name]
-        case {"value": text}:
-            return literal(text)
-        case {"items": rows}:
-            return {key_of_text(key): filled(item, named) for key, item in rows}
-        case {"dict": items}:
-            return {key: filled(item, named) for key, item in items.items()}
-        case {"list": items}:
-            return [filled(item, named) for item in items]
-        case {"tuple": items}:
-            return tuple(filled(item, named) for item in items)
-    return None
-
-
-def literal(text: str) -> Any:
-    """Return the plain value of a text, or the text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
-
-
-def key_of_text(text: str) -> Any:
-    """Return the mapping key of a text, or the text."""
-    key = literal(text)
-    return text if isinstance(key, (list, dict, set)) else key
-
-
-# ----------------------------------------------------------------------------
-# What is legal in a graph: names, targets, devices, sizes and their expressions, by tables and never by a walk.
-#
-# Every name, key and target is checked when the object that holds it is made, because `torch.fx` pastes them into
-#  code that it executes.
-# ----------------------------------------------------------------------------
-
-Size: TypeAlias = int | str
-"""One size of a shape: a number, or the expression of a symbolic one."""
-
-ROOTS = frozenset({"torch", "aten", "prims", "operator", "math"})
-
-RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "getattr", "op", "device", "True", "False", "None"}
-
-
-def _named(prefix: str, names: str) -> frozenset[str]:
-    return frozenset(prefix + name for name in names.split())
-
-
-OPERATORS = _named(
-    "operator.",
-    "add sub mul truediv floordiv mod pow neg pos abs eq ne lt le gt ge and_ or_ xor not_ getitem index "
-    "lshift rshift invert is_ is_not",
-)
-
-MATHS = _named("math.", "ceil floor trunc sqrt log2 pow isnan")
-
-SYMS = _named(
-    "torch.",
-    "sym_max sym_min sym_float sym_int sym_not sym_ite sym_sum sym_sqrt _sym_sqrt _sym_log2 _sym_cos _sym_sin "
-    "sym_fresh_size",
-)
-
-PLAIN_TARGETS = OPERATORS | MATHS | SYMS
-
-HIGHER = _named(
-    "torch.ops.higher_order.",
-    "cond while_loop scan associative_scan map_impl flex_attention flex_attention_backward "
-    "tag_activation_checkpoint wrap wrap_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast "
-    "invoke_subgraph run_and_save_rng_state run_with_rng_state graphsafe_run_with_rng_state auto_functionalized "
-    "auto_functionalized_v2 with_effects autograd_function_apply checkpointed_wrap strict_mode out_dtype "
-    "hints_wrapper",
-)
-
-BUILT_IN = frozenset(
-    {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
-)
-"""What `torch.ops` holds beside libraries' operators: in `torch.ops.X.f.default`, X is none of these."""
-
-_CUSTOM = re.compile(r"torch\.ops\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
-
-_LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-
-_DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
-
-DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
-"""Kinds of devices that torch knows by name. `privateuseone` is whatever a program has registered."""
-
-_NUMBER = re.compile(r"-?\d{1,19}")
-
-_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
-
-MAX_SIZE = 2**63
-
-MAX_INTEGER = 2**63
-"""Integers and sizes are those of 64 bits, as torch has them: from minus this to below it."""
-
-MAX_EXPRESSION = 4096
-
-
-def check_device(name: str) -> None:
-    """Raise unless `name` is a device's, such as `cpu` or `cuda:0`."""
-    found = _DEVICE.fullmatch(name) if type(name) is str else None
-    if found is None or found[1] not in DEVICES:
-        raise RefusedError(f"{name!r:.80} is not a device name")
-
-
-def check_size(size: Size) -> None:
-    """Raise unless `size` is a number that fits 64 bits, or an expression that is not a plain number."""
-    if type(size) is int:
-        if not -MAX_SIZE <= size < MAX_SIZE:
-            raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
-        return
-    check_expression(size)
-    if str(size).lstrip("-").isdigit():
-        raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
-
-
-def check_expression(text: Size) -> None:
-    """Raise unless `text` is arithmetic over names and numbers. It is shown and compared, and never run by Python."""
-    if type(text) is str and len(text) <= MAX_EXPRESSION and _EXPRESSION.fullmatch(text) and "__" not in text:
-        depth = 0
-        for character in text:
-            depth += (character == "(") - (character == ")")
-            if depth < 0 or (depth == 0 and character == ","):
-                break
-        else:
-            if depth == 0 and text == text.strip():
-                return
-    raise RefusedError(f"{text!r:.80} is not a size of a tensor, nor an expression of sizes")
-
-
-def check_local(name: str) -> None:
-    """Raise unless `name` can be a local of a graph's text."""
-    if type(name) is not str or not _LOCAL.fullmatch(name):
-        raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
-    if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
-        raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
-
-
-def is_custom(target: str) -> bool:
-    """Whether a target is an operator of a library, which PyTorch alone does not have."""
-    return target.startswith("torch.ops.") and target not in HIGHER
-
-
-def allowed(target: str, allow: Sequence[str]) -> bool:
-    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
-    name = target.removeprefix("torch.ops.")
-    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
-
-
-def check_target(target: str) -> None:
-    """Raise unless `target` is a known tensor operator, or has the form of a custom one: a table, never a walk."""
-    if type(target) is str and (target in operators() or target in PLAIN_TARGETS or target in HIGHER):
-        return
-    custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
-    if custom is None or custom[1] in BUILT_IN:
-        raise RefusedError(
-            f"{target!r:.120} is not a known tensor operator: graphs call aten, prims and plain arithmetic alone"
-        )
-
-
-# ----------------------------------------------------------------------------
-# Values: the arguments of a call.
-# ----------------------------------------------------------------------------
+# ---- Values: the arguments of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +144,7 @@ def refs(value: Value) -> Iterator[str]:
     return (leaf.name for leaf in leaves(value) if type(leaf) is Ref)
 
 
-# ----------------------------------------------------------------------------
-# Specs: the type of a value, without the value.
-# ----------------------------------------------------------------------------
+# ---- Specs: the type of a value, without the value
 
 DTYPES: Mapping[str, str] = {
     "float64": "f64",
@@ -343,7 +180,7 @@ ATOMS = frozenset({*DTYPES, *LAYOUTS, *FORMATS, "qint8", "quint8", "qint32", "fl
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The dtype, shape, strides, device and layout of a tensor. `stride` is None for a contiguous tensor."""
+    """The dtype, shape, strides, device and layout of a tensor. `stride` is None if the tensor is contiguous."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -360,9 +197,9 @@ class TensorSpec:
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
-            if type(size) is not int or not -MAX_SIZE <= size < MAX_SIZE:
+            if type(size) is not int or not -MAX_INTEGER <= size < MAX_INTEGER:
                 check_size(size)
-        if self.numel >= MAX_SIZE:
+        if self.numel >= MAX_INTEGER:
             raise GraphError(f"a tensor of {self.numel:.3g} elements: at most 2**63 - 1 can be counted")
         if self.device != "cpu":
             check_device(self.device)
@@ -388,7 +225,7 @@ ITEMSIZE: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
-    """A number that a graph computes: `SymInt(s0 + 1)`, `int`, `float`, `bool`."""
+    """The type of a result that is no tensor: `SymInt(s0 + 1)`, `int`, `float`, `bool`."""
 
     kind: str
     expression: str = ""
@@ -406,9 +243,7 @@ Spec: TypeAlias = "TensorSpec | ScalarSpec | tuple[Spec, ...] | None"
 """The type of a step's result: None if it is not known."""
 
 
-# ----------------------------------------------------------------------------
-# Ports, steps and Graphs. A Graph is one direction of one program.
-# ----------------------------------------------------------------------------
+# ---- Ports, steps and Graphs
 
 IN_ROLES = ("parameter", "buffer", "input", "constant", "saved", "tangent", "rng")
 
@@ -440,8 +275,8 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the user's program a step came from. It is written into a comment, so characters that could end one are
-    replaced."""
+    """The place in the user's program where a step was called. It is written into a comment of the graph's text, so
+    characters that could end the comment are replaced."""
 
     file: str
     line: int
@@ -452,21 +287,21 @@ class Source:
     def __post_init__(self) -> None:
         if not 0 <= self.line < 10**9:
             raise GraphError(f"{self.line!r:.80} is not a line number")
-        for part, blurs in _BLURS.items():
+        for part, ambiguous in _AMBIGUOUS.items():
             text: str = getattr(self, part)
-            shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-            said = blurs.sub("_", shown.strip())
-            if said != text or (part == "file" and not said):
-                object.__setattr__(self, part, said or "_" * (part == "file"))
+            printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+            comment = ambiguous.sub("_", printable.strip())
+            if comment != text or (part == "file" and not comment):
+                object.__setattr__(self, part, comment or "_" * (part == "file"))
 
 
-_BLURS = {
+_AMBIGUOUS = {
     "file": re.compile(r"^\[|;|:(?=\d+ in )"),
     "function": re.compile(":"),
     "code": re.compile("(?!)"),
     "module": re.compile(r"\]"),
 }
-"""What, in each part of a Source, would be read back as the start of another part."""
+"""For each part of a Source, the text that would be read back as the start of another part."""
 
 ECHOES = ("gradient of", "sum of gradients of", "recomputes")
 
@@ -489,7 +324,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: `name = target(*args, **kwargs)`. One whose target begins with `assert` is a guard: it has no value."""
+    """One call: `name = target(*args, **kwargs)`. A guard step, whose target begins with `assert`, has no value."""
 
     name: str
     target: str
@@ -513,7 +348,7 @@ class Step:
             if type(key) is not str or not _LOCAL.fullmatch(key) or key.startswith("__"):
                 raise RefusedError(f"step {self.name}: {key!r:.80} is not a keyword of an operator")
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
-            raise GraphError(f"step {self.name}: a keyword stands twice")
+            raise GraphError(f"step {self.name}: a keyword is passed twice")
 
     @property
     def is_guard(self) -> bool:
@@ -536,7 +371,7 @@ class Symbol:
 
     def __post_init__(self) -> None:
         check_local(self.name)
-        if type(self.hint) is not int or not -MAX_SIZE <= self.hint < MAX_SIZE:
+        if type(self.hint) is not int or not -MAX_INTEGER <= self.hint < MAX_INTEGER:
             raise GraphError(f"symbol {self.name}: its value at capture is not a size: {self.hint!r:.80}")
         for bound in (self.low, self.high):
             check_expression(bound)
@@ -557,7 +392,7 @@ class Graph:
     symbols: tuple[Symbol, ...] = ()
     title: str = field(default="", compare=False)
     isolated: str = field(default="", compare=False)
-    """Of a graph that was read: why it may run in a process of its own alone; '' where it may run anywhere."""
+    """Why a graph that was read from a file may run only in a process of its own; '' if it may run anywhere."""
 
     def __post_init__(self) -> None:
         check_graph(self)
@@ -565,48 +400,40 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph({graph_in_words(self, len(self.steps))})"
 
-    if TYPE_CHECKING:  # bound in backprint.graph, which joins the nouns with their texts, forms and folds
+    if TYPE_CHECKING:  # bound in backprint/graph/__init__.py: texts, forms and folds import the nouns
 
         @property
         def code(self) -> str:
             """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
 
         def fold(self) -> FoldedGraph:
-            """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
+            """Return the graph with its repeated steps as loops; `.unfold()` returns an equal graph."""
 
         def canonical(self) -> Canonical:
-            """The graph without names and without the order of independent steps."""
+            """Return the graph without names and without the order of independent steps."""
 
         def hash(self, sizes: bool = True) -> str:
-            """A digest of the canonical form; with `sizes=False` shapes and strides do not count."""
+            """Return a digest of the canonical form; with `sizes=False` shapes and strides do not count."""
 
     def by_role(self, role: str) -> tuple[Port, ...]:
-        """The ports with this role, inputs first."""
+        """Return the ports with this role, inputs first."""
         return tuple(port for port in (*self.inputs, *self.outputs) if port.role == role)
 
-    if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
+    if TYPE_CHECKING:  # bound in backprint/api.py, which imports every package of the core
 
         def to_fx(self) -> GraphModule:
-            """A torch.fx.GraphModule that computes the same."""
+            """Return a torch.fx.GraphModule that computes the same."""
 
 
 def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
-    """Say in a few words what a graph is: `forward of gpt: 62 steps, 14 inputs, 20 outputs`."""
+    """Return the direction, the title and the sizes of a graph: `forward of gpt: 62 steps, 14 inputs, 20 outputs`."""
     side = "backward" if any(port.role == "gradient" for port in graph.outputs) else "forward"
     name = in_a_line(graph.title.split(f", {side}.")[0])
     sizes = (number_of(steps, "step"), number_of(len(graph.inputs), "input"), number_of(len(graph.outputs), "output"))
     return f"{side}{f' of {name}' if name else ''}: {', '.join(sizes)}"
 
 
-def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
-    """Yield the custom operators that a graph calls or passes as arguments, subgraphs included, each with its step."""
-    for step in graph.steps:
-        values = (*step.args, *(value for _, value in step.kwargs))
-        handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
-        for target in filter(is_custom, (step.target, *handed)):
-            yield step, target
-    for _, sub in graph.subgraphs:
-        yield from custom_operators(sub)
+# ---- The checks of a Graph
 
 
 def check_graph(graph: Graph) -> None:
@@ -630,7 +457,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_members(graph: Graph) -> None:
-    """Raise unless each symbol and subgraph has a name of its own."""
+    """Raise unless each symbol and each subgraph has a name of its own."""
     members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
     for name in members:
         check_local(name)
@@ -639,13 +466,13 @@ def check_members(graph: Graph) -> None:
 
 
 def check_role(port: Port, side: str, roles: Sequence[str]) -> None:
-    """Raise unless a port has a role of its side."""
+    """Raise unless the role of a port is one of its side's: an input's, or an output's."""
     if port.role not in roles:
         raise GraphError(f"{side} {port.name!r} has the role {port.role!r}; an {side}'s is one of {', '.join(roles)}")
 
 
 def define(name: str, defined: set[str]) -> None:
-    """Add a value to those that are defined."""
+    """Add the name of a value to those that are defined; raise if it is defined already."""
     check_local(name)
     if name in defined:
         raise GraphError(f"{name!r} is defined twice")
@@ -653,282 +480,40 @@ def define(name: str, defined: set[str]) -> None:
 
 
 def check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
-    """Raise unless what a step or an output uses is defined, and its integers have 64 bits."""
+    """Raise unless the values that a step or an output uses are defined, and its integers have 64 bits."""
     for leaf in leaves(value):
-        odd = ""
+        problem = ""
         if isinstance(leaf, Ref):
             if leaf.name not in defined:
-                odd = f"uses {leaf.name!r} before it is defined"
+                problem = f"uses {leaf.name!r} before it is defined"
         elif isinstance(leaf, Sub):
             if leaf.name not in attributes:
-                odd = f"uses the subgraph {leaf.name!r}, which the graph does not have"
+                problem = f"uses the subgraph {leaf.name!r}, which the graph does not have"
         elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
-            odd = f"holds an integer of {leaf.bit_length()} bits"
-        if odd:
-            who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"
-            raise GraphError(f"{who} {odd}")
-
-
-# ----------------------------------------------------------------------------
-# What a Capture knows of the recipes for its inputs; the recipes themselves are `sample/`'s.
-# ----------------------------------------------------------------------------
-
-
-class InputRecipes(Protocol):
-    """Recipes by the names of inputs, a tangent's with its role before it, and the data of the exact ones."""
-
-    @property
-    def recipes(self) -> Mapping[str, Any]:
-        """The recipes by name."""
-
-    @property
-    def exact(self) -> Mapping[str, Tensor]:
-        """The data of the exact ones."""
-
-    @property
-    def seed(self) -> int:
-        """The seed that the recipes' seeds were derived from."""
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The inputs that no recipe makes."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the recipes make every input."""
-
-    @property
-    def rows(self) -> Mapping[str, Any]:
-        """The recipes as JSON objects. Those of a sample are not checked, and need no torch."""
-
-    def data(self, name: str) -> bytes | None:
-        """Return the data of an exact recipe as bytes; None if there is none. It needs no torch for a sample."""
-
-    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
-
-
-class Unfitted:
-    """No recipes: what a Capture has before recipes are fitted to its inputs."""
-
-    recipes: Mapping[str, Any] = MappingProxyType({})
-    exact: Mapping[str, Tensor] = MappingProxyType({})
-    rows: Mapping[str, Any] = MappingProxyType({})
-    seed = 0
-    missing = ()
-    complete = False
-
-    def data(self, name: str) -> bytes | None:
-        return None
-
-    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        return {}
-
-
-UNFITTED: InputRecipes = Unfitted()
-
-
-# ----------------------------------------------------------------------------
-# What a Capture says about stamping, in its notes: how its graphs were made, or why they were traced in full.
-# ----------------------------------------------------------------------------
-
-STAMPED = "stamped: "
-"""How the note of a stamped Capture begins."""
-
-IN_FULL = "traced in full, not stamped: "
-"""How the note begins that says why a Capture was not stamped."""
-
-
-def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
-    """Return the note of a stamped Capture."""
-    few, fewer = depths[1], depths[0]
-    where = ", ".join(str(place) or "the model itself" for place in places)
-    return (
-        f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
-    )
-
-
-def stamp_of(notes: Iterable[str]) -> str:
-    """Return the note that says how a Capture was stamped; '' if it was not."""
-    return next((note for note in notes if note.startswith(STAMPED)), "")
-
-
-# ----------------------------------------------------------------------------
-# What a Capture knows of its program: while the program lives, it is the oracle of every proof.
-#
-# Each maker of Captures passes an Origin: a traced program, a recorded step, a part of a Capture. A Capture that was
-#  read from disk has `GONE`.
-# ----------------------------------------------------------------------------
-
-if TYPE_CHECKING:
-    Tensors = Mapping[str, Tensor]
-
-
-class StepResults(Protocol):
-    """The results of one step of a program: outputs by name, gradients and mutations by the program's own names."""
-
-    @property
-    def outputs(self) -> Tensors: ...
-
-    @property
-    def gradients(self) -> Mapping[str, Tensor | None]: ...
-
-    @property
-    def mutations(self) -> Tensors: ...
-
-
-class Oracle(Protocol):
-    """A program that runs on values by name. A `partial` one only has its recorded results: it runs on the recorded
-    values."""
-
-    @property
-    def partial(self) -> bool: ...
-
-    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
-        """Run one eager step; without tangents, from ones."""
-
-
-class Origin(Oracle, Protocol):
-    """The program behind a Capture, its arguments, and the options of its capture."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the program still exists."""
-
-    @property
-    def traced_here(self) -> bool:
-        """Whether this process traced the graphs, so that they can be trusted."""
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options of the capture call."""
-
-    @property
-    def constants(self) -> Tensors:
-        """The tensors behind the Capture's constant ports."""
-
-    @property
-    def tangents(self) -> Tensors:
-        """The tangents of the recorded backward, for outputs whose specs are not enough to draw them."""
-
-    @property
-    def parts(self) -> Sequence[Oracle]:
-        """The program behind each of several Pairs; empty if only the whole can run."""
-
-    @property
-    def doubts(self) -> tuple[PortVerdict, ...]:
-        """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
-
-    def values(self) -> dict[str, Tensor]:
-        """Return every named tensor as captured."""
-
-    def live(self) -> dict[str, Tensor]:
-        """Return the same, with parameters, buffers and constants as they are now."""
-
-    def objects(self) -> Mapping[str, Sequence[Any]]:
-        """Return, by parameter, the values of the call that can be compared only by identity."""
-
-    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        """Run one eager step of the program; with `anew`, in other tensors than its own arguments."""
-
-    def restoring(self) -> AbstractContextManager[None]:
-        """Remember everything that the program reaches once, and restore it at the end of the block."""
-
-    def rebuild(self, structure: Any, named: Tensors) -> Any:
-        """Return the outputs in the program's containers, or in those of the signature's `structure` if they are
-        lost."""
-
-    def differs(self) -> str:
-        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
-
-    def foreign_random(self) -> dict[str, str]:
-        """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
-
-    def release(self) -> None:
-        """Drop the program and its arguments."""
-
-
-class TracedOrigin(Origin, Protocol):
-    """A program that an engine has just traced, and that its Capture is compared with."""
-
-    @property
-    def unchecked_reads(self) -> Sequence[str]:
-        """The reads of the program that no guard can check."""
-
-    @property
-    def first_outputs(self) -> Tensors:
-        """The outputs of a run before the one that was traced; empty if there was none."""
-
-    @property
-    def ran_on_aliases(self) -> bool:
-        """Whether the program ran on aliases of its arguments."""
-
-    def run_step_without_default_grad(self, values: Tensors, anew: bool) -> StepResults:
-        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
-
-    def drawn_from(self) -> str:
-        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
-
-
-class FixedOrigin(Origin):
-    """An Origin without a Python program: nothing changes, and nothing must be restored."""
-
-    alive = True
-    partial = False
-    traced_here = True
-    options: Mapping[str, Any] = MappingProxyType({})
-    constants: Tensors = MappingProxyType({})
-    tangents: Tensors = MappingProxyType({})
-    parts: Sequence[Oracle] = ()
-    doubts: tuple[PortVerdict, ...] = ()
-
-    def live(self) -> dict[str, Tensor]:
-        return self.values()
-
-    def objects(self) -> Mapping[str, Sequence[Any]]:
-        return {}
-
-    def restoring(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def rebuild(self, structure: Any, named: Tensors) -> Any:
-        return filled(structure, named)
-
-    def differs(self) -> str:
-        return ""
-
-    def foreign_random(self) -> dict[str, str]:
-        return {}
-
-    def release(self) -> None:
-        """Do nothing: the values are the only oracle."""
-
-
-class Gone(FixedOrigin):
-    """The Origin of a Capture from disk: its program is gone."""
-
-    alive = False
-    traced_here = False
-
-    def values(self) -> dict[str, Tensor]:
-        raise ReplayError("the program is gone, and its values with it")
-
-    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        raise ReplayError("the program is gone, so it cannot run")
-
-
-GONE: Origin = Gone()
-
-
-# ----------------------------------------------------------------------------
-# Pairs and Captures: a forward and a backward tied by the saved ports, and the result of one capture call.
-# ----------------------------------------------------------------------------
+            problem = f"holds an integer of {leaf.bit_length()} bits"
+        if problem:
+            where = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"
+            raise GraphError(f"{where} {problem}")
+
+
+def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
+    """Yield the custom operators that a graph and its subgraphs call or pass as arguments, each with its step."""
+    for step in graph.steps:
+        values = (*step.args, *(value for _, value in step.kwargs))
+        passed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
+        for target in filter(is_custom, (step.target, *passed)):
+            yield step, target
+    for _, sub in graph.subgraphs:
+        yield from custom_operators(sub)
+
+
+# ---- Pairs: a forward and its backward, tied by the saved ports
 
 T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """A value that is made at its first use, and only once: a sample's graph is parsed only if it is needed."""
+    """A value that is computed once, at its first use: a graph of a sample is parsed only if it is needed."""
 
     __slots__ = ("_make", "_value")
 
@@ -938,10 +523,11 @@ class Deferred(Generic[T]):
 
     @property
     def known(self) -> T | None:
-        """The value, if it was made; None before."""
+        """The value if it was computed, else None."""
         return self._value
 
     def get(self) -> T:
+        """Return the value; compute it if this is the first use."""
         if self._make is not None:
             self._value = self._make()
             self._make = None
@@ -973,14 +559,14 @@ class Pair:
     @property
     def forward(self) -> Graph:
         """The forward Graph."""
-        side = self._forward
-        return side.get() if isinstance(side, Deferred) else side
+        graph = self._forward
+        return graph.get() if isinstance(graph, Deferred) else graph
 
     @property
     def backward(self) -> Graph | None:
         """The backward Graph; None where no output requires grad."""
-        side = self._backward
-        return side.get() if isinstance(side, Deferred) else side
+        graph = self._backward
+        return graph.get() if isinstance(graph, Deferred) else graph
 
     @property
     def saved(self) -> tuple[Port, ...]:
@@ -998,11 +584,15 @@ class Pair:
         return hash((self.name, self.forward, self.backward))
 
     def __repr__(self) -> str:
-        parts = [("forward", self._forward), ("backward", self._backward)]
-        known = [(side, part.known if isinstance(part, Deferred) else part) for side, part in parts]
+        directions = [("forward", self._forward), ("backward", self._backward)]  # what is not parsed yet stays so
+        known = [(direction, side.known if isinstance(side, Deferred) else side) for direction, side in directions]
         sizes = [number_of(len(graph.steps), f"{side} step") for side, graph in known if isinstance(graph, Graph)]
-        none = ["no backward"] if known[1][1] is None and not isinstance(self._backward, Deferred) else []
-        return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join([*sizes, *none])]))})"
+        if self._backward is None:
+            sizes.append("no backward")
+        return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join(sizes)]))})"
+
+
+# ---- What a Capture assumes, and how its call maps to ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -1011,10 +601,10 @@ class Guard:
 
     `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` and `alone`;
     `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or
-    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard says that the program reads where
-    an input is in memory: replay compares which inputs share memory with it. An `alone` guard says which inputs the
-    Capture was compared on with their captured values alone, and why: that the graphs are right on others is an
-    assumption, and no proof.
+    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard: the program reads the address of
+    an input, so replay checks that the same inputs share memory with it. An `alone` guard: the Capture was compared
+    only on the captured values of these inputs, and the text says why. That the graphs are right on other values is
+    then an assumption, not a proof.
     """
 
     kind: str
@@ -1025,7 +615,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueEdge:
-    """Where autograd of the plain forward would not give the program's gradient, and why."""
+    """A place where autograd of the plain forward would not give the program's gradient, and the reason."""
 
     kind: str
     text: str
@@ -1034,10 +624,11 @@ class OpaqueEdge:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Which port of which Pair feeds which: Pairs by index, the port by its key, such as `output y` or `gradient w`.
+    """A connection between Pairs: the port `port` of Pair `source` feeds the input `name` of Pair `target`.
 
-    `target` None means a result of the whole Capture with that name; `source` None means an input of its own, passed
-    through. Gradients go along an `output` link the other way, and add up if several links start at one port.
+    With `target` None it is a result of the whole Capture, of that name; with `source` None it starts at an input of
+    the whole Capture, which is passed through. Gradients flow along an `output` link the other way, and are summed if
+    several links start at one port.
     """
 
     source: int | None
@@ -1050,8 +641,8 @@ class Link:
 class Argument:
     """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of its argument.
 
-    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: the default is the same
-    value. `keyword`: it can be passed only by name.
+    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. An `optional` parameter's default
+    is the captured value; a `keyword` parameter can be passed only by name.
     """
 
     name: str
@@ -1062,12 +653,12 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a call's arguments and results map to ports.
+    """How the arguments and results of a call map to ports.
 
     `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
-    text; `call` the value of each parameter (None where no call was read: a part, a recorded step, a sample of format
-    1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the
-    outputs that have tangents; `same` the pairs of names that one tensor was passed under; `aliases` the pairs that
+    text; `call` the value of each parameter (None if no call was read: a part, a recorded step, a sample of format 1).
+    `output` is a JSON tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs
+    that have tangents. `same` are pairs of names under which one tensor was passed. `aliases` are pairs of inputs that
     share memory, and how many bytes after the first the second begins.
     """
 
@@ -1081,10 +672,237 @@ class Signature:
     aliases: tuple[tuple[str, str, int], ...] | None = None
 
 
+# ---- Recipes: how the inputs of a Capture are made again (`sample/` implements them)
+
+
+class InputRecipes(Protocol):
+    """How a Capture's inputs are made again: a recipe for each input, and the data of those with exact recipes."""
+
+    @property
+    def recipes(self) -> Mapping[str, Any]:
+        """The recipes by the names of inputs; a tangent's name is `tangent y`."""
+
+    @property
+    def exact(self) -> Mapping[str, Tensor]:
+        """The data of the inputs that have exact recipes."""
+
+    @property
+    def seed(self) -> int:
+        """The seed that the recipes' seeds were derived from."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The inputs that no recipe makes."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recipes make every input."""
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """The recipes as JSON objects. Those of a sample are not checked, and need no torch."""
+
+    def data(self, name: str) -> bytes | None:
+        """Return the data of an exact recipe as bytes; None if there is none. Reading a sample's needs no torch."""
+
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """Make every input, or the named ones; with a seed, a fresh draw of each input that is drawn."""
+
+
+class Unfitted:
+    """The recipes of a Capture before recipes are fitted to its inputs: none."""
+
+    recipes: Mapping[str, Any] = MappingProxyType({})
+    exact: Mapping[str, Tensor] = MappingProxyType({})
+    rows: Mapping[str, Any] = MappingProxyType({})
+    seed = 0
+    missing = ()
+    complete = False
+
+    def data(self, name: str) -> bytes | None:
+        return None
+
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        return {}
+
+
+UNFITTED: InputRecipes = Unfitted()
+
+
+# ---- Origins: the program behind a Capture
+# While the program lives, it is the oracle of every proof. A traced program, a recorded step and a part of a Capture
+# each have an Origin of their own; a Capture that was read from disk has `GONE`.
+
+if TYPE_CHECKING:
+    Tensors = Mapping[str, Tensor]
+
+
+class StepResults(Protocol):
+    """The results of one step of a program: outputs by name, gradients and mutations by the program's own names."""
+
+    @property
+    def outputs(self) -> Tensors: ...
+
+    @property
+    def gradients(self) -> Mapping[str, Tensor | None]: ...
+
+    @property
+    def mutations(self) -> Tensors: ...
+
+
+class Oracle(Protocol):
+    """A program that runs on values by name. If it is `partial`, only its recorded results are left, and it runs only
+    on the recorded values."""
+
+    @property
+    def partial(self) -> bool: ...
+
+    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
+        """Run one eager step. Without tangents, the backward starts from ones."""
+
+
+class Origin(Oracle, Protocol):
+    """The program behind a Capture, its arguments, and the options of its capture."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program still exists."""
+
+    @property
+    def traced_here(self) -> bool:
+        """Whether this process traced the graphs, so that they can be trusted."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the capture call."""
+
+    @property
+    def constants(self) -> Tensors:
+        """The tensors behind the Capture's constant ports."""
+
+    @property
+    def tangents(self) -> Tensors:
+        """The tangents of the recorded backward, for outputs whose specs are not enough to draw a tangent."""
+
+    @property
+    def parts(self) -> Sequence[Oracle]:
+        """The program behind each of several Pairs; empty if only the whole can run."""
+
+    @property
+    def not_bitwise(self) -> tuple[PortVerdict, ...]:
+        """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
+
+    def values(self) -> dict[str, Tensor]:
+        """Return every named tensor as captured."""
+
+    def live(self) -> dict[str, Tensor]:
+        """Return every named tensor: parameters, buffers and constants as they are now, inputs as captured."""
+
+    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
+        """Return, for each parameter of the call, the values that can be compared only by identity."""
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        """Run one eager step of the program; with `anew`, on copies of the tensors that are its arguments."""
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Take one snapshot of all that the program reaches, and restore it at the end of the block."""
+
+    def rebuild(self, structure: Any, named: Tensors) -> Any:
+        """Return the outputs in the program's own containers; if those are lost, in the containers of `structure`."""
+
+    def result_difference(self) -> str:
+        """Return where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+
+    def random_state_digests(self) -> dict[str, str]:
+        """Return the current digests of the random states that the program draws from, those of torch left out."""
+
+    def release(self) -> None:
+        """Drop the program and its arguments."""
+
+
+class TracedOrigin(Origin, Protocol):
+    """A program that an engine has just traced, and that its Capture is compared with."""
+
+    @property
+    def unguarded(self) -> Sequence[str]:
+        """The reads of the program that no guard can check."""
+
+    @property
+    def first_outputs(self) -> Tensors:
+        """The outputs of a run before the one that was traced; empty if there was none."""
+
+    @property
+    def ran_on_aliases(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+
+    def run_step_without_default_grad(self, values: Tensors, anew: bool) -> StepResults:
+        """Run one eager step on the caller's own tensors, or with `anew` on copies; none requires grad by default."""
+
+    def own_generators(self) -> str:
+        """Return the names of the generators that the program draws from, torch's left out; '' if there are none."""
+
+
+class FixedOrigin(Origin):
+    """An Origin without a Python program: nothing changes, so nothing must be restored."""
+
+    alive = True
+    partial = False
+    traced_here = True
+    options: Mapping[str, Any] = MappingProxyType({})
+    constants: Tensors = MappingProxyType({})
+    tangents: Tensors = MappingProxyType({})
+    parts: Sequence[Oracle] = ()
+    not_bitwise: tuple[PortVerdict, ...] = ()
+
+    def live(self) -> dict[str, Tensor]:
+        return self.values()
+
+    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
+        return {}
+
+    def restoring(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def rebuild(self, structure: Any, named: Tensors) -> Any:
+        return filled(structure, named)
+
+    def result_difference(self) -> str:
+        return ""
+
+    def random_state_digests(self) -> dict[str, str]:
+        return {}
+
+    def release(self) -> None:
+        """Do nothing: the values are the only oracle."""
+
+
+class Gone(FixedOrigin):
+    """The Origin of a Capture that was read from disk: its program is gone."""
+
+    alive = False
+    traced_here = False
+
+    def values(self) -> dict[str, Tensor]:
+        raise ReplayError("the program is gone, and its values with it")
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        raise ReplayError("the program is gone, so it cannot run")
+
+
+GONE: Origin = Gone()
+
+
+# ---- Captures
+
+
 @dataclass(frozen=True, slots=True)
 class Capture:
     """The result of one capture call: Pairs in the order they ran, the engine, and the environment they were traced
-    in."""
+    in.
+
+    A Capture is never edited: `save`, `verify` and `replay` read it. Two Captures are equal if their graphs and all
+    that they assume are equal, whatever is known of their program, recipes and verdicts.
+    """
 
     name: str
     engine: str
@@ -1115,7 +933,7 @@ class Capture:
         proof = verdict_text(self.verdict) if self.verdict else "not verified"
         return f"Capture({in_a_line(self.name)}: {number_of(len(self.pairs), 'pair')}, engine {engine}, {proof})"
 
-    if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
+    if TYPE_CHECKING:  # bound in backprint/api.py, which imports every package of the core
 
         def save(
             self,
@@ -1142,7 +960,7 @@ class Capture:
             """Return the tensors that its recipes make, by the program's own names."""
 
         def observed(self) -> dict[tuple[int, int, str], Any]:
-            """Run it on its own inputs, and return statistics of each value that its graphs compute."""
+            """Run the graphs on the Capture's own inputs, and return statistics of each value that they compute."""
 
         def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
             """Draw a Pair as a picture, and return its path."""
@@ -1154,69 +972,190 @@ class Capture:
 Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
 CallByName: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]"
 Twin: TypeAlias = "Capture | Call | CallByName"
-"""A fake Capture's program in small: a Capture of it, `(model, args)` or `(model, args, kwargs)`."""
+"""A small version of a fake Capture's program: a Capture of it, `(model, args)` or `(model, args, kwargs)`."""
 
 
-# ----------------------------------------------------------------------------
-# The nouns: plain frozen data, valid by construction, without torch. Each family has a file; this module has them
-# all.
-#
-# A Graph is one direction of one program. Its steps are calls of tensor operators on named values; its ports are its
-#  inputs and outputs under the program's own names. A Pair ties a forward to its backward by the saved ports; a
-#  Capture is the result of one capture call.
-# ----------------------------------------------------------------------------
+# ---- The structure of outputs: JSON in a Signature, whose leaves name ports
 
-__all__ = [
-    "ATOMS",
-    "Argument",
-    "Atom",
-    "BUILT_IN",
-    "Capture",
-    "DEVICES",
-    "DTYPES",
-    "Device",
-    "Dict",
-    "ECHOES",
-    "Echo",
-    "Graph",
-    "Guard",
-    "HIGHER",
-    "IN_ROLES",
-    "LAYOUTS",
-    "Deferred",
-    "Link",
-    "List",
-    "MATHS",
-    "MAX_DEPTH",
-    "MAX_INTEGER",
-    "OPERATORS",
-    "OUT_ROLES",
-    "Op",
-    "OpaqueEdge",
-    "PLAIN_TARGETS",
-    "Pair",
-    "Port",
-    "RESERVED",
-    "ROLES",
-    "Ref",
-    "SCALARS",
-    "SYMS",
-    "ScalarSpec",
-    "Signature",
-    "Size",
-    "Slice",
-    "Source",
-    "Spec",
-    "Step",
-    "Sub",
-    "Symbol",
-    "TensorSpec",
-    "Value",
-    "allowed",
-    "check_expression",
-    "check_local",
-    "custom_operators",
-    "is_custom",
-    "leaves",
-    "refs",
-]
+
+def filled(structure: Any, named: Mapping[str, Any]) -> Any:
+    """Return a stored structure filled with outputs by name. A constant that is no plain literal stays text."""
+    match structure:
+        case {"port": name}:
+            return named[name]
+        case {"value": text}:
+            return literal(text)
+        case {"items": rows}:
+            return {key_of_text(key): filled(item, named) for key, item in rows}
+        case {"dict": items}:
+            return {key: filled(item, named) for key, item in items.items()}
+        case {"list": items}:
+            return [filled(item, named) for item in items]
+        case {"tuple": items}:
+            return tuple(filled(item, named) for item in items)
+    return None
+
+
+def literal(text: str) -> Any:
+    """Return the value of a text that is a plain literal, else the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+def key_of_text(text: str) -> Any:
+    """Return the value of a text that is a literal and can be a mapping's key, else the text."""
+    key = literal(text)
+    return text if isinstance(key, (list, dict, set)) else key
+
+
+# ---- Notes: whether a Capture was stamped, or why it was traced in full
+
+STAMPED = "stamped: "
+"""How the note of a stamped Capture begins."""
+
+IN_FULL = "traced in full, not stamped: "
+"""How the note begins that gives the reason why a Capture was not stamped."""
+
+
+def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
+    """Return the note of a stamped Capture."""
+    fewer, few = depths
+    where = ", ".join(str(place) or "the model itself" for place in places)
+    return (
+        f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
+    )
+
+
+def stamp_of(notes: Iterable[str]) -> str:
+    """Return the note that says how a Capture was stamped; '' if it was not."""
+    return next((note for note in notes if note.startswith(STAMPED)), "")
+
+
+# ---- What is legal in a graph: tables of names, targets, devices and sizes
+# Each name, keyword and target is checked when the object that holds it is made: `torch.fx` pastes them into code that
+# it executes. A target is looked up in a table; no attribute of torch is followed to find out what it is.
+
+Size: TypeAlias = int | str
+"""One size of a shape: a number, or the expression of a symbolic one."""
+
+ROOTS = frozenset({"torch", "aten", "prims", "operator", "math"})
+
+RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "getattr", "op", "device", "True", "False", "None"}
+
+
+def _named(prefix: str, names: str) -> frozenset[str]:
+    return frozenset(prefix + name for name in names.split())
+
+
+OPERATORS = _named(
+    "operator.",
+    "add sub mul truediv floordiv mod pow neg pos abs eq ne lt le gt ge and_ or_ xor not_ getitem index "
+    "lshift rshift invert is_ is_not",
+)
+
+MATHS = _named("math.", "ceil floor trunc sqrt log2 pow isnan")
+
+SYMS = _named(
+    "torch.",
+    "sym_max sym_min sym_float sym_int sym_not sym_ite sym_sum sym_sqrt _sym_sqrt _sym_log2 _sym_cos _sym_sin "
+    "sym_fresh_size",
+)
+
+PLAIN_TARGETS = OPERATORS | MATHS | SYMS
+
+HIGHER = _named(
+    "torch.ops.higher_order.",
+    "cond while_loop scan associative_scan map_impl flex_attention flex_attention_backward "
+    "tag_activation_checkpoint wrap wrap_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast "
+    "invoke_subgraph run_and_save_rng_state run_with_rng_state graphsafe_run_with_rng_state auto_functionalized "
+    "auto_functionalized_v2 with_effects autograd_function_apply checkpointed_wrap strict_mode out_dtype "
+    "hints_wrapper",
+)
+
+BUILT_IN = frozenset(
+    {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
+)
+"""Attributes of `torch.ops` that are not libraries of custom operators."""
+
+_CUSTOM = re.compile(r"torch\.ops\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+
+_LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+
+_DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
+
+DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
+"""The kinds of devices that torch knows by name. `privateuseone` is not among them: a program registers what it is."""
+
+_NUMBER = re.compile(r"-?\d{1,19}")
+
+_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
+
+MAX_INTEGER = 2**63
+"""Integers and sizes have 64 bits, as in torch: at least minus this number, and less than it."""
+
+MAX_EXPRESSION = 4096
+"""The characters that the expression of a size may have."""
+
+
+def check_device(name: str) -> None:
+    """Raise unless `name` is the name of a device, such as `cpu` or `cuda:0`."""
+    match = _DEVICE.fullmatch(name) if type(name) is str else None
+    if match is None or match[1] not in DEVICES:
+        raise RefusedError(f"{name!r:.80} is not a device name")
+
+
+def check_size(size: Size) -> None:
+    """Raise unless `size` is a number that fits 64 bits, or an expression that is not a plain number."""
+    if type(size) is int:
+        if not -MAX_INTEGER <= size < MAX_INTEGER:
+            raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
+        return
+    check_expression(size)
+    if str(size).lstrip("-").isdigit():
+        raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
+
+
+def check_expression(text: Size) -> None:
+    """Raise unless `text` is arithmetic over names and numbers. Such a text is shown and compared, never executed."""
+    if type(text) is str and len(text) <= MAX_EXPRESSION and _EXPRESSION.fullmatch(text) and "__" not in text:
+        depth = 0
+        for character in text:
+            depth += (character == "(") - (character == ")")
+            if depth < 0 or (depth == 0 and character == ","):
+                break
+        else:
+            if depth == 0 and text == text.strip():
+                return
+    raise RefusedError(f"{text!r:.80} is not a size of a tensor, nor an expression of sizes")
+
+
+def check_local(name: str) -> None:
+    """Raise unless `name` can be a local of a graph's text."""
+    if type(name) is not str or not _LOCAL.fullmatch(name):
+        raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
+    if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
+        raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
+
+
+def is_custom(target: str) -> bool:
+    """Whether a target is an operator of a library, which torch alone does not have."""
+    return target.startswith("torch.ops.") and target not in HIGHER
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
+
+
+def check_target(target: str) -> None:
+    """Raise unless `target` is a known tensor operator, or has the form of a custom one."""
+    if type(target) is str and (target in operators() or target in PLAIN_TARGETS or target in HIGHER):
+        return
+    custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
+    if custom is None or custom[1] in BUILT_IN:
+        raise RefusedError(
+            f"{target!r:.120} is not a known tensor operator: graphs call aten, prims and plain arithmetic alone"
+        )

@@ -28,11 +28,11 @@ class OperatorRow:
 
 def read_rows(text: str) -> dict[str, OperatorRow]:
     """The rows of a table's text."""
-    found = {}
+    rows = {}
     for line in text.splitlines():
         name, flags, standing, *reason = line.split(" ", 3)
-        found[name] = OperatorRow(flags.strip("-"), standing, *reason)
-    return found
+        rows[name] = OperatorRow(flags.strip("-"), standing, *reason)
+    return rows
 
 
 def written(rows: Mapping[str, OperatorRow]) -> str:

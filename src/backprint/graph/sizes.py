@@ -1,4 +1,4 @@
-"""Symbolic sizes: evaluate expressions, infer sizes from shapes, and convert graphs to given sizes.
+"""Symbolic sizes: their expressions, the sizes that shapes imply, and graphs at given sizes or on another device.
 
 An expression is parsed with `ast` and evaluated by the tables below; nothing of it is run as Python. Anything that is
 not in a table is refused by name, and so is a number that is too large for a size.
@@ -35,6 +35,9 @@ from backprint.graph.nouns import (
     leaves,
 )
 from backprint.graph.steps import free, live, mapped, with_names
+
+# ---- Expressions
+
 
 Number = int | float | bool
 Sizes = Mapping[str, int]
@@ -152,23 +155,23 @@ def _parsed(text: str) -> ast.expr:
 def _value(node: ast.expr, sizes: Sizes) -> Number:
     match node:
         case ast.Constant(value=int() | float() as value):
-            found: Number = value
+            total: Number = value
         case ast.Name(id=name):
-            found = _named(name, sizes)
+            total = _named(name, sizes)
         case ast.BinOp(left, op, right) if type(op) in BINARY:
-            found = BINARY[type(op)](_value(left, sizes), _value(right, sizes))
+            total = BINARY[type(op)](_value(left, sizes), _value(right, sizes))
         case ast.UnaryOp(op, operand) if type(op) in UNARY:
-            found = UNARY[type(op)](_value(operand, sizes))
+            total = UNARY[type(op)](_value(operand, sizes))
         case ast.Compare(left, ops, rights) if all(type(op) in COMPARE for op in ops):
-            values = [_value(each, sizes) for each in (left, *rights)]
-            found = all(COMPARE[type(op)](*pair) for op, *pair in zip(ops, values, values[1:], strict=False))
+            values = [_value(side, sizes) for side in (left, *rights)]
+            total = all(COMPARE[type(op)](*pair) for op, *pair in zip(ops, values, values[1:], strict=False))
         case ast.Call(ast.Name(id=name), args, []) if name in FUNCTIONS:
-            found = FUNCTIONS[name](*[_value(argument, sizes) for argument in args])
+            total = FUNCTIONS[name](*[_value(argument, sizes) for argument in args])
         case _:
             raise RefusedError(f"{ast.unparse(node)!r:.40} is not allowed in an expression of sizes")
-    if isinstance(found, int) and not -MAX_NUMBER <= found <= MAX_NUMBER:
-        raise GraphError(f"a number of {found.bit_length()} bits is not a size")
-    return found
+    if isinstance(total, int) and not -MAX_NUMBER <= total <= MAX_NUMBER:
+        raise GraphError(f"a number of {total.bit_length()} bits is not a size")
+    return total
 
 
 def _named(name: str, sizes: Sizes) -> Number:
@@ -179,14 +182,14 @@ def _named(name: str, sizes: Sizes) -> Number:
     raise GraphError(f"no size is known for {name!r:.80}")
 
 
-# ------------------------------------------------------------------ which sizes some shapes imply
+# ---- Which sizes some shapes imply
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def names_in(size: Size) -> Iterator[str]:
     """Yield the symbols of an expression, and the functions."""
-    return (found[0] for found in _NAME.finditer(size)) if isinstance(size, str) else iter(())
+    return (match[0] for match in _NAME.finditer(size)) if isinstance(size, str) else iter(())
 
 
 def known(size: Size, sizes: Sizes) -> bool:
@@ -196,24 +199,24 @@ def known(size: Size, sizes: Sizes) -> bool:
 
 def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
     """Return the value of each symbol that is a size by itself, from the values seen there; the first one counts."""
-    found: dict[str, int] = {}
+    implied_sizes: dict[str, int] = {}
     for size, value in seen:
         if isinstance(size, str) and size.isidentifier():
-            found.setdefault(size, value)
-    return found
+            implied_sizes.setdefault(size, value)
+    return implied_sizes
 
 
 def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
     """Return the first symbol whose value is not in its range."""
     for symbol in symbols:
-        if all(known(each, sizes) for each in (symbol.name, symbol.low, symbol.high)):
+        if all(known(size, sizes) for size in (symbol.name, symbol.low, symbol.high)):
             low, high = evaluate(symbol.low, sizes), evaluate(symbol.high, sizes)
             if not low <= sizes[symbol.name] <= high:
                 return symbol
     return None
 
 
-# ------------------------------------------------------------------ graphs
+# ---- Graphs
 
 
 def hints(graph: Graph) -> dict[str, int]:
@@ -244,7 +247,7 @@ def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, st
         return graph
 
     def called(size: Size) -> Size:
-        return _NAME.sub(lambda found: names.get(found[0], found[0]), size) if isinstance(size, str) else size
+        return _NAME.sub(lambda match: names.get(match[0], match[0]), size) if isinstance(size, str) else size
 
     renamed = _with_specs(graph, lambda spec: _mapped(spec, called, called))
     subgraphs = tuple((name, with_symbols(sub, symbols, names)) for name, sub in graph.subgraphs)
@@ -276,7 +279,7 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
     """Apply a function to each size of a spec."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
-            isinstance(each, str) for each in (*shape, *(stride or ()), offset)
+            isinstance(number, str) for number in (*shape, *(stride or ()), offset)
         ):
             strides = None if stride is None else tuple(map(size, stride))
             return replace(spec, shape=tuple(map(size, shape)), stride=strides, offset=size(offset))
@@ -300,12 +303,9 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
     return replace(graph, inputs=inputs, steps=tuple(map(new_step, graph.steps)), outputs=outputs)
 
 
-# ----------------------------------------------------------------------------
-# Replace a graph's symbolic sizes by those of its capture, also on its ports.
-#
+# ---- Graphs at the sizes of their capture
 # A graph that is taken out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no
-#  caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
-# ----------------------------------------------------------------------------
+# caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
 
 
 def at_capture(graph: Graph) -> Graph:
@@ -323,9 +323,9 @@ def at_capture(graph: Graph) -> Graph:
     for step in graph.steps:
         if not step.is_guard and learn(step.name, step.spec):
             continue
-        made = mapped(step, lambda name: constants.get(name, Ref(name)))
-        if not step.is_guard or type(made.args[0]) is Ref:
-            steps.append(replace(made, spec=at(step.spec, sizes)))
+        mapped_step = mapped(step, lambda name: constants.get(name, Ref(name)))
+        if not step.is_guard or type(mapped_step.args[0]) is Ref:
+            steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
     ports = tuple(port_at(port, sizes) for port in inputs)
     outputs = tuple(port_at(port, sizes) for port in graph.outputs)
     results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
@@ -380,7 +380,7 @@ def permuted(spec: Spec) -> tuple[int, ...] | None:
 def contiguous_inputs(graph: Graph) -> Graph:
     """Return the graph for contiguous inputs: permuted inputs get their strides first, because views may rely on
     them."""
-    taken = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
+    used_names = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
     inputs, first = [], []
     renamed: dict[str, Value] = {}
     for port in graph.inputs:
@@ -391,8 +391,8 @@ def contiguous_inputs(graph: Graph) -> Graph:
         assert isinstance(port.spec, TensorSpec)
         back = tuple(sorted(range(len(order)), key=order.__getitem__))
         turned = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
-        names = [free(f"{port.local}_{what}", taken) for what in ("turned", "laid", "back")]
-        taken |= set(names)
+        names = [free(f"{port.local}_{what}", used_names) for what in ("turned", "laid", "back")]
+        used_names |= set(names)
         first += [
             Step(names[0], "aten.permute.default", (Ref(port.local), List(order)), (), None),
             Step(
@@ -417,9 +417,7 @@ def unguarded_graph(graph: Graph) -> Graph:
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
-# ----------------------------------------------------------------------------
-# Move a forward graph to another device: its tensors and constants, and operators that exist there.
-# ----------------------------------------------------------------------------
+# ---- Graphs on another device
 
 
 def without_saved(graph: Graph) -> Graph:
@@ -474,7 +472,7 @@ def step_on(step: Step, places: Mapping[str, str]) -> Step:
 def spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
     """Return a spec with its tensors moved."""
     if isinstance(spec, tuple):
-        return tuple(spec_on(each, places) for each in spec)
+        return tuple(spec_on(part, places) for part in spec)
     return replace(spec, device=places.get(spec.device, spec.device)) if isinstance(spec, TensorSpec) else spec
 
 
@@ -492,7 +490,7 @@ def value_on(value: Value, places: Mapping[str, str]) -> Value:
     return value
 
 
-# ------------------------------------------------------------------ operators of one device
+# ---- Operators of one device
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 
@@ -516,28 +514,30 @@ USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": 
 
 def in_general_form(graph: Graph) -> Graph:
     """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
-    made: dict[str, Ref] = {}
+    new_values: dict[str, Ref] = {}
     steps: list[Step] = []
     for step in graph.steps:
-        step = mapped(step, lambda name: made.get(name, Ref(name)))
+        step = mapped(step, lambda name: new_values.get(name, Ref(name)))
         if step.target in GENERAL:
-            made[step.name] = Ref(step.name)
+            new_values[step.name] = Ref(step.name)
             steps.append(general(step))
-        elif step.target == "operator.getitem" and step.args[0] in made.values() and isinstance(step.args[0], Ref):
+        elif (
+            step.target == "operator.getitem" and step.args[0] in new_values.values() and isinstance(step.args[0], Ref)
+        ):
             if step.args[1] != 0:
                 raise RefusedError(f"{step.name!r} uses what only a kernel of one device gives: {step.args[0].name!r}")
-            made[step.name] = step.args[0]
+            new_values[step.name] = step.args[0]
         else:
             steps.append(step)
-    results = tuple(made.get(value.name, value) if isinstance(value, Ref) else value for value in graph.results)
+    results = tuple(new_values.get(value.name, value) if isinstance(value, Ref) else value for value in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
 
 def general(step: Step) -> Step:
     """Return a call of a kernel of attention as a call of the operator that chooses one."""
     target, names = GENERAL[step.target]
-    given = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
-    args = tuple(given[name] if name in given else USUAL[name] for name in ORDER)
-    scale = tuple((key, value) for key, value in given.items() if key == "scale")
+    arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
+    args = tuple(arguments[name] if name in arguments else USUAL[name] for name in ORDER)
+    scale = tuple((key, value) for key, value in arguments.items() if key == "scale")
     spec = step.spec[0] if isinstance(step.spec, tuple) else step.spec
     return replace(step, target=target, args=args, kwargs=scale, spec=spec)

@@ -58,19 +58,19 @@ def live(graph: Graph) -> Graph:
     return replace(graph, steps=tuple(steps))
 
 
-def free(name: str, taken: Collection[str]) -> str:
+def free(name: str, used_names: Collection[str]) -> str:
     """Return a name that is not taken: this one, with a number appended if needed."""
-    count, found = 0, name[:240]
-    while found in taken:
+    count, candidate = 0, name[:240]
+    while candidate in used_names:
         count += 1
-        found = f"{name[:240]}_{count}"
-    return found
+        candidate = f"{name[:240]}_{count}"
+    return candidate
 
 
 def mapped(step: Step, value: Callable[[str], Value]) -> Step:
     """Replace the names in a step by values."""
-    args = tuple(with_names(each, value) for each in step.args)
-    kwargs = tuple((key, with_names(each, value)) for key, each in step.kwargs)
+    args = tuple(with_names(argument, value) for argument in step.args)
+    kwargs = tuple((key, with_names(argument, value)) for key, argument in step.kwargs)
     return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
 
 

@@ -1,9 +1,12 @@
-"""Look at the text of a graph before `ast` parses it: strings, comments, and how much memory its tree may take.
+"""A Graph as straight-line Python, and back. The text is the storage: `parse(emit(graph)) == graph`.
 
-Python's tree takes up to BYTES_OF_A_TOKEN for each token, and an f-string of many holes takes a time that grows with
-their square. One pass tells strings and comments from code exactly as Python does, because everything that would make
-that hard is refused by name: prefixes of strings, backslashes that continue a line, characters that look different
-from what they do.
+Reading uses `ast` alone: nothing is imported, looked up or run. A text outside the grammar is refused with its line and
+the name of the construct. The grammar, one step a line:
+
+    # [layer1.0.conv1] model.py:12 in forward: out = self.conv1(x)
+    convolution: "f32[2, 64, 32, 32]" = aten.convolution.default(x, conv1_weight, None, [1, 1], ...)
+    getitem = native_batch_norm[0]
+    assert _local_scalar_dense == 3
 """
 
 from __future__ import annotations
@@ -46,6 +49,13 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
 )
+
+# ---- Before `ast` parses a text: its strings, its comments, and how much memory its tree may take
+# Python's tree takes up to BYTES_OF_A_TOKEN for each token, and an f-string of many holes takes a time that grows with
+# their square. One pass separates strings and comments from code exactly as Python does. Constructs that would make
+# that hard are refused by name: prefixes of strings, backslashes that continue a line, characters that look different
+# from what they do.
+
 
 MAX_CHARACTERS = 24 * 2**20
 
@@ -107,17 +117,17 @@ def scan(text: str) -> Scanned:
         if line.lstrip().startswith("#") and "coding" in line:  # Python would read the file in that encoding
             raise RefusedError(f"line {number}: {line.strip():.80} names an encoding: a graph's text is UTF-8")
 
-    def bare_piece(found: re.Match[str]) -> str:
-        kind = found.lastgroup
+    def bare_piece(match: re.Match[str]) -> str:
+        kind = match.lastgroup
         if kind == "comment":
             return "#"
-        prefix, string = found["prefix"], found[0][len(found["prefix"]) :]
+        prefix, string = match["prefix"], match[0][len(match["prefix"]) :]
         if kind in ("open", "end"):
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
-            raise GraphError(f"line {line_number(text, found)}: {what}: not Python that a graph is written in")
+            raise GraphError(f"line {line_number(text, match)}: {what}: not Python that a graph is written in")
         if prefix:
             why = "is a string with a prefix, which is not read"
-            raise RefusedError(f"line {line_number(text, found)}: {found[0]!r:.80} {why}")
+            raise RefusedError(f"line {line_number(text, match)}: {match[0]!r:.80} {why}")
         return '"' + "\n" * string.count("\n")
 
     bare = SCANNED_PIECE.sub(bare_piece, text)
@@ -126,13 +136,13 @@ def scan(text: str) -> Scanned:
             for odd in line:
                 if not odd.isascii():
                     raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
-    beside = numbers_of_lines(bare, [found.end() for found in _BESIDE.finditer(bare)]) if "#" in bare else []
+    beside = numbers_of_lines(bare, [match.end() for match in _BESIDE.finditer(bare)]) if "#" in bare else []
     return Scanned(lines, beside, count_tokens(bare))
 
 
-def line_number(text: str, found: re.Match[str]) -> int:
+def line_number(text: str, match: re.Match[str]) -> int:
     """Return the number of the line of a piece."""
-    return text.count("\n", 0, found.start()) + 1
+    return text.count("\n", 0, match.start()) + 1
 
 
 def numbers_of_lines(text: str, places: list[int]) -> list[int]:
@@ -145,22 +155,7 @@ def numbers_of_lines(text: str, places: list[int]) -> list[int]:
     return numbers
 
 
-# ----------------------------------------------------------------------------
-# A Graph as straight-line Python, and back. The text is the storage: `parse(emit(graph)) == graph`.
-#
-# Reading uses `ast` alone: nothing is imported, looked up or run. What is not in the grammar is refused by name with
-#  its line. The grammar, one step a line:
-#
-#
-#
-#     # [layer1.0.conv1] model.py:12 in forward: out = self.conv1(x)
-#
-#     convolution: "f32[2, 64, 32, 32]" = aten.convolution.default(x, conv1_weight, None, [1, 1], ...)
-#
-#     getitem = native_batch_norm[0]
-#
-#     assert _local_scalar_dense == 3
-# ----------------------------------------------------------------------------
+# ---- Writing
 
 HEADER = """\
 import math
@@ -178,7 +173,7 @@ FORWARD_WITH_LOOPS = "    def forward(self, *given):"
 
 MAX_SPEC_DEPTH = 4
 
-# ------------------------------------------------------------------ values and specs as text
+# ---- Values and specs as text
 
 
 def show(value: Value) -> str:
@@ -253,13 +248,13 @@ _BREAK = re.compile(r"[(\[\]),]")
 def _split(text: str) -> list[str]:
     """Split at commas outside all brackets."""
     parts, depth, start = [], 0, 0
-    for found in _BREAK.finditer(text):
-        mark = found[0]
+    for line_break in _BREAK.finditer(text):
+        mark = line_break[0]
         if mark != ",":
             depth += 1 if mark in "([" else -1
         elif depth == 0:
-            parts.append(text[start : found.start()])
-            start = found.end()
+            parts.append(text[start : line_break.start()])
+            start = line_break.end()
     return [*parts, text[start:]]
 
 
@@ -270,13 +265,13 @@ def read_spec(text: str, depth: int = 0) -> Spec:
         return None
     if depth > MAX_SPEC_DEPTH:
         raise RefusedError("a spec is nested too deeply")
-    if found := _TENSOR.fullmatch(text):
-        dtype = _SHORT.get(found["dtype"])
+    if match := _TENSOR.fullmatch(text):
+        dtype = _SHORT.get(match["dtype"])
         if dtype is None:
-            raise RefusedError(f"{found['dtype']!r:.80} is not a dtype; known are {', '.join(_SHORT)}")
-        shape, stride = _sizes(found["shape"]), _sizes(found["stride"]) if found["stride"] is not None else None
-        offset = read_size(found["offset"]) if found["offset"] else 0
-        return TensorSpec(dtype, shape, stride, offset, found["device"] or "cpu", found["layout"] or "strided")
+            raise RefusedError(f"{match['dtype']!r:.80} is not a dtype; known are {', '.join(_SHORT)}")
+        shape, stride = _sizes(match["shape"]), _sizes(match["stride"]) if match["stride"] is not None else None
+        offset = read_size(match["offset"]) if match["offset"] else 0
+        return TensorSpec(dtype, shape, stride, offset, match["device"] or "cpu", match["layout"] or "strided")
     if text.startswith("(") and text.endswith(")"):
         inner = text[1:-1].strip().removesuffix(",")
         return tuple(read_spec(part, depth + 1) for part in _split(inner)) if inner else ()
@@ -296,13 +291,13 @@ _PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name
 
 def read_port(text: str, local: str = "") -> Port:
     """Return the port of an annotation's text."""
-    found = _PORT.fullmatch(text)
-    if not found:
+    match = _PORT.fullmatch(text)
+    if not match:
         raise RefusedError(f"{text!r:.80} is not a port: expected `SPEC ROLE NAME`")
-    return Port(found["name"], found["role"], read_spec(found["spec"]), local)
+    return Port(match["name"], match["role"], read_spec(match["spec"]), local)
 
 
-# ------------------------------------------------------------------ emit
+# ---- Emit
 
 
 def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> str:
@@ -367,12 +362,12 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
         yield f"{body}{quote(show_port(port))},"
     if graph.outputs:
         yield f"{inner}):"
-    said = "# -"
+    marker = "# -"
     for step in graph.steps:
         comment = show_comment(step.source, step.echo)
-        if comment != said:
+        if comment != marker:
             yield f"{body}{comment}"
-            said = comment
+            marker = comment
         yield body + show_step(step)
     yield f"{body}return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"
 
@@ -394,7 +389,7 @@ def title_text(title: str) -> str:
     return "".join(c for c in title if c.isprintable() and c not in '"\\')
 
 
-# ------------------------------------------------------------------ parse
+# ---- Parse
 
 
 def parse(text: str) -> Graph:
@@ -501,7 +496,7 @@ def check_tokens(text: str, what: str) -> None:
         raise RefusedError(f"{what} have {tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
 
 
-# ------------------------------------------------------------------ what was read is what Python would run
+# ---- What was read is what Python would run
 
 _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ignores"})
 """Fields of nodes that change nothing: the reader checks that annotations are texts."""
@@ -516,26 +511,28 @@ def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> N
     line = 0
     left: list[tuple[object, object]] = [(tree, written)]
     while left:
-        one, other = left.pop()
-        line = getattr(one, "lineno", line)
-        if type(one) is not type(other):
+        node, other = left.pop()
+        line = getattr(node, "lineno", line)
+        if type(node) is not type(other):
             raise written_otherwise(line, lines)
-        if isinstance(one, ast.AST):
+        if isinstance(node, ast.AST):
             parts = [
-                (getattr(one, field), getattr(other, field, None)) for field in one._fields if field not in _NOT_RUN
+                (getattr(node, field), getattr(other, field, None)) for field in node._fields if field not in _NOT_RUN
             ]
             left += reversed(parts)
-        elif isinstance(one, list):
-            if len(one) != len(other):  # type: ignore[arg-type]  # of one type, see above
-                raise written_otherwise(getattr(one[0], "lineno", line) if one else line, lines)
-            left += reversed([*zip(one, other, strict=True)])  # type: ignore[call-overload]
-        elif repr(one) != repr(other):  # 0.0 and -0.0 are equal, nan is not
+        elif isinstance(node, list):
+            if len(node) != len(other):  # type: ignore[arg-type]  # of one type, see above
+                raise written_otherwise(getattr(node[0], "lineno", line) if node else line, lines)
+            left += reversed([*zip(node, other, strict=True)])  # type: ignore[call-overload]
+        elif repr(node) != repr(other):  # 0.0 and -0.0 are equal, nan is not
             raise written_otherwise(line, lines)
 
 
 def written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
-    said = lines[line - 1].strip() if line else ""
-    return RefusedError(f"line {line}: {said:.80} is not written as a graph is: Python could run it as something else")
+    source_line = lines[line - 1].strip() if line else ""
+    return RefusedError(
+        f"line {line}: {source_line:.80} is not written as a graph is: Python could run it as something else"
+    )
 
 
 _HEADER = [line for line in HEADER.split("\n") if line]
@@ -547,8 +544,8 @@ def _module(tree: ast.Module, reader: _Reader) -> Graph:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
             body, title = rest, title_text(docstring)
     for node, expected in zip(body, _HEADER, strict=False):
-        if (said := reader.said(node)) != expected:
-            raise reader.refused(node, f"{said!r} is not the header of a graph, which here says {expected!r}")
+        if (header_text := reader.said(node)) != expected:
+            raise reader.refused(node, f"{header_text!r} is not the header of a graph, which here says {expected!r}")
     graph = None
     for node in body[len(_HEADER) :]:
         if type(node) is not ast.ClassDef or node.name != "GraphModule" or graph is not None:
@@ -632,10 +629,10 @@ class _Reader:
         return self.forward(function, tuple(symbols), tuple(subgraphs), title)
 
     def symbol(self, node: Node, name: str, text: str) -> Symbol:
-        found = re.fullmatch(r"(-?[0-9]{1,19}) in \[([^,\]]+), ([^,\]]+)\]", text)
-        if not found:
+        match = re.fullmatch(r"(-?[0-9]{1,19}) in \[([^,\]]+), ([^,\]]+)\]", text)
+        if not match:
             raise self.refused(node, f"{text!r:.80} is not a symbol's range: expected `4 in [2, inf]`")
-        return self.checked(node, lambda: Symbol(name, int(found[1]), found[2], found[3]))
+        return self.checked(node, lambda: Symbol(name, int(match[1]), match[2], match[3]))
 
     def forward(
         self, node: ast.FunctionDef, symbols: tuple[Symbol, ...], subgraphs: tuple[tuple[str, Graph], ...], title: str
@@ -692,16 +689,16 @@ class _Reader:
     def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
         if line == "# -":
             return None, None
-        found = _COMMENT.fullmatch(line)
-        if not found or not (found["kind"] or found["file"]):
+        match = _COMMENT.fullmatch(line)
+        if not match or not (match["kind"] or match["file"]):
             raise RefusedError(f"line {number}: {line[:80]!r} is not a source line of a graph")
         try:
-            echo = Echo(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
+            echo = Echo(match["kind"], tuple(match["names"].split(", "))) if match["kind"] else None
         except GraphError as error:
             raise type(error)(f"line {number}: {error}") from None
-        if not found["file"]:
+        if not match["file"]:
             return None, echo
-        return Source(found["file"], int(found["line"]), found["function"], found["code"], found["module"] or ""), echo
+        return Source(match["file"], int(match["line"]), match["function"], match["code"], match["module"] or ""), echo
 
     def returned(self, node: ast.Return) -> tuple[Value, ...]:
         value = self.value(node.value) if node.value is not None else None
@@ -764,18 +761,18 @@ class _Reader:
         return ".".join([node.id, *reversed(parts)])
 
     def kwargs(self, call: ast.Call) -> tuple[tuple[str, Value], ...]:
-        found: list[tuple[str, Value]] = []
+        keywords: list[tuple[str, Value]] = []
         for part in call.keywords:
             value = self.value(part.value)
             if part.arg is not None:
-                found.append((part.arg, value))
+                keywords.append((part.arg, value))
             elif type(value) is Dict and all(type(key) is str for key, _ in value.items):
-                found += value.items  # type: ignore[arg-type]  # the keys were checked to be strings
+                keywords += value.items  # type: ignore[arg-type]  # the keys were checked to be strings
             else:
                 raise self.refused(call, "** takes a dictionary of names")
-        if len({key for key, _ in found}) != len(found):
+        if len({key for key, _ in keywords}) != len(keywords):
             raise self.refused(call, "a keyword stands twice")
-        return tuple(found)
+        return tuple(keywords)
 
     # ---- values
 

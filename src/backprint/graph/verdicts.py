@@ -1,7 +1,7 @@
-"""The words of verdicts, and whether a check was a proof.
+"""Verdicts, and the power that makes a check a proof.
 
-Every place that calls something proved uses `has_proof`: a Verdict, `verify`, `power`, `show`, a run's progress and
-status, and its report. So they cannot disagree.
+Whatever is called proved is decided by `has_proof`: a Verdict, `verify`, `power`, `show`, the progress, the status and
+the report of a run. So they cannot disagree.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprint.graph.keys import PortKey, in_a_line, number_of
+
+# ---- The words of verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
 
 def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
     """Return the word, the power and the ports without power of a stored verdict: the arguments of `has_proof`."""
-    said = stored or {}
-    return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
+    row = stored or {}
+    return str(row.get("verdict", "none")), row.get("power"), row.get("vacuous") or ()
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
@@ -172,15 +174,15 @@ class Proofs:
 
     def told(self) -> str:
         """Return the same in one line."""
-        said = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
+        counts = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
         if self.of_forwards:
-            said.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
+            counts.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
         known = sum(bool(ports) for _, ports in self.without)
         if known:
-            said.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
+            counts.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
         if known < len(self.without):
-            said.append(f"the power of {len(self.without) - known:,} was not measured")
-        return "; ".join(said)
+            counts.append(f"the power of {len(self.without) - known:,} was not measured")
+        return "; ".join(counts)
 
 
 def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
@@ -198,12 +200,8 @@ def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
     return Proofs(proved, of, forwards, of_forwards, tuple(without))
 
 
-# ----------------------------------------------------------------------------
-# Power: how far the results of a Capture moved, in tolerances, when its inputs were redrawn.
-#
-# A check of a port that no input moves proves nothing about it. `replay.power` measures it; this module has the
-#  result.
-# ----------------------------------------------------------------------------
+# ---- Power: how far results move, in tolerances, when inputs are redrawn (`replaying/power.py` measures it)
+# A check of a port that no input moves proves nothing about it.
 
 STATE = ("parameter", "buffer", "constant")
 """How the names of trials begin that draw no input of the program's own again."""

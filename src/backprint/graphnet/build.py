@@ -1,7 +1,7 @@
-"""Running a program on meta tensors: to choose sizes, and to find the batch norms that cannot train.
+"""A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
 
-The metadata says `data = [4]` for nearly every SymInt, whatever it was. Dynamo puts a SymInt before the tensor whose
-size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+The module's forward is a function that `emit` compiles from the parsed program. The file is executed only if the parser
+refused it and the caller trusts it; a note of the sample says so.
 """
 
 from __future__ import annotations
@@ -42,10 +42,15 @@ from backprint.sample.recipes import FLOATS, INTEGERS, derive, reach
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
+# ---- Runs on meta tensors: they choose sizes, and find the batch norms that cannot train
+# The metadata says `data = [4]` for nearly every SymInt, whatever its value was. Dynamo puts a SymInt before the tensor
+# whose size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+
+
 MOST_TRIES = 64
 
 
-# ------------------------------------------------------------------ numbers among the inputs
+# ---- Numbers among the inputs
 
 
 def choose_numbers(
@@ -153,7 +158,7 @@ def only_renames(program: ModelProgram, number: int) -> bool:
     return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
 
 
-# ------------------------------------------------------------------ running on shapes
+# ---- Running on shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,32 +245,21 @@ def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return F.batch_norm(x, **{**given, **kwargs, "training": False})
 
 
-# ----------------------------------------------------------------------------
-# Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power.
-#
-#
-#
+# ---- Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power
 # - `data` is kept as it is printed, also where 1e-12 was printed as 0.000000.
-#
-# - `min_val` and `max_val` are bounds. Whole numbers lie between them and below what their use allows; positions
-#   count.
-#
-# - Floats have the mean and the whole standard deviation that the weights had: with less, biases and running means
-#   decide what comes out, and the image does not.
-#
+# - `min_val` and `max_val` are bounds. Integers lie between them and below what their use allows; positions count.
+# - Floats have the mean and the standard deviation that the weights had: with a smaller one, the results would depend
+#   on biases and running means, and not on the image.
 # - A variance, a divisor and an argument of a logarithm or a root are positive, with the stated mean and deviation:
-#   they take QUANTILES values of a log-normal distribution, none near zero, where a norm would blow up its quotient.
-#
-# - Masks stay masks: a causal one is triangular, others are mostly open, closed places keep the value that closes
+#   they take QUANTILES values of a log-normal distribution, none near zero, where the quotient of a norm would be
+#   very large.
+# - Masks stay masks: a causal one is triangular, others are mostly open, and closed places keep the value that closes
 #   them.
-#
 # - Numbers that the program reads are not drawn, because a capture is valid for these numbers alone: one is its mean,
 #   several are evenly spread.
-#
 # - A deviation printed as 0.000 is below half of the last digit. Zero-initialized scales and biases would hide the
 #   values that they multiply, so floating-point Parameters and buffers take most of the rounding error as their
 #   deviation.
-# ----------------------------------------------------------------------------
 
 RecipeFacts = dict[str, Any]
 
@@ -359,7 +353,7 @@ def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
 
-# ------------------------------------------------------------------ whole numbers
+# ---- Whole numbers
 
 
 def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
@@ -381,7 +375,7 @@ def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
     return "integers", {"low": low, "high": high}
 
 
-# ------------------------------------------------------------------ masks
+# ---- Masks
 
 
 def is_mask_input(name: str, use: Use) -> bool:
@@ -398,7 +392,7 @@ def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFact
     return "choice", {"values": (closed, opened), "weights": (1, 3)}
 
 
-# ------------------------------------------------------------------ floats
+# ---- Floats
 
 
 def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
@@ -513,13 +507,7 @@ def invert_growing(of: Callable[[float], float], wanted: float, low: float, high
     return low
 
 
-# ----------------------------------------------------------------------------
-# A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
-#
-#
-# The module's forward is a function that `emit` compiles from the parsed program. The file is executed only where the
-# parser refused it and the caller trusts it, and a note says so.
-# ----------------------------------------------------------------------------
+# ---- The module
 
 Fake = Callable[[], AbstractContextManager[Any]]
 """Makes the mode under which tensors have no values."""
@@ -596,7 +584,7 @@ def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> No
         raise SampleError(f"{sample.path}: {complaint}")
 
 
-# ------------------------------------------------------------------ forward
+# ---- Forward
 
 
 def forward_in_mode(
@@ -671,7 +659,7 @@ def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
     return made
 
 
-# ------------------------------------------------------------------ the module
+# ---- The module
 
 
 def module_with_state(

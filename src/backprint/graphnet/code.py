@@ -33,7 +33,7 @@ from backprint.graph.text import tree_of
 MAX_EXPRESSION_DEPTH = 40
 MAX_STRING = 4096
 
-# ------------------------------------------------------------------ nouns
+# ---- Nouns
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class ModelProgram:
     lines: tuple[Statement, ...]
 
 
-# ------------------------------------------------------------------ what is legal
+# ---- What is legal
 
 
 @functools.cache
@@ -279,7 +279,7 @@ DEVICES = frozenset({"cpu", "cuda", "xpu", "mps", "npu", "hpu"})
 _DEVICE = re.compile(rf"(?:{'|'.join(sorted(DEVICES))})(?::\d{{1,3}})?")
 
 
-# ------------------------------------------------------------------ reading
+# ---- Reading
 
 
 def read_code(text: str) -> ModelProgram:
@@ -621,7 +621,7 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[CodeReader, Any], Expr]] = {
 }
 
 
-# ------------------------------------------------------------------ devices as texts
+# ---- Devices as texts
 
 AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
@@ -649,7 +649,7 @@ def as_device_expr(value: Expr) -> Expr:
     return value
 
 
-# ------------------------------------------------------------------ walking
+# ---- Walking
 
 
 def nested_expressions(value: Expr) -> Iterator[Expr]:

@@ -1,11 +1,4 @@
-"""Training mode and eval mode, written into a ModelProgram: GraphNet's graphs were traced in inference.
-
-Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
-batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention` has
-no such argument: in eval mode its `dropout_p` was traced as 0.0, and what it was is lost. Instance norm stays as it is:
-its argument says whether it has statistics, which is not a mode. The fused attention that modules call in inference
-alone has no derivative, and becomes in training what they call then.
-"""
+"""A ModelProgram in training or eval mode, and compiled to a Python function."""
 
 from __future__ import annotations
 
@@ -53,6 +46,14 @@ from backprint.graphnet.safety import (
     guarded_method,
     require_tensor,
 )
+
+# ---- Modes: GraphNet's graphs were traced in inference
+# Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
+# batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention`
+# has no such argument: in eval mode its `dropout_p` was traced as 0.0, and the program's own is lost. Instance norm
+# stays as it is: its argument says whether it has statistics, which is not a mode. The fused attention that modules
+# call in inference alone has no derivative, and is replaced in training mode by the calls that modules make then.
+
 
 FUNCTIONAL = "torch.nn.functional."
 TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
@@ -181,13 +182,11 @@ def calls_to(program: ModelProgram, targets: Collection[str]) -> list[tuple[int,
     ]
 
 
-# ----------------------------------------------------------------------------
-# Compiling a ModelProgram to a Python function, from a tree of our own, with the file's name and line numbers.
-#
-# Not one byte of the file's text is executed. A name is a local that an earlier line bound, or a global of the
-#  function: the table's functions, torch's constants, devices. Tracebacks and torch.compile's front end see
-#  `model.py` and its lines, because the calls are there.
-# ----------------------------------------------------------------------------
+# ---- Compiling a ModelProgram to a function
+# The function is compiled from a tree of our own, with the file's name and line numbers; none of the file's text is
+# executed. A name is a local that an earlier line bound, or a global of the function: the table's functions, torch's
+# constants, devices. Tracebacks and torch.compile's front end see `model.py` and its lines, because the calls are
+# there.
 
 PRESSING = frozenset(
     {
@@ -471,7 +470,7 @@ class ProgramEmitter:
         return self.known[name]
 
 
-# ------------------------------------------------------------------ functions that a compiled program calls
+# ---- Functions that a compiled program calls
 
 
 def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:

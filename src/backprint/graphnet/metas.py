@@ -1,4 +1,8 @@
-"""An input tensor's metadata in a GraphNet sample (Meta), and what the sample's program does with the input (Use)."""
+"""The files beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
+
+`weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
+`float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from backprint.common.text import parse_json
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import DTYPES
 from backprint.graph.text import tree_of
+
+# ---- The metadata of an input tensor, and what the program does with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,7 @@ Known: TypeAlias = "tuple[str, str, Meta, Use]"
 """The name and role of an input port, its metadata, and what the program does with it."""
 
 
-# ----------------------------------------------------------------------------
-# The files beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
-#
-#
-# `weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
-# `float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
-# ----------------------------------------------------------------------------
+# ---- Reading
 
 MOST = 64
 """The most dimensions of a tensor."""
@@ -74,7 +74,7 @@ MOST_DATA = 2**20
 
 MAX_BYTES = 64 * 2**20
 
-# ------------------------------------------------------------------ metadata
+# ---- Metadata
 
 
 def read_metas(text: str) -> dict[str, Meta]:
@@ -232,7 +232,7 @@ def flattened(value: Any) -> Iterator[Any]:
             yield item
 
 
-# ------------------------------------------------------------------ constraints
+# ---- Constraints
 
 
 def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
@@ -273,7 +273,7 @@ def shape_size(node: ast.expr) -> int | str | None:
     return None
 
 
-# ------------------------------------------------------------------ files
+# ---- Files
 
 UNTYPED = (
     "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
@@ -338,7 +338,7 @@ def parse_file(path: Path, read: Callable[[str], Any]) -> Any:
         raise type(error)(f"{path}:{place if place != message else ' ' + message}") from None
 
 
-# ------------------------------------------------------------------ how large a sample is before it is read
+# ---- How large a sample is before it is read
 
 SPEC = re.compile(
     r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE

@@ -1,8 +1,6 @@
-"""The program's own names behind GraphNet's.
+"""A GraphNet folder: its program, and its inputs with names, roles, uses and whether they require grad.
 
-`L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a tensor
-into one identifier, in which `_` may also be part of a name: `parameters_` and `buffers_` end a path for sure, a plain
-attribute (`..._layernorm_eps`) does not. An ambiguous path stays unsplit, and no two tensors get the same name.
+Nothing of the folder is executed, and no tensor is made.
 """
 
 from __future__ import annotations
@@ -52,6 +50,13 @@ from backprint.graphnet.metas import (
     read_symbol_examples,
 )
 from backprint.sample.standalone import MARKER, is_ending
+
+# ---- The program's own names behind GraphNet's
+# `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a
+# tensor into one identifier, in which `_` may also be part of a name: `parameters_` and `buffers_` end a path for sure,
+# a plain attribute (`..._layernorm_eps`) does not. An ambiguous path stays unsplit, and no two tensors get the same
+# name.
+
 
 ATTRIBUTES = (
     "eps momentum p min_val max_val variance_epsilon num_heads scaling scale stride dropout activation_dropout "
@@ -231,12 +236,9 @@ def name_meaning(name: str) -> str:
     return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")
 
 
-# ----------------------------------------------------------------------------
-# What a program does with each of its inputs, as far as that limits their values.
-#
-# An input is followed through operations that keep its values (views, casts, copies, slices, added numbers) to the
-#  calls of the table. Left out: values that are computed from several inputs, except sums that go into a softmax.
-# ----------------------------------------------------------------------------
+# ---- The uses of an input, as far as they limit its values
+# An input is followed through operators that keep its values (views, casts, copies, slices, added numbers) to the calls
+# of the table. Left out: values that are computed from several inputs, except sums that go into a softmax.
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,13 +512,10 @@ def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapp
             yield kwargs[str(place)]
 
 
-# ----------------------------------------------------------------------------
-# Which inputs of a GraphNet sample require grad, and why: by roles, names, values and uses.
-#
+# ---- Inputs that require grad: by roles, names, values and uses
 # Parameters do. Buffers, masks, indices and positions never do. Of the other floating-point inputs, those that an
-#  earlier part of a larger model computed do, so that gradients flow on into that part; in a graph without
-#  Parameters, all do.
-# ----------------------------------------------------------------------------
+# earlier part of a larger model computed do, so that gradients flow on into that part; in a graph without Parameters,
+# all do.
 
 FLOATING = re.compile(r"(?:float|bfloat|complex)\d+(?!_e)")
 _STACK = re.compile(r"(?:^|_)stack\d+(?:_|$)")
@@ -594,13 +593,8 @@ def is_inner(raw: str, place: Path) -> bool:
     return place.name.startswith("subgraph_") and raw[:2] not in ("L_", "l_")
 
 
-# ----------------------------------------------------------------------------
-# A `model.py` that Backprint wrote: the text of a Graph, as a direction of a sample or in a tree for GraphNet's
-# tools.
-#
+# ---- A `model.py` that Backprint wrote: the text of a Graph
 # It is another language than GraphNet's own code: steps with annotations, `aten.NAME.OVERLOAD` calls and guards.
-#  Nothing of the file is executed.
-# ----------------------------------------------------------------------------
 
 ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
 """The line of the header that no code of GraphNet's own has."""
@@ -683,9 +677,7 @@ def graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
     return {port.local: ROLES.get(port.role, ("input", "")) for port in graph.inputs}
 
 
-# ----------------------------------------------------------------------------
-# Reading a GraphNet folder: its program, its inputs' metadata, its facts. Nothing of it is executed.
-# ----------------------------------------------------------------------------
+# ---- The folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -785,9 +777,7 @@ def sample_name(path: Path, facts: Mapping[str, Any]) -> str:
     return "".join(c if c.isprintable() else "_" for c in name)[:200]
 
 
-# ----------------------------------------------------------------------------
-# The inputs of a GraphNet sample before anything is allocated: names, roles, uses, and which require grad.
-# ----------------------------------------------------------------------------
+# ---- The inputs: names, roles, uses, and whether they require grad
 
 
 @dataclass(frozen=True, slots=True)
@@ -823,9 +813,7 @@ def tensor_bytes(meta: Meta) -> int:
     return math.prod(meta.shape) * dtype_itemsize(meta.dtype)
 
 
-# ----------------------------------------------------------------------------
-# Whether two GraphNet samples are the same program: their code without names, lines and devices.
-# ----------------------------------------------------------------------------
+# ---- The identity of a sample: its code without names, lines and devices
 
 
 def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:

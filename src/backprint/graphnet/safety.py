@@ -1,9 +1,4 @@
-"""Which lines of a program may make a number, a list or a text grow without end, and the functions that bound them.
-
-`ValueKinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on a known tensor stays
-as it is written, so that tracers and tracebacks see it in `model.py`; the rest calls a function below, which refuses
-results beyond the limits of `growth`.
-"""
+"""Calls of a GraphNet program that need a check or a process of their own, because no schema makes them safe."""
 
 from __future__ import annotations
 
@@ -44,7 +39,13 @@ from backprint.graphnet.code import (
 )
 from backprint.graphnet.read import GraphNetSample
 
-# ------------------------------------------------------------------ what a value may be
+# ---- Arithmetic that may make a number, a list or a text grow without end
+# `ValueKinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on a known tensor
+# stays as it is written, so that tracers and tracebacks see it in `model.py`; any other calls a function below, which
+# refuses results beyond the limits of `checks.sizes`.
+
+
+# ---- What a value may be
 
 TENSOR, TENSORS, NUMBER, NUMBERS, ANY = "tensor", "tensors", "number", "numbers", "any"
 """`tensors`: a tensor, or a tuple or list of tensors. `numbers`: likewise. `any`: anything else."""
@@ -205,7 +206,7 @@ class ValueKinds:
         )
 
 
-# ------------------------------------------------------------------ what watches where it runs
+# ---- What watches where it runs
 
 
 def refuse_growth(target: str, left: Any, right: Any) -> None:
@@ -341,12 +342,9 @@ def bounded_tolist(tensor: Any) -> Any:
     return tensor.tolist()
 
 
-# ----------------------------------------------------------------------------
-# Functions of the table that are called with checked arguments, because their kernels trust them or loop at will.
-#
-# The checks are those that `checks` has for the operator of the same name. A check reads values, so it is skipped
-#  under tracers: where arguments have no values, no kernel runs.
-# ----------------------------------------------------------------------------
+# ---- Functions that are called with checked arguments, because their kernels trust them or loop as often as these say
+# The checks are those that `checks` has for the operator of the same name. A check reads values, so it is skipped under
+# tracers: where arguments have no values, no kernel runs.
 
 ROUNDS: Mapping[str, str] = {"svd_lowrank": "niter", "pca_lowrank": "niter", "tensordot": "dims"}
 """Functions in Python that loop, and the argument that says how often."""
@@ -474,12 +472,9 @@ def operator_forms(name: str) -> OperatorForms:
     )
 
 
-# ----------------------------------------------------------------------------
-# Which programs of a stranger need a process of their own: those with calls that no check of arguments makes safe.
-#
-# `callables.txt` says of each function and method: `safe`, `checked` (called by way of `unsafe`), or `isolated` and
-#  why.
-# ----------------------------------------------------------------------------
+# ---- Programs of a stranger that need a process of their own: those with calls that no check of arguments makes safe
+# `callables.txt` says of each function and method: `safe`, `checked` (called through `guarded_function` or
+# `guarded_method`), or `isolated` and why.
 
 
 @functools.cache

@@ -1,9 +1,4 @@
-"""Drawing a tensor from a row of `weight_meta.py` as GraphNet's tools do, and which graphs may fail on such draws.
-
-Their rules: integers with a range are drawn from it, `data` is taken as it is, bools are a coin, and everything else is
-`mean + 0.2 * std * normal`, cast, clamped to its range, and if it is a float, made finite and clamped to ±100. Strides
-are lost. Left out: their random stream, so that a draw has the same distribution, not the same values.
-"""
+"""A Capture as GraphNet's files and trees."""
 
 from __future__ import annotations
 
@@ -40,6 +35,12 @@ from backprint.graph.sizes import (
 from backprint.graph.text import emit
 from backprint.graphnet.read import with_movable_devices, without_saved
 from backprint.values.tree import strided_parts
+
+# ---- Draws as GraphNet's tools make them, and the graphs that may fail on such draws
+# Their rules: integers with a range are drawn from it, `data` is taken as it is, bools are a coin, and everything else
+# is `mean + 0.2 * std * normal`, cast, clamped to its range, and if it is a float, made finite and clamped to ±100.
+# Strides are lost. Their random stream is not reproduced, so a draw has the same distribution, not the same values.
+
 
 LARGE = 2**22
 """Graphs whose inputs have more elements together are not tried."""
@@ -94,14 +95,11 @@ def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
     return drawn
 
 
-# ----------------------------------------------------------------------------
-# The files beside `model.py` that make each direction's folder a valid GraphNet sample.
-#
+# ---- The files beside `model.py` that make the folder of each direction a valid GraphNet sample
 # GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw
-#  new values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. The graph
-#  must run on their draws: an input that a guard depends on, a mask or a workspace is written out whole, any other
-#  has its range, and where their draw still fails (`regenerate` has their rules), more tensors are written out.
-# ----------------------------------------------------------------------------
+# new values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. The graph must
+# run on their draws: an input that a guard depends on, a mask or a workspace is written out whole, any other has its
+# range. If the graph still fails on their draw, more tensors are written out.
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
@@ -190,7 +188,7 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 """Dtypes of saved values that a guard may depend on."""
 
 
-# ------------------------------------------------------------------ rows
+# ---- Rows
 
 
 def describe_inputs(
@@ -310,7 +308,7 @@ def sampled_elements(value: Tensor) -> Tensor:
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
 
 
-# ------------------------------------------------------------------ GraphNet's draws, tried
+# ---- GraphNet's draws, tried
 
 
 def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
@@ -351,7 +349,7 @@ def is_all_finite(value: Any) -> bool:
     return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
 
 
-# ------------------------------------------------------------------ text
+# ---- Text
 
 
 def meta_class_text(entry: MetaRow) -> str:
@@ -399,14 +397,11 @@ def is_plain_size(size: int | str) -> bool:
     return not any(name in FUNCTIONS for name in names_in(size))
 
 
-# ----------------------------------------------------------------------------
-# Trees as GraphNet's own backward extractor lays them out: `train_forward/`, `train_backward/` and `eval_forward/`.
-#
-# Each tree has the sample under its own relative path, and several Pairs as `subgraph_0`, `subgraph_1`. These are
-#  plain GraphNet samples: sizes are the captured numbers, every input and output is a tensor with elements, and
-#  devices are written so that GraphNet's tools can move them. A tree is complete or absent: it is written beside its
-#  place, with `graph_net.json` last, which GraphNet's tools take for the mark of a complete sample.
-# ----------------------------------------------------------------------------
+# ---- Trees as GraphNet's own backward extractor lays them out: `train_forward/`, `train_backward/` and `eval_forward/`
+# Each tree has the sample under its own relative path, and several Pairs as `subgraph_0`, `subgraph_1`. These are plain
+# GraphNet samples: sizes are the captured numbers, every input and output is a tensor with elements, and devices are
+# written so that GraphNet's tools can move them. A tree is complete or absent: it is written beside its place, with
+# `graph_net.json` last, which GraphNet's tools take for the mark of a complete sample.
 
 TREES = ("train_forward", "train_backward", "eval_forward")
 

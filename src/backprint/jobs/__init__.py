@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD
-from backprint.jobs.verbs import VERBS, kept_options
+from backprint.jobs.verbs import VERBS, resolve_verb
 
 if TYPE_CHECKING:
     from backprint.jobs.pool import Executor
@@ -80,7 +80,7 @@ def run_corpus(
     check_choice("executor", executor)
     check_sequence("only", only)
     check_sequence("retry", retry)
-    verb, chosen = kept_options(verb, options)
+    verb, chosen = resolve_verb(verb, options)
     known = VERBS.get(verb)
     if known is not None and known.check is not None:
         known.check(Path(source), chosen)

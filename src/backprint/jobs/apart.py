@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backprint.jobs.ledger import row_to_keep
+from backprint.jobs.ledger import row_or_failure
 from backprint.jobs.pool import Pool, TaskOutcome
 from backprint.jobs.processes import cores, limits_of
-from backprint.jobs.task import Task, failed, failure
+from backprint.jobs.task import Task, failure, failure_of
 
 ANSWER = "answer.json"
 """The file with the answer, in a sample's staging folder."""
@@ -42,7 +42,7 @@ class Answer:
     """The folder that the function has written, until the next answer is requested."""
 
 
-def apart(
+def run_apart(
     function: str,
     places: Sequence[Path],
     options: Mapping[str, Any],
@@ -75,22 +75,22 @@ def apart(
 
 
 def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
-    """Return the outcome of one sample; if its worker was lost, try once more."""
+    """Return the outcome of one sample; it is tried once more if its worker was lost."""
     tries = 0
     while True:
         while not pool.free():
             pool.events(0.5)
         pool.submit(task, {})
         tries += 1
-        found: TaskOutcome | None = None
-        while found is None:
+        outcome: TaskOutcome | None = None
+        while outcome is None:
             for event in pool.events(0.5):
                 if isinstance(event, TaskOutcome):
-                    found = event
+                    outcome = event
                 else:
                     entered(event.stage)
-        if found.row.get("cause") != "worker lost" or tries == 2:
-            return found
+        if outcome.row.get("cause") != "worker lost" or tries == 2:
+            return outcome
         time.sleep(0.1)
 
 
@@ -117,7 +117,7 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
 def in_own_interpreters(
     function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
 ) -> Iterator[Answer]:
-    """Do the same with a new interpreter for each sample: nothing watches its memory, and time is limited.
+    """Yield the answers of `run_apart`, each from a new interpreter: its time is limited, its memory is not watched.
 
     Starting PyTorch anew takes seconds, so on Linux processes are forked instead.
     """
@@ -140,32 +140,32 @@ def row_of_interpreter(
     function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
 ) -> Mapping[str, Any]:
     """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
-    given = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
+    message = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
     command = [sys.executable, "-P", "-m", "backprint.jobs.apart"]
     try:
-        done = subprocess.run(command, input=json.dumps(given), stdout=2, text=True, timeout=timeout)
+        process = subprocess.run(command, input=json.dumps(message), stdout=2, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
         return failure("timeout", f"still at work after {timeout:g} s (--timeout)", "work")
-    if done.returncode < 0:
-        return failure(f"killed by {signal.Signals(-done.returncode).name}", "", "work")
-    if done.returncode or not (folder / ROW).is_file():
-        return failure(f"exit {done.returncode}", "", "work")
-    return row_to_keep(json.loads((folder / ROW).read_text("utf-8")))
+    if process.returncode < 0:
+        return failure(f"killed by {signal.Signals(-process.returncode).name}", "", "work")
+    if process.returncode or not (folder / ROW).is_file():
+        return failure(f"exit {process.returncode}", "", "work")
+    return row_or_failure(json.loads((folder / ROW).read_text("utf-8")))
 
 
 def work_alone() -> None:
-    """Do what standard input describes, and write the row: the process of one sample."""
+    """Run the function that standard input describes, and write its row: the process of one sample."""
     from backprint.graph import isolation
     from backprint.jobs.verbs import verb_of
 
-    given = json.load(sys.stdin)
-    folder = Path(given["folder"])
+    message = json.load(sys.stdin)
+    folder = Path(message["folder"])
     isolation.begin()
     try:
-        row = verb_of(given["function"]).run(Task(**given["task"]), given["options"], folder / STAGED)
+        row = verb_of(message["function"]).run(Task(**message["task"]), message["options"], folder / STAGED)
     except Exception as error:
         traceback.print_exc()
-        row = failed(error, "work")
+        row = failure_of(error, "work")
     (folder / ROW).write_text(json.dumps(row), "utf-8")
 
 

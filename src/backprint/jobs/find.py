@@ -24,8 +24,8 @@ from backprint.common.formats import BACKPRINT, CAPTURE, GRAPHNET, is_direction
 from backprint.common.text import escape_character
 from backprint.errors import UsageError
 
-THEIRS = (GRAPHNET.main, *GRAPHNET.required)
-"""The files that a GraphNet sample must have; any of them makes a folder one."""
+GRAPHNET_FILES = (GRAPHNET.main, *GRAPHNET.required)
+"""The files that a GraphNet sample must have; a folder with any of them is taken for one."""
 
 OWN = re.compile(r"capture\.json|result\.json|tensors\.safetensors|pair_\d+")
 """The files of a Backprint sample: no sample below another may have such a name."""
@@ -82,16 +82,16 @@ def find(
     """
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
-    found = samples_listed(source, names, without) if names else searched(source, "", without)
-    wanted, count = patterns(only), 0
-    for path in found if names is None else once(found):
+    paths = samples_listed(source, names, without) if names else search(source, "", without)
+    name_patterns, count = patterns(only), 0
+    for path in paths if names is None else unique_paths(paths):
         name = escape(path or source.resolve().name or ".")
-        if wanted and not any(fnmatchcase(name, pattern) for pattern in wanted):
+        if name_patterns and not any(fnmatchcase(name, pattern) for pattern in name_patterns):
             continue
         if limit is not None and count >= limit:
             return
         count += 1
-        yield job(source, path, name)
+        yield job_of(source, path, name)
 
 
 def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def _unescaped(match: re.Match[str]) -> str:
 # ------------------------------------------------------------------ searching
 
 
-def searched(source: Path, below: str, without: Path | None = None) -> Iterator[str]:
+def search(source: Path, below: str, without: Path | None = None) -> Iterator[str]:
     """Yield the paths, from `source`, of the samples in one of its folders, and of folders that cannot be searched."""
     entered = [os.path.realpath(source)]
     skipped = os.path.realpath(without) if without else None
@@ -149,19 +149,19 @@ def _walk(
     here = os.path.join(source, below) if below else source
     try:
         with os.scandir(here) as entries:
-            found = list(itertools.islice(entries, MOST_ENTRIES + 1))
+            sorted_entries = list(itertools.islice(entries, MOST_ENTRIES + 1))
     except OSError:
         yield below
         return
-    if len(found) > MOST_ENTRIES:
+    if len(sorted_entries) > MOST_ENTRIES:
         yield below
         return
-    found.sort(key=lambda entry: os.fsencode(entry.name))
-    names = {entry.name for entry in found}
+    sorted_entries.sort(key=lambda entry: os.fsencode(entry.name))
+    names = {entry.name for entry in sorted_entries}
     ours = CAPTURE in names
-    if ours or (names & set(THEIRS[:2]) and not _holds_samples(names)):
+    if ours or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
         yield below
-    for entry in found:
+    for entry in sorted_entries:
         if entry.name.startswith(".") or (ours and re.fullmatch(r"pair_\d+", entry.name)):
             continue
         path = f"{below}/{entry.name}" if below else entry.name
@@ -176,14 +176,14 @@ def _walk(
                     yield path
                 elif not any(_inside(target, root) for root in entered) and target != without:
                     if next(links) > MOST_LINKS:
-                        yield Unsearched(path)
+                        yield UnfollowedLink(path)
                         continue
                     yield from _walk(source, path, [*entered, target], without, depth + 1, links)
-            case "broken" if not names & {CAPTURE, *THEIRS}:
+            case "broken" if not names & {CAPTURE, *GRAPHNET_FILES}:
                 yield path
 
 
-class Unsearched(str):
+class UnfollowedLink(str):
     """The path of a link that is not followed, because too many were."""
 
 
@@ -219,11 +219,11 @@ def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[
             continue
         if path.startswith("/") or ".." in path.split("/"):
             raise UsageError(f"--list {names}: {line!r} is not a path below {source}")
-        found = list(searched(source, path, without)) if (source / path).is_dir() else []
-        yield from found or [path]
+        paths = list(search(source, path, without)) if (source / path).is_dir() else []
+        yield from paths or [path]
 
 
-def once(paths: Iterator[str]) -> Iterator[str]:
+def unique_paths(paths: Iterator[str]) -> Iterator[str]:
     """Yield each path only the first time."""
     seen = set()
     for path in paths:
@@ -235,17 +235,17 @@ def once(paths: Iterator[str]) -> Iterator[str]:
 def samples_in(places: Collection[Path]) -> Iterator[Path]:
     """Yield the samples at these paths or below them; a path that is not a folder, or has none, is yielded itself."""
     for place in places:
-        paths = [place / path for path in searched(place, "")] if place.is_dir() else []
+        paths = [place / path for path in search(place, "")] if place.is_dir() else []
         yield from [path for path in paths if not is_direction(path)] or [place]
 
 
-def absent(places: Collection[Path]) -> str:
-    """Say what is wrong with the first path without a sample at it or below it; '' if all have one."""
+def missing_sample(places: Collection[Path]) -> str:
+    """Return a text about the first path without a sample at it or below it; '' if all have one."""
     for place in places:
         if not place.is_dir():
             return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
-        damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *THEIRS))
-        if not damaged and next(searched(place, ""), None) is None:
+        damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *GRAPHNET_FILES))
+        if not damaged and next(search(place, ""), None) is None:
             return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
     return ""
 
@@ -253,18 +253,18 @@ def absent(places: Collection[Path]) -> str:
 # ------------------------------------------------------------------ what a folder is
 
 
-def job(source: Path, path: str, name: str) -> Job:
+def job_of(source: Path, path: str, name: str) -> Job:
     """Return the Job of one folder: its kind, family and hash, or what is wrong with it."""
     folder = source / path
     first, slash, _ = path.partition("/")
-    if isinstance(path, Unsearched):
-        said = f"more than {MOST_LINKS:,} links to other folders are not followed"
-        return Job(name, str(path), escape(first) if slash else "", "", "", "refused", said)
+    if isinstance(path, UnfollowedLink):
+        reason = f"more than {MOST_LINKS:,} links to other folders are not followed"
+        return Job(name, str(path), escape(first) if slash else "", "", "", "refused", reason)
     for check in (_reserved, _reachable, _apart):
         if wrong := check(folder, path):
             return Job(name, path, escape(first) if slash else "", "", "", *wrong)
     ours = BACKPRINT.has_sample(folder)
-    family = escape(first) if slash else "" if ours else declared(folder)
+    family = escape(first) if slash else "" if ours else declared_source(folder)
     main, kind = (BACKPRINT if ours else GRAPHNET).main, (BACKPRINT if ours else GRAPHNET).name
     try:
         _plain(folder / main).close()
@@ -293,7 +293,7 @@ def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
         return _unread("the folder", error)
     if len(names) > MOST_ENTRIES:
         return "refused", f"more than {MOST_ENTRIES:,} entries in one folder"
-    if not names & {CAPTURE, *THEIRS}:
+    if not names & {CAPTURE, *GRAPHNET_FILES}:
         deep = path.count("/") >= DEPTH
         return ("refused", f"more than {DEPTH} folders deep") if deep else ("missing file", "no model.py here")
     return None
@@ -320,16 +320,16 @@ def _unread(what: str, error: OSError) -> tuple[str, str]:
     return cause, f"{what}: {error.strerror or error}"
 
 
-def declared(folder: Path) -> str:
+def declared_source(folder: Path) -> str:
     """Return the `source` that a GraphNet sample names, if any."""
     try:
         if (folder / "graph_net.json").is_symlink():
             return ""
         with _plain(folder / "graph_net.json") as file:
-            said = json.loads(file.read(1 << 20))
+            metadata = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):
         return ""  # the reader of the sample decides whether the file must be valid
-    source = said.get("source") if isinstance(said, dict) else None
+    source = metadata.get("source") if isinstance(metadata, dict) else None
     return escape(source)[:200] if isinstance(source, str) else ""
 
 
@@ -338,7 +338,7 @@ def source_hash(folder: Path) -> str:
     names = sorted(_read_of(folder))
     if names == ["model.py"]:
         return file_digest(folder / names[0])
-    rows = (f"{name}\0{(file_digest if name in MAIN else known)(folder / name)}\n" for name in names)
+    rows = (f"{name}\0{(file_digest if name in MAIN else file_identity)(folder / name)}\n" for name in names)
     return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -355,13 +355,13 @@ def _read_of(folder: Path) -> Iterator[str]:
             yield from (os.path.relpath(os.path.join(here, name), folder) for name in names)
 
 
-def known(path: Path) -> str:
+def file_identity(path: Path) -> str:
     """Return the identity of a file: its digest; for a link or a large file, its target or its size and time."""
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        return f"link {os.readlink(path)}" if stat.S_ISLNK(found.st_mode) else "no file"
-    if found.st_size > BULK:
-        return f"{found.st_size} bytes of {found.st_mtime_ns}"
+    stat_result = path.lstat()
+    if not stat.S_ISREG(stat_result.st_mode):
+        return f"link {os.readlink(path)}" if stat.S_ISLNK(stat_result.st_mode) else "no file"
+    if stat_result.st_size > BULK:
+        return f"{stat_result.st_size} bytes of {stat_result.st_mtime_ns}"
     return file_digest(path)
 
 
@@ -393,9 +393,7 @@ def _plain(path: Path) -> io.BufferedReader:
         raise
 
 
-# ----------------------------------------------------------------------------
-# Several sources of one run: the folder that all are below, and a file with their ids.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ several sources of one run
 
 LISTED = "samples.txt"
 """The file of a run with the ids of several sources."""
@@ -403,7 +401,7 @@ LISTED = "samples.txt"
 
 def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
     """Return the folder that all sources are below, and the ids of the sources there; of one source, no ids."""
-    if wrong := absent(places) if places else f"{verb} needs a sample, or a folder of samples":
+    if wrong := missing_sample(places) if places else f"{verb} needs a sample, or a folder of samples":
         raise UsageError(wrong)
     if len(places) == 1:
         return places[0].resolve(), []
@@ -418,9 +416,9 @@ def begin_several(places: Sequence[Path], out: Path, verb: str, restart: bool) -
     listed = out / LISTED
     text = "".join(f"{id}\n" for id in ids)
     if listed.exists() and listed.read_text("utf-8") != text and not restart:
-        known = listed.read_text("utf-8").split()
+        known_ids = listed.read_text("utf-8").split()
         raise UsageError(
-            f"{out} is a run of other samples ({len(known)} there, {len(ids) or 1} now): choose another "
+            f"{out} is a run of other samples ({len(known_ids)} there, {len(ids) or 1} now): choose another "
             "folder, or pass --restart"
         )
     if not ids:

@@ -1,7 +1,9 @@
-"""A sample's row: its columns, and the values that each may have. An invalid row is replaced by one that says why.
+"""The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
 
-Rows are checked where they are made (the sample's process), where they enter (a worker, the parent), and where they are
-written, because a stranger's code runs in between.
+The columns of a row are a table, and so are the facts that a resumed run must share. Rows are checked where they are
+made (the sample's process), where they enter (a worker, the parent), and where they are written, because code that is
+not trusted runs in between; an invalid row is replaced by a failure that says why. Readers open the file read-only,
+during a run or after it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS, Proofs, proofs
 from backprint.jobs.find import Job, unescape
 from backprint.jobs.task import failure
+
+# ------------------------------------------------------------------ the columns of a row
 
 COLUMNS: Mapping[str, str] = {
     "id": "text primary key",
@@ -83,53 +87,53 @@ LARGEST = 1 << 22
 """The most characters of a list or an object, as JSON."""
 
 
-def row_to_keep(given: Any) -> dict[str, Any]:
-    """Return the row of a verb, or one that says why it is invalid."""
+def row_or_failure(row: Any) -> dict[str, Any]:
+    """Return a verb's row, or the row of a failure that says why it is invalid."""
     try:
-        return checked_row(given)
+        return check_row(row)
     except UsageError as error:
         return failure(NO_ROW, str(error), "done")
 
 
-def checked_row(row: Any) -> dict[str, Any]:
+def check_row(row: Any) -> dict[str, Any]:
     """Return a verb's row with each value in its column's form; raise UsageError with the name of an invalid column."""
     if not isinstance(row, Mapping):
         raise UsageError(f"the verb returned {type(row).__name__}, and a verb returns a dict")
     for key in row:
         if type(key) is not str or key not in COLUMNS or key in GIVEN:
             raise UsageError(
-                f"a verb's row has {seen(key)}, which is not one of {', '.join(set(COLUMNS) - set(GIVEN))}"
+                f"a verb's row has {short_text(key)}, which is not one of {', '.join(set(COLUMNS) - set(GIVEN))}"
             )
     verdict = row.get("verdict")
     if type(verdict) is not str or verdict not in VERDICTS:
-        raise UsageError(f"a verb's row has verdict {seen(verdict)}, which is not one of {', '.join(VERDICTS)}")
-    found = {key: None if value is None else column(key, value) for key, value in row.items()}
-    return {**found, "cause": found.get("cause") or ""}
+        raise UsageError(f"a verb's row has verdict {short_text(verdict)}, which is not one of {', '.join(VERDICTS)}")
+    values = {key: None if value is None else column(key, value) for key, value in row.items()}
+    return {**values, "cause": values.get("cause") or ""}
 
 
 def column(key: str, value: Any) -> Any:
     """Return a value in its column's form."""
-    words, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
+    form, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
     try:
         return keep(value)
     except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
-        why = f": {error}" if type(error) is Unkept else ""
-        raise UsageError(f"a verb's row has {key} {seen(value)}, and {key} is {words}{why}") from None
+        why = f": {error}" if type(error) is UnstorableValue else ""
+        raise UsageError(f"a verb's row has {key} {short_text(value)}, and {key} is {form}{why}") from None
 
 
-class Unkept(ValueError):
-    """A value of the right type that its column cannot keep; says why."""
+class UnstorableValue(ValueError):
+    """A value of the right type that its column cannot store; the message says why."""
 
 
-def seen(value: Any) -> str:
-    """Return a short text for a stranger's value."""
+def short_text(value: Any) -> str:
+    """Return a short text for a value that is not trusted."""
     try:
         return reprlib.repr(value)[:80]
     except Exception:  # a user's repr may raise; so does an int with too many digits
         return f"a {type(value).__name__}"
 
 
-# ------------------------------------------------------------------ what a column keeps
+# -------------------------------------------------------------- the values of a column
 
 
 def encodable_text(value: Any) -> str:
@@ -137,7 +141,7 @@ def encodable_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     if len(value) > LONGEST:
-        raise Unkept(f"{len(value):,} characters, at most {LONGEST:,} are kept")
+        raise UnstorableValue(f"{len(value):,} characters, at most {LONGEST:,} are kept")
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -155,7 +159,7 @@ def finite_number(value: Any) -> float:
         raise TypeError
     number = float(value)
     if not math.isfinite(number):
-        raise Unkept("it is not finite")
+        raise UnstorableValue("it is not finite")
     return number
 
 
@@ -164,25 +168,25 @@ def number_or_infinity(value: Any) -> float:
 
 
 def texts(value: Any) -> list[str]:
-    return small([encodable_text(item) for item in list_of(value)])
+    return check_size([encodable_text(item) for item in list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
     """Return a list of pairs of texts."""
-    return small([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
+    return check_size([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
-    return small({encodable_text(key): finite_number(item) for key, item in value.items()})
+    return check_size({encodable_text(key): finite_number(item) for key, item in value.items()})
 
 
 def counts_by_name(value: Any) -> dict[str, int]:
-    return small({encodable_text(key): whole_number(item) for key, item in value.items()})
+    return check_size({encodable_text(key): whole_number(item) for key, item in value.items()})
 
 
-def words(value: Any) -> dict[str, Any]:
-    """Return texts, or numbers, by name."""
-    return small(
+def texts_or_numbers(value: Any) -> dict[str, Any]:
+    """Return name -> text or number."""
+    return check_size(
         {
             encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
             for key, item in value.items()
@@ -197,10 +201,10 @@ def list_of(value: Any) -> Any:
     return value
 
 
-def small(value: Any) -> Any:
-    """Return a value that is not too long as JSON."""
+def check_size(value: Any) -> Any:
+    """Return a value; raise UnstorableValue if it is too long as JSON."""
     if (size := len(json.dumps(value))) > LARGEST:
-        raise Unkept(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
+        raise UnstorableValue(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
     return value
 
 
@@ -218,17 +222,12 @@ KEEPERS: Mapping[str, Keeper] = {
     "notes": ("a list of texts", texts),
     "asks": ("a list of pairs of texts", pairs),
     "stages": ("an object of numbers", numbers_by_name),
-    "versions": ("an object of texts and numbers", words),
+    "versions": ("an object of texts and numbers", texts_or_numbers),
     "operators": ("an object of whole numbers of 64 bits", counts_by_name),
 }
 
 
-# ----------------------------------------------------------------------------
-# The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
-#
-# The columns of a row are a table, and so are the facts that a resumed run must share. Readers open the file
-#  read-only, during a run or after it.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the file
 
 NAME = "ledger.sqlite"
 FORMAT = 1
@@ -249,7 +248,7 @@ FACTS = {"format": int, "verb": str, "source": str, "options": dict}
 
 
 class Ledger:
-    """An open ledger. The process that made it is its only writer; `Ledger.reading` opens one to read."""
+    """An open ledger. One process writes it (`Ledger.writing`); any may read it (`Ledger.reading`)."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -269,7 +268,7 @@ class Ledger:
             table, samples, index = schema(COLUMNS)
             connection.execute(table)
             connection.execute(samples)
-            for statement in additions(columns_there(connection)):
+            for statement in column_statements(column_names(connection)):
                 connection.execute(statement)
             connection.execute(index)
             connection.execute("commit")
@@ -285,11 +284,11 @@ class Ledger:
             place = f"{path.resolve().as_uri()}?mode=ro"
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
             distrust(connection)
-            columns = columns_there(connection)
+            columns = column_names(connection)
         if missing := set(COLUMNS) - columns - set(ADDED):
             connection.close()
-            said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
-            raise SampleError(f"{path}: is not a ledger of this version: {said}")
+            reason = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
+            raise SampleError(f"{path}: is not a ledger of this version: {reason}")
         with naming_ledger(path):
             check_ledger(connection, path)
         if empty := [name for name in ADDED if name not in columns]:  # a view of this connection alone
@@ -320,7 +319,7 @@ class Ledger:
                 raise SampleError(f"{self.path}: the fact {key!r} of its run is {facts[key]!r}, not {kind.__name__}")
         return facts
 
-    def note(self, **facts: Any) -> None:
+    def write_facts(self, **facts: Any) -> None:
         """Write facts of the run."""
         rows = [(key, json.dumps(value, sort_keys=True)) for key, value in facts.items()]
         with self.transaction():
@@ -329,7 +328,7 @@ class Ledger:
     # -------------------------------------------------------------- the samples
 
     def add(self, jobs: Iterable[Job]) -> int:
-        """Add new samples as `todo`; one whose source has changed is `todo` again. Return how many these are."""
+        """Add new samples as `todo`, and reset those whose source has changed. Return how many samples these are."""
         before = self.connection.total_changes
         fresh = f"insert into samples ({', '.join(GIVEN)}) values (?, ?, ?, ?, ?, 'todo', 0)"
         again = (
@@ -351,7 +350,7 @@ class Ledger:
             if not rows:
                 return
             for row in rows:
-                yield decoded(row)
+                yield decode_row(row)
             last = rows[-1]["place"]
 
     def begin(self, id: str) -> None:
@@ -359,11 +358,11 @@ class Ledger:
         query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
         self.connection.execute(query, (time.time(), id))
 
-    def put_off(self, id: str) -> None:
-        """Make a sample that a worker has had wait for another try."""
+    def requeue(self, id: str) -> None:
+        """Reset a running sample to `todo`, for another try."""
         self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
 
-    def again(self, words: Collection[str]) -> list[dict[str, Any]]:
+    def reset(self, words: Collection[str]) -> list[dict[str, Any]]:
         """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
         chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
         values = tuple(word for word in words for _ in range(2))
@@ -377,7 +376,7 @@ class Ledger:
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
         """Write the row of a finished sample."""
-        content = {"state": "done", **{key: encoded(key, value) for key, value in checked_row(row).items()}}
+        content = {"state": "done", **{key: encode_value(key, value) for key, value in check_row(row).items()}}
         sets = ", ".join(f"{key} = ?" for key in content)
         done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
         if done.rowcount != 1:
@@ -385,7 +384,7 @@ class Ledger:
 
     def row(self, id: str) -> dict[str, Any] | None:
         found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
-        return decoded(found) if found else None
+        return decode_row(found) if found else None
 
     def rows(
         self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
@@ -394,14 +393,14 @@ class Ledger:
         query = f"select * from samples where {where} order by {order} limit {limit:d}"
         with naming_ledger(self.path):
             for row in self.connection.execute(query, values):
-                yield decoded(row)
+                yield decode_row(row)
 
     def proofs(self) -> Proofs:
         """Return how many finished samples have a proof, and which ports of the others have no power."""
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
         with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
-        return proofs((id, verdict, power, parsed("vacuous", still) or []) for id, verdict, power, still in rows)
+        return proofs((id, verdict, power, parse_column("vacuous", still) or []) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """Return how many samples have each value of a column, the most frequent first."""
@@ -425,7 +424,7 @@ class Ledger:
 
 
 def schema(columns: Iterable[str]) -> tuple[str, str, str]:
-    """Return the statements that make a ledger whose samples have these columns."""
+    """Return the SQL statements that create a ledger whose samples have these columns."""
     typed = ", ".join(f"{name} {COLUMNS[name].replace('json', 'text')}" for name in columns)
     return (
         "create table if not exists run (key text primary key, value)",
@@ -434,22 +433,22 @@ def schema(columns: Iterable[str]) -> tuple[str, str, str]:
     )
 
 
-def additions(columns: Collection[str]) -> list[str]:
+def column_statements(columns: Collection[str]) -> list[str]:
     """Return the statements that add the columns which a ledger of an earlier version does not have."""
     return [f"alter table samples add column {name} text" for name in ADDED if name not in columns]
 
 
 def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise SampleError if a file has something else than a ledger has: it may come from a stranger."""
+    """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
     first = [name for name in COLUMNS if name not in ADDED]
     table, samples, index = schema(first)
     check_schema(
-        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *additions(first), index)]
+        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *column_statements(first), index)]
     )
     check_types(connection, path, RULES)
 
 
-def columns_there(connection: sqlite3.Connection) -> set[str]:
+def column_names(connection: sqlite3.Connection) -> set[str]:
     """Return the names of the columns that a ledger's samples have."""
     return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
 
@@ -492,10 +491,10 @@ def naming_ledger(path: Path) -> Iterator[None]:
         raise SampleError(f"{path}: {error}") from error
 
 
-# ------------------------------------------------------------------ rows
+# ------------------------------------------------------------------ rows in SQLite's form
 
 
-def encoded(key: str, value: Any) -> Any:
+def encode_value(key: str, value: Any) -> Any:
     """Return a value of a checked row in SQLite's form."""
     return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
 
@@ -509,12 +508,12 @@ def without_infinities(value: Any) -> Any:
     return [without_infinities(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
-def decoded(row: sqlite3.Row) -> dict[str, Any]:
+def decode_row(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as plain data, its JSON parsed."""
-    return {key: parsed(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
+    return {key: parse_column(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
 
 
-def parsed(key: str, text: str | None) -> Any:
+def parse_column(key: str, text: str | None) -> Any:
     """Return the content of a column of JSON; raise SampleError if it is not what the column keeps."""
     try:
         return None if text is None else column(key, json.loads(text))
@@ -522,23 +521,25 @@ def parsed(key: str, text: str | None) -> Any:
         raise SampleError(f"a ledger's row is damaged: {error}") from error
 
 
-# ------------------------------------------------------------------ taking up a run
+# ------------------------------------------------------------------ opening the ledger of a run
 
 
-def take_up(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
+def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
     """Return the ledger of a run with these facts: a new one, or the existing one if it is of the same run.
 
     `restart` starts a new one, and keeps the old ledger under another name.
     """
     if restart and path.exists():
-        set_aside(path)
+        rename_old(path)
     ledger = Ledger.writing(path)
     try:
         before = ledger.facts()
         for key in SAME:
             if key in before and before[key] != json.loads(json.dumps(facts[key])):
-                raise UsageError(f"{path}: {difference(key, before[key], facts[key])}; {NEXT}")
-        ledger.note(**(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")}))
+                raise UsageError(f"{path}: {difference_text(key, before[key], facts[key])}; {NEXT}")
+        ledger.write_facts(
+            **(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")})
+        )
     except BaseException:
         ledger.connection.close()
         raise
@@ -548,16 +549,16 @@ def take_up(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledg
 NEXT = "finish it as it was begun, choose another OUT, or begin anew with --restart (the old ledger is kept)"
 
 
-def difference(key: str, then: Any, now: Any) -> str:
-    """Say how a run differs from the one that was begun, with both sides."""
+def difference_text(key: str, then: Any, now: Any) -> str:
+    """Return a text with both values of a fact that differs from the run that was begun."""
     if isinstance(then, dict) and isinstance(now, Mapping):
         names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-        said = ", ".join(f"{name} {then.get(name)!r}, now {now.get(name)!r}" for name in names)
-        return f"this run was begun with other {key}: {said}"
+        differences = ", ".join(f"{name} {then.get(name)!r}, now {now.get(name)!r}" for name in names)
+        return f"this run was begun with other {key}: {differences}"
     return f"this run was begun with {key} {then!r}, now {now!r}"
 
 
-def set_aside(path: Path) -> Path:
+def rename_old(path: Path) -> Path:
     """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
     with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete

@@ -13,7 +13,7 @@ from backprint.common.files import from_plain, read_json
 from backprint.errors import SampleError
 from backprint.jobs.ledger import NAME, Ledger, place_of
 from backprint.jobs.places import RESULT, locked, writable
-from backprint.jobs.pool import remove
+from backprint.jobs.pool import remove_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     place = place_of(out, row)
     if (place / PARTS).exists():
         return [shown_part(out, place, part) for part in read_parts(place)]
-    said = ": ".join(filter(None, (row["cause"], row["detail"])))
-    return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=said, of="", backward="")]
+    reason = ": ".join(filter(None, (row["cause"], row["detail"])))
+    return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=reason, of="", backward="")]
 
 
 def read_parts(place: Path) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def unify(out: Path) -> bool:
             rewrite(out, place, before, first)
         for id in again:
             (place_of(out, {"id": id}) / RESULT).unlink(missing_ok=True)
-            ledger.put_off(id)
+            ledger.requeue(id)
     return bool(again)
 
 
@@ -100,16 +100,16 @@ def rewrite(out: Path, place: Path, parts: list[dict[str, Any]], first: dict[str
         if part["part"]:
             here = (place / part["part"]).relative_to(out).as_posix()
             part["of"] = other if (other := first.setdefault(part["key"], here)) != here else ""
-    written = place / f"{PARTS}.part"
-    written.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
-    os.replace(written, place / PARTS)
+    temporary = place / f"{PARTS}.part"
+    temporary.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, place / PARTS)
     for part in parts:
         if part["of"] and part["part"]:
-            remove(place / part["part"])
+            remove_folder(place / part["part"])
     for part in parts:
         part["part"] = "" if part["of"] else part["part"]
-    written.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
-    os.replace(written, place / PARTS)
+    temporary.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, place / PARTS)
 
 
 PARTS = "parts.json"

@@ -159,13 +159,13 @@ class Pool:
         now = time.monotonic()
         for worker in list(self.workers):
             if (worker.task or not worker.ready) and now - worker.heard > (SILENCE if worker.ready else STARTING):
-                found += self.lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
+                found += self.replace_lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
         return found
 
     def done(self, outcome: TaskOutcome) -> None:
         """Remove a sample's staging folder."""
         if outcome.place is not None:
-            remove(outcome.place.parent)
+            remove_folder(outcome.place.parent)
 
     def abandon(self) -> None:
         """Do nothing: `close` ends the workers."""
@@ -216,15 +216,15 @@ class Pool:
         """Read one worker's messages."""
         piece = os.read(worker.source, 1 << 20)
         if not piece:
-            return self.lost(worker, "its worker ended")
+            return self.replace_lost(worker, "its worker ended")
         worker.heard = time.monotonic()
         worker.buffer += piece
-        found: list[Event] = []
+        events: list[Event] = []
         while (end := worker.buffer.find(b"\n")) >= 0:
             line = bytes(worker.buffer[:end])
             del worker.buffer[: end + 1]
-            found += self.events_of(worker, json.loads(line))
-        return found
+            events += self.events_of(worker, json.loads(line))
+        return events
 
     def events_of(self, worker: Worker, message: Any) -> list[Event]:
         """Return the events of one worker's message."""
@@ -240,7 +240,7 @@ class Pool:
                 return [TaskOutcome(task, worker.name, row, staging / "sample", log, again)]
         return []
 
-    def lost(self, worker: Worker, why: str) -> list[Event]:
+    def replace_lost(self, worker: Worker, why: str) -> list[Event]:
         """Replace a worker that is gone, or has to go; its sample may be tried again, because it may not be the
         cause."""
         self.end(worker)
@@ -253,31 +253,31 @@ class Pool:
         if worker.task is None or worker.staging is None:
             return []
         code = worker.process.returncode
-        said = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        row = failure("worker lost", f"{why} ({said})", "read")
+        end = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        row = failure("worker lost", f"{why} ({end})", "read")
         return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
 
     def end(self, worker: Worker) -> None:
         """Kill a worker; its sample's process dies with it, and other processes are found by their mark."""
-        below = processes.descendants(worker.process.pid)
+        descendants = processes.descendants(worker.process.pid)
         worker.process.kill()
-        processes.kill(below)
+        processes.kill(descendants)
         worker.process.wait()
         os.close(worker.sink)
         os.close(worker.source)
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder and its content, whatever its permissions are."""
     import shutil
 
-    def again(function: Any, path: str, _: Any) -> None:
+    def make_writable_and_retry(function: Any, path: str, _: Any) -> None:
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
             os.chmod(path, 0o700)
         function(path)
 
     if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, onerror=again)
+        shutil.rmtree(folder, onerror=make_writable_and_retry)
     else:
         folder.unlink(missing_ok=True)

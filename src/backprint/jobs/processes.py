@@ -1,4 +1,4 @@
-"""What one sample may use, and what the machine has: the defaults of `--jobs` and `--memory`."""
+"""Processes: what a sample may use, what they use in Linux's /proc, how to end them, and a call in a forked one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from typing import Any, NoReturn
 from backprint.common.memory import available_bytes
 from backprint.errors import UsageError
 
+# ------------------------------------------------------------------ limits, and the resources of the machine
+
 GIB = 1 << 30
 
-ROOM = 2 * GIB
+WORKER_MEMORY = 2 * GIB
 """The least memory for each worker: with less, the default of `--jobs` is below the number of cores."""
 
 
@@ -62,13 +64,13 @@ def limits_of(
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
-    room = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
-    return Limits(timeout, share, room, shares=jobs if memory is None else 1)
+    disk_share = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
+    return Limits(timeout, share, disk_share, shares=jobs if memory is None else 1)
 
 
 def default_jobs() -> int:
     """Return one worker for each core, as far as memory allows."""
-    return max(1, min(cores(), available_bytes() // ROOM))
+    return max(1, min(cores(), available_bytes() // WORKER_MEMORY))
 
 
 def cores() -> int:
@@ -80,12 +82,9 @@ def cores() -> int:
     return count
 
 
-# ----------------------------------------------------------------------------
-# Processes in Linux's /proc: their descendants, their memory, and how to end them.
-#
+# ------------------------------------------------------------------ processes in Linux's /proc
 #
 # `prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans.
-# ----------------------------------------------------------------------------
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -111,8 +110,8 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when the parent ends; end at once if it already has."""
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when its parent ends; end at once if the parent already has."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -123,31 +122,31 @@ def adopt_orphans() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-# ------------------------------------------------------------------ looking
+# -------------------------------------------------------------- reading
 
 
 def children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except OSError:
         return []
-    return found
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
     """Return every process below a process, parents before children."""
-    found: list[int] = []
+    pids: list[int] = []
     new = children(pid)
     while new:
-        found += new
+        pids += new
         new = [child for parent in new for child in children(parent)]
-    return found
+    return pids
 
 
-def resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Return the bytes of memory that a process has in use; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
@@ -156,8 +155,8 @@ def resident(pid: int) -> int:
         return 0
 
 
-def shared_out(pid: int) -> int:
-    """Return the same with shared pages divided among their processes (PSS); slow, so only used for a second look."""
+def proportional_bytes(pid: int) -> int:
+    """Return the bytes of a process with shared pages divided among their processes (PSS); reading it is slow."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
             if line.startswith(b"Pss:"):
@@ -165,11 +164,11 @@ def shared_out(pid: int) -> int:
     return 0
 
 
-def held_by(pids: Sequence[int], most: int) -> int:
-    """Return the bytes that processes have in use together; exact if the sum that counts shared pages twice is too
-    large."""
-    held = sum(map(resident, pids))
-    return sum(map(shared_out, pids)) if held > most and len(pids) > 1 else held
+def memory_in_use(pids: Sequence[int], most: int) -> int:
+    """Return the bytes that processes use together. Shared pages count once for each process, unless the sum exceeds
+    `most`; then they are divided."""
+    held = sum(map(resident_bytes, pids))
+    return sum(map(proportional_bytes, pids)) if held > most and len(pids) > 1 else held
 
 
 def status(field: str, pid: int | str = "self") -> int:
@@ -190,16 +189,16 @@ def reset_peak() -> None:
 def processes_of_run(value: str) -> list[int]:
     """Return every process except this one whose environment has the mark of a run."""
     wanted = f"{MARK}={value}".encode()
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 if wanted in file.read().split(b"\0"):
-                    found.append(int(name))
-    return found
+                    pids.append(int(name))
+    return pids
 
 
-# ------------------------------------------------------------------ ending
+# -------------------------------------------------------------- ending
 
 
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
@@ -233,15 +232,15 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
 
 def reap() -> dict[int, int]:
     """Return the statuses of own children that have ended, by pid."""
-    found: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     while True:
         try:
             pid, code = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return statuses
         if not pid:
-            return found
-        found[pid] = code
+            return statuses
+        statuses[pid] = code
 
 
 def end_marked(value: str, seconds: float = 10.0) -> int:
@@ -273,12 +272,11 @@ def size_of(folder: Path) -> int:
     return total
 
 
-# ----------------------------------------------------------------------------
-# Call a function in a forked process, under a limit of time, and learn how that ended: compilers crash and hang.
+# ------------------------------------------------------------------ a call in a forked process
 #
-# The calling process must have one thread and must not have loaded a compiler: what a compiler starts ends with its
-#  own process. The function returns plain values, which come back as JSON.
-# ----------------------------------------------------------------------------
+# Compilers crash and hang, so they are called in a process of their own, under a limit of time. The calling process
+# must have one thread and must not have loaded a compiler: processes that a compiler starts end with its own. The
+# function returns plain values, which are sent back as JSON.
 
 PIECE = 1 << 16
 
@@ -288,7 +286,7 @@ POLL = 100
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a call in a process of its own ended: with a value, or with a cause and its detail.
+    """The end of a call in a process of its own: a value, or a cause and its detail.
 
     The cause is `timeout`, `out of memory`, `crashed` (by a signal, or without an answer) or `raised`.
     """
@@ -306,54 +304,54 @@ class ChildEnd:
 def in_child(
     function: Callable[[], Any], timeout: float, memory: int = 0, spent: Callable[[], float] | None = None
 ) -> ChildEnd:
-    """Call a function in a forked process; end it and all that it started after `timeout` seconds (those that it has
-    `spent`, if it says), or when they use more `memory` (0: as much as there is)."""
+    """Call a function in a forked process; end it and its descendants after `timeout` seconds, or when they use more
+    than `memory` bytes (0: no limit). `spent` returns the seconds that count; without it, all do."""
     answers, tell = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(answers)
-        answer_and_end(function, tell)
+        run_in_this_process(function, tell)
     os.close(tell)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     try:
         began = time.monotonic()
         limits = ChildLimits(pid, timeout, memory, spent or (lambda: time.monotonic() - began))
-        text, blame = everything_told(answers, limits)
+        text, blame = read_answer(answers, limits)
     finally:
         os.close(answers)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-    return blame or ended_child(text, status)
+    return blame or child_end(text, status)
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What a child may use, and how many seconds it has spent."""
+    """The limits of a child process, and the function that returns its seconds."""
 
     pid: int
     timeout: float
     memory: int
     spent: Callable[[], float]
 
-    def overstepped(self) -> ChildEnd | None:
-        """Return the end of a child that used too much."""
+    def exceeded(self) -> ChildEnd | None:
+        """Return the end of a child that exceeds a limit; None if it exceeds none."""
         if self.spent() > self.timeout:
             return ChildEnd(cause="timeout", detail=f"still at work after {self.timeout:g} s (--timeout)")
         if not self.memory:
             return None
-        held = held_by([self.pid, *descendants(self.pid)], self.memory)
+        held = memory_in_use([self.pid, *descendants(self.pid)], self.memory)
         both = f"{held / GIB:.2f} GiB in use, {self.memory / GIB:.2f} are allowed (--memory)"
         return ChildEnd(cause="out of memory", detail=both) if held > self.memory else None
 
 
-def everything_told(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | None]:
-    """Return what a child wrote until it closed the pipe, or how it has to end."""
+def read_answer(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | None]:
+    """Return a child's output until it closes the pipe, and its end if it exceeds a limit."""
     text = bytearray()
     poller = select.poll()
     poller.register(answers, select.POLLIN)
-    while (blame := limits.overstepped()) is None:
+    while (blame := limits.exceeded()) is None:
         if poller.poll(POLL):
             piece = os.read(answers, PIECE)
             text += piece
@@ -362,8 +360,8 @@ def everything_told(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd 
     return bytes(text), blame
 
 
-def ended_child(text: bytes, status: int) -> ChildEnd:
-    """Say how a child ended that has told this."""
+def child_end(text: bytes, status: int) -> ChildEnd:
+    """Return the end of a child, from its output and its exit status."""
     if text.endswith(b"\n"):
         return ChildEnd(**json.loads(text))
     if os.WIFSIGNALED(status):
@@ -371,7 +369,7 @@ def ended_child(text: bytes, status: int) -> ChildEnd:
     return ChildEnd(cause="crashed", detail=f"its process ended with exit code {os.WEXITSTATUS(status)}")
 
 
-def answer_and_end(function: Callable[[], Any], tell: int) -> NoReturn:
+def run_in_this_process(function: Callable[[], Any], tell: int) -> NoReturn:
     """Call the function, write its answer as one line of JSON, and end this process."""
     try:
         os.setpgid(0, 0)

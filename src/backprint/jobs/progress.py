@@ -1,4 +1,7 @@
-"""Show the progress of a run: bars on a terminal, a line now and then elsewhere, or one JSON object a sample."""
+"""The progress of a run, shown while it runs, and its state, read from its ledger.
+
+Progress is bars on a terminal, a line now and then elsewhere, or one JSON object a sample.
+"""
 
 from __future__ import annotations
 
@@ -77,15 +80,15 @@ class RunTally:
         return (self.total - self.done) / self.rate if self.rate else None
 
 
-def line(tally: RunTally) -> str:
+def tally_line(tally: RunTally) -> str:
     """Return the state of a run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
     counts += f"; no proof of {tally.without}: {ports_without(tally.ports)}" if tally.without else ""
-    return f"{tally.done}/{tally.total} samples, {speed(tally.rate)}{left}" + (f": {counts}" if counts else "")
+    return f"{tally.done}/{tally.total} samples, {rate_text(tally.rate)}{left}" + (f": {counts}" if counts else "")
 
 
-def speed(rate: float) -> str:
+def rate_text(rate: float) -> str:
     """Return a rate as text."""
     return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 3600:.0f}/h"
 
@@ -101,19 +104,19 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole % 60:02} s"
 
 
-def why_not_good(row: Mapping[str, Any]) -> str:
-    """Say in one line what is wrong with a sample."""
+def fault_text(row: Mapping[str, Any]) -> str:
+    """Return a line about a sample that is not good."""
     why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
     return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
 
 
-def powerless(id: str, ports: Sequence[str]) -> str:
-    """Say in one line which ports of a sample that compared equal have no power."""
+def powerless_text(id: str, ports: Sequence[str]) -> str:
+    """Return a line about the ports without power of a sample whose ports compared equal."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
     return f"{id}: no proof, " + (ports_without(len(ports)) + named if ports else "its power was not measured")
 
 
-# ------------------------------------------------------------------ the ways to show it
+# ------------------------------------------------------------------ displays
 
 Show = Callable[["Begun | Written | Stage"], None]
 
@@ -129,18 +132,18 @@ class ProgressLines:
 
     def __exit__(self, *_: object) -> None:
         if self.tally.total:
-            print(printable(line(self.tally)), file=self.file, flush=True)
+            print(printable(tally_line(self.tally)), file=self.file, flush=True)
 
     def show(self, event: Begun | Written | Stage) -> None:
         """Count and print one event."""
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
-            print(printable(why_not_good(event.row)), file=self.file, flush=True)
+            print(printable(fault_text(event.row)), file=self.file, flush=True)
         elif isinstance(event, Written) and event.row.get("vacuous"):
-            print(printable(powerless(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
+            print(printable(powerless_text(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
         if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
             self.last = time.monotonic()
-            print(printable(line(self.tally)), file=self.file, flush=True)
+            print(printable(tally_line(self.tally)), file=self.file, flush=True)
 
 
 class JsonLines:
@@ -161,10 +164,10 @@ class JsonLines:
 def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row in the form of `--json`."""
     sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
-    shown: dict[str, Any] = without_infinities(
+    columns: dict[str, Any] = without_infinities(
         {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
     )
-    return shown
+    return columns
 
 
 class Bars:
@@ -193,29 +196,26 @@ class Bars:
 
         tally, now = self.tally, time.monotonic()
         bar = Table.grid(padding=(0, 1))
-        bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(line(tally)))
+        bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(tally_line(tally)))
         working = Table.grid(padding=(0, 1))
         for name, (id, stage, since) in sorted(tally.working.items()):
             working.add_row(
                 Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
             )
         bad = [
-            Text(printable(why_not_good(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True)
-            for row in list(tally.bad)
+            Text(printable(fault_text(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True) for row in list(tally.bad)
         ]
         return Group(bar, working, *bad)
 
 
-def shown(as_json: bool) -> ProgressLines | JsonLines | Bars:
+def display_for(as_json: bool) -> ProgressLines | JsonLines | Bars:
     """Return the display that fits the output."""
     if as_json:
         return JsonLines()
     return Bars() if sys.stderr.isatty() else ProgressLines()
 
 
-# ----------------------------------------------------------------------------
-# The state of a run, read from its ledger during the run or after it.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the state of a run, from its ledger
 
 FIRST = 10
 """How many samples without power are named."""
@@ -253,18 +253,17 @@ def since(began: float) -> float:
 
 
 def proofs(ledger: Ledger) -> dict[str, Any]:
-    """Return how many samples have a proof, as in the report, and the ports without power of the first of the
-    others."""
-    found = ledger.proofs()
+    """Return how many samples have a proof, and the ports without power of the first FIRST of the others."""
+    counts = ledger.proofs()
     return {
-        "proved": found.proved,
-        "of": found.of,
-        "forwards": found.forwards,
-        "of_forwards": found.of_forwards,
-        "without_power": len(found.without),
-        "ports_without_power": found.ports,
-        "first": [{"sample": id, "ports": list(ports)} for id, ports in found.without[:FIRST]],
-        "told": found.told(),
+        "proved": counts.proved,
+        "of": counts.of,
+        "forwards": counts.forwards,
+        "of_forwards": counts.of_forwards,
+        "without_power": len(counts.without),
+        "ports_without_power": counts.ports,
+        "first": [{"sample": id, "ports": list(ports)} for id, ports in counts.without[:FIRST]],
+        "told": counts.told(),
     }
 
 
@@ -300,23 +299,23 @@ def rate(ledger: Ledger) -> float:
 
 
 def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the same as lines of text."""
+    """Yield the state of a run as lines of text."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
     yield f"{answer['verb']} of {answer['source']}: {done} of {total} samples are done" + (
         "" if answer["at_work"] or done == total else "; nothing is running, the same command resumes it"
     )
-    left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
-    yield f"{speed(answer['rate'])}" + (f", {duration(left)} left" if left is not None else "")
+    seconds_left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
+    yield f"{rate_text(answer['rate'])}" + (f", {duration(seconds_left)} left" if seconds_left is not None else "")
     for name in ("verdicts", "causes"):
         if answer[name]:
             yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
     if any(answer["verdicts"].get(word) for word in GOOD):
         yield f"proved: {answer['proofs']['told']}"
     for row in answer["proofs"]["first"]:
-        yield powerless(row["sample"], row["ports"])
+        yield powerless_text(row["sample"], row["ports"])
     if answer["at_work"]:
         yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
     yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
     for row in answer["failures"]:
-        yield why_not_good(row) + (f" [{row['log']}]" if row["log"] else "")
+        yield fault_text(row) + (f" [{row['log']}]" if row["log"] else "")

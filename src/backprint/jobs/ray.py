@@ -25,8 +25,8 @@ from typing import Any
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.jobs import processes
 from backprint.jobs.find import MAIN, source_hash
-from backprint.jobs.places import all_files, own_files, packed, unpacked
-from backprint.jobs.pool import FALSE_STARTS, Event, Pool, TaskOutcome, remove
+from backprint.jobs.places import all_files, own_files, read_files, write_files
+from backprint.jobs.pool import FALSE_STARTS, Event, Pool, TaskOutcome, remove_folder
 from backprint.jobs.processes import GIB, Limits
 from backprint.jobs.task import Task, failure
 from backprint.version import __version__
@@ -119,10 +119,10 @@ def cluster(
 
 def nodes(ray: Any) -> list[Mapping[str, float]]:
     """Return the resources of the living nodes that accept tasks."""
-    found = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    if not found:
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    if not resources:
         raise UsageError("the Ray cluster has no node with a CPU for tasks: start one with `ray start --num-cpus N`")
-    return found
+    return resources
 
 
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
@@ -139,8 +139,8 @@ def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, dis
 
 
 @dataclass(slots=True)
-class Sent:
-    """A sample that was sent to the cluster."""
+class SentTask:
+    """A sample that the cluster has."""
 
     task: Task
     options: Mapping[str, Any]
@@ -160,14 +160,14 @@ class Cluster:
         work: Path,
         run: str,
         jobs: int | None = None,
-        travels: int = TRAVELS,
+        most_sent: int = TRAVELS,
     ) -> None:
-        self.ray, self.work, self.jobs, self.travels = ray, work.resolve(), jobs, travels
+        self.ray, self.work, self.jobs, self.most_sent = ray, work.resolve(), jobs, most_sent
         self.shares = limits.shares
-        self.sent: dict[Any, Sent] = {}
+        self.sent: dict[Any, SentTask] = {}
         self.names: list[str] = []
         self.slots = 0
-        self.carrying = False
+        self.sends_files = False
         self.apart = self.abandoned = False
         self.run = run
         self.count = 0
@@ -176,13 +176,13 @@ class Cluster:
         token = secrets.token_hex(8)
         (work / TOKEN).write_text(token)
         setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "run": run, "version": __version__}
-        self.setup = ray.put(setup | {"work": os.fspath(self.work), "token": token, "travels": travels})
+        self.setup = ray.put(setup | {"work": os.fspath(self.work), "token": token, "most_sent": most_sent})
         self.remote = ray.remote(on_node).options(
             num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
 
     def free(self) -> int:
-        """Return how many more may be sent: nodes come and go, so this queries the cluster."""
+        """Return how many more samples may be sent. Nodes come and go, so the cluster is queried."""
         cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
@@ -191,12 +191,12 @@ class Cluster:
             self.names.append(f"ray {self.slots}")
             self.slots += 1
         name = self.names.pop()
-        self.send(Sent(task, options, name))
+        self.send(SentTask(task, options, name))
         return name
 
-    def send(self, sent: Sent) -> None:
+    def send(self, sent: SentTask) -> None:
         """Send a sample, with its files if nodes cannot see them."""
-        if self.carrying and sent.content is None:
+        if self.sends_files and sent.content is None:
             sent.content = self.ray.put(self.content(sent.task))
         self.count += 1
         # A reference in a list is fetched by the node only if it needs it.
@@ -209,7 +209,7 @@ class Cluster:
 
     def content(self, task: Task) -> dict[str, bytes]:
         """Return a sample's files."""
-        return packed(task.path, own_files(task.path), self.travels)
+        return read_files(task.path, own_files(task.path), self.most_sent)
 
     def events(self, seconds: float) -> list[Event]:
         """Return the samples that have ended."""
@@ -221,14 +221,14 @@ class Cluster:
             found += self.ended(self.sent.pop(reference), reference)
         return found
 
-    def ended(self, sent: Sent, reference: Any) -> list[Event]:
+    def ended(self, sent: SentTask, reference: Any) -> list[Event]:
         """Return the outcome of a sample; nothing if it must be sent again with its files."""
         try:
             answer = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
-            return [self.lost(sent, error)]
+            return [self.retry_lost(sent, error)]
         if answer == MISSING and sent.content is None:
-            self.carrying = True
+            self.sends_files = True
             try:
                 self.send(sent)
             except (SampleError, OSError) as error:
@@ -238,20 +238,20 @@ class Cluster:
         self.apart = self.apart or "place" not in answer
         return [self.outcome(sent, **answer)]
 
-    def lost(self, sent: Sent, error: Any) -> TaskOutcome:
+    def retry_lost(self, sent: SentTask, error: Any) -> TaskOutcome:
         """Try a sample that ended without an answer once more; if no sample ever succeeds, end the run."""
         gone = isinstance(error, tuple(getattr(self.ray.exceptions, name) for name in GONE))
         lines = str(getattr(error, "cause", None) or error).strip().splitlines() or [type(error).__name__]
-        said = lines[0] if gone else lines[-1]
+        message = lines[0] if gone else lines[-1]
         self.false_starts += not gone
         if self.false_starts >= FALSE_STARTS * len(nodes(self.ray)):
-            raise BackprintError(f"no node of the Ray cluster can work: {said}") from error
+            raise BackprintError(f"no node of the Ray cluster can work: {message}") from error
         what = "its node, or its process there, was lost" if gone else "its node cannot work"
-        return self.outcome(sent, failure("worker lost", f"{what}: {said}", "read"), again=True, alone=False)
+        return self.outcome(sent, failure("worker lost", f"{what}: {message}", "read"), again=True, alone=False)
 
     def outcome(
         self,
-        sent: Sent,
+        sent: SentTask,
         row: dict[str, Any],
         place: str = "",
         content: dict[str, bytes] | None = None,
@@ -264,13 +264,13 @@ class Cluster:
         folder = Path(place) if place else None
         if content is not None:
             self.count += 1
-            folder = unpacked(content, self.work / f"travelled_{self.count}" / "sample")
+            folder = write_files(content, self.work / f"travelled_{self.count}" / "sample")
         return TaskOutcome(sent.task, sent.worker, row, folder, log, again, alone)
 
     def done(self, outcome: TaskOutcome) -> None:
         """Remove a sample's staging folder."""
         if outcome.place is not None and outcome.place.parent.is_dir():
-            remove(outcome.place.parent)
+            remove_folder(outcome.place.parent)
 
     def abandon(self) -> None:
         """Let Ray end running work when this process ends, as after `kill -9`.
@@ -293,9 +293,9 @@ class Cluster:
         """Remove the run's files from nodes with their own disks; a node that does not answer keeps them."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        there = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
-        on = (NodeAffinitySchedulingStrategy(node, soft=False) for node in there)
-        tasks = [self.ray.remote(swept).options(num_cpus=0, scheduling_strategy=place) for place in on]
+        node_ids = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
+        on = (NodeAffinitySchedulingStrategy(node, soft=False) for node in node_ids)
+        tasks = [self.ray.remote(remove_run_files).options(num_cpus=0, scheduling_strategy=place) for place in on]
         self.ray.wait([task.remote(self.run) for task in tasks], num_returns=len(tasks), timeout=20)
 
 
@@ -318,27 +318,27 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
     """Process one sample on a node: return the row and the folder, or that the sample cannot be seen here."""
     import ray
 
-    given: dict[str, Any] = ray.get(setup[0])
-    if given["version"] != __version__:
+    run_setup: dict[str, Any] = ray.get(setup[0])
+    if run_setup["version"] != __version__:
         raise BackprintError(
-            f"{socket.gethostname()} has Backprint {__version__}, the driver {given['version']}: install the same"
+            f"{socket.gethostname()} has Backprint {__version__}, the driver {run_setup['version']}: install the same"
         )
-    place = own_worker(given)
+    place = own_worker(run_setup)
     job, arrived = Task(**task), None
     try:
-        if not seen(job):
+        if not has_sample(job):
             if content[0] is None:
                 return MISSING
             arrived = Path(tempfile.mkdtemp(dir=place.pool.work)) / job.path.name
-            unpacked(ray.get(content[0]), arrived)
+            write_files(ray.get(content[0]), arrived)
             job = Task(**task | {"folder": os.fspath(arrived)})
-        return answered(place, worked(place, job, options), given["travels"])
+        return answer_to_send(place, process_sample(place, job, options), run_setup["most_sent"])
     finally:
         if arrived:
-            remove(arrived.parent)
+            remove_folder(arrived.parent)
 
 
-def seen(task: Task) -> bool:
+def has_sample(task: Task) -> bool:
     """Whether a sample is at the driver's path, and is the one that the driver means."""
     for name in MAIN:
         main = task.path / name
@@ -353,7 +353,7 @@ def own_worker(setup: Mapping[str, Any]) -> NodeWorker:
     global _place
     name = setup["run"] + setup["token"]
     if _place is None or _place.run != name:
-        left()
+        end_worker()
         work, shared = place_to_work(setup)
         pool = Pool(
             setup["verb"], setup["options"], Limits(**setup["limits"]), 1, work, mark(setup["run"], os.getpid())
@@ -362,7 +362,7 @@ def own_worker(setup: Mapping[str, Any]) -> NodeWorker:
     return _place
 
 
-def left() -> None:
+def end_worker() -> None:
     """End this process's worker."""
     global _place
     if _place is not None:
@@ -389,7 +389,7 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
         if not Path("/proc", str(pid)).exists():  # it was killed, and its processes may still run
             processes.end_marked(mark(setup["run"], pid))
             if not shared:
-                remove(place)
+                remove_folder(place)
     return base / f"{here}{os.getpid()}", shared
 
 
@@ -398,16 +398,16 @@ def own_disk(run: str) -> Path:
     return Path(tempfile.gettempdir()) / f"backprint-{run}"
 
 
-def swept(run: str) -> None:
+def remove_run_files(run: str) -> None:
     """Remove a run's files from this machine's own disk."""
     base = own_disk(run)
     for place in base.iterdir() if base.is_dir() else ():
         processes.end_marked(mark(run, int(place.name.rpartition("-")[2])))
     if base.is_dir():
-        remove(base)
+        remove_folder(base)
 
 
-def worked(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
+def process_sample(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
     """Have the worker process a sample."""
     try:
         while not place.pool.free():
@@ -418,11 +418,11 @@ def worked(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOut
                 if isinstance(event, TaskOutcome):
                     return event
     except BackprintError:
-        left()
+        end_worker()
         raise
 
 
-def answered(place: NodeWorker, outcome: TaskOutcome, travels: int) -> dict[str, Any]:
+def answer_to_send(place: NodeWorker, outcome: TaskOutcome, most_sent: int) -> dict[str, Any]:
     """Return a TaskOutcome in the form that is sent."""
     row = outcome.row
     row["versions"] = {**(row.get("versions") or {}), "node": socket.gethostname()}
@@ -434,7 +434,7 @@ def answered(place: NodeWorker, outcome: TaskOutcome, travels: int) -> dict[str,
         return answer | {"place": os.fspath(folder)}
     try:
         if folder.is_dir() and row["verdict"] != "failed":
-            answer["content"] = packed(folder, all_files(folder), travels)
+            answer["content"] = read_files(folder, all_files(folder), most_sent)
     except SampleError as error:
         answer["row"] = failure("too large to send", str(error), "save", row.get("stages"))
     place.pool.done(outcome)

@@ -1,4 +1,9 @@
-"""Stop a run by Ctrl-C or SIGTERM."""
+"""A corpus run: find the samples, process them, put their results in place, and record everything.
+
+If the run is killed at any moment, the same call continues it. A sample's complete folder, with its row
+(`result.json`), is renamed into OUT, and only then the ledger says `done`. If the run is killed in between, a restart
+adopts the folder. Work in progress is below OUT/.work, which no later run searches for samples.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +29,20 @@ from backprint.jobs.ledger import (
     FORMAT,
     NAME,
     Ledger,
-    checked_row,
+    check_row,
+    open_run,
     place_of,
-    row_to_keep,
+    row_or_failure,
     source_of,
-    take_up,
     without_infinities,
 )
-from backprint.jobs.places import RESULT, WORK, check_places, keep_log, locked, plant, settle, writable
-from backprint.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove
+from backprint.jobs.places import RESULT, WORK, check_places, locked, place_folder, place_trees, writable, write_log
+from backprint.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove_folder
 from backprint.jobs.processes import FREE, Limits
 from backprint.jobs.task import TREES, Task, failure
 from backprint.jobs.verbs import VERBS
+
+# ------------------------------------------------------------------ Ctrl-C and SIGTERM
 
 
 class Stopped(BaseException):
@@ -47,10 +54,10 @@ class Stopped(BaseException):
 
 
 IMPATIENT = 3
-"""So many signals end a run whatever it is doing."""
+"""The number of signals after which a run ends at once, even while Ray's C code runs."""
 
 
-class Asked:
+class StopSignals:
     """The signals that the run has received.
 
     A signal raises at once, or with `waits` at the next `go_on`: Ray's own C code must not be interrupted, because it
@@ -68,33 +75,27 @@ class Asked:
             raise Stopped(number)
 
     def go_on(self) -> None:
-        """Raise if a signal has come; other code may have swallowed the exception raised then."""
+        """Raise Stopped if a signal has come; other code may have swallowed the exception that `stop` raised."""
         if self.numbers:
             raise Stopped(self.numbers[0])
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[Asked]:
-    """Stop the run in order at Ctrl-C and SIGTERM."""
-    asked = Asked()
+def signals() -> Iterator[StopSignals]:
+    """Handle Ctrl-C and SIGTERM with a StopSignals, so that the run stops in order."""
+    stop_signals = StopSignals()
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, asked.stop)
+            before[number] = signal.signal(number, stop_signals.stop)
     try:
-        yield asked
+        yield stop_signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-# ----------------------------------------------------------------------------
-# A corpus run: find the samples, have them processed, put their results in place, and record everything.
-#
-# If it is killed at any moment, the same call continues. A sample's complete folder, with its row (`result.json`), is
-#  renamed into OUT, and only then the ledger says `done`: if the run is killed in between, a restart adopts the
-#  folder. Work in progress is below OUT/.work, where no later run searches.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ plans and events
 
 SHORT = ("out of memory", "too large")
 """Causes of failure that may not occur with more memory."""
@@ -168,41 +169,41 @@ def run_plan(
     with (
         writable(plan.out),
         locked(plan.out),
-        signals() as asked,
-        take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
+        signals() as stop_signals,
+        open_run(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
     ):
         name = ledger.facts()["run"]
         clear(plan.out, name)
         search(plan, ledger)
         adopt(plan.out, ledger, name)
-        for row in ledger.again(retry):
+        for row in ledger.reset(retry):
             (place_of(plan.out, row) / RESULT).unlink(missing_ok=True)  # so that a restart does not adopt it
         total = sum(ledger.counts("state").values())
         if not total:
             raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
         watcher(Begun(total, ledger.counts("state").get("done", 0)))
         work = plan.out / WORK / secrets.token_hex(4)
-        left = total - ledger.counts("state").get("done", 0)
-        with contextlib.ExitStack() as last:  # all callbacks run, the last first, even if one fails
-            last.callback(give_up, ledger)
-            last.callback(tidy, work)
-            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
-            asked.waits = executor is not None
+        remaining = total - ledger.counts("state").get("done", 0)
+        with contextlib.ExitStack() as callbacks:  # all callbacks run, the last first, even if one fails
+            callbacks.callback(reset_running, ledger)
+            callbacks.callback(remove_work, work)
+            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, remaining))
+            stop_signals.waits = executor is not None
             at_work = make(work, name)
-            last.callback(at_work.close)
+            callbacks.callback(at_work.close)
             try:
-                RunAtWork(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
+                RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
             except Stopped:
                 at_work.abandon()
                 raise
-            ledger.note(finished=time.time())
+            ledger.write_facts(finished=time.time())
         return ledger.counts("verdict")
 
 
-def tidy(work: Path) -> None:
+def remove_work(work: Path) -> None:
     """Remove the folder of work in progress; the next run removes files that are still being written."""
     with contextlib.suppress(OSError):
-        remove(work)
+        remove_folder(work)
 
 
 def new_facts() -> dict[str, Any]:
@@ -212,19 +213,19 @@ def new_facts() -> dict[str, Any]:
     return {"run": secrets.token_hex(8), "started": time.time(), "backprint": __version__}
 
 
-# ------------------------------------------------------------------ beginning
+# ------------------------------------------------------------------ the beginning of a run
 
 
 def clear(out: Path, name: str) -> None:
-    """End processes of a killed run, and remove its files, which are incomplete."""
+    """End the processes of a killed run, and remove its incomplete files."""
     processes.end_marked(name)
     for place in (out / WORK).iterdir():
         if place.name not in ("lock", "logs"):
-            remove(place)
+            remove_folder(place)
 
 
 def search(plan: RunPlan, ledger: Ledger) -> None:
-    """Add every sample to the ledger; an unusable one is done."""
+    """Add every sample to the ledger; an unusable one is finished with its failure."""
     broken = []
     kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
 
@@ -243,30 +244,30 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
 
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:
-    """Mark samples as done that were put in place before the ledger could say so."""
+    """Mark samples as done whose folders are in place although the ledger does not say so: the run was killed."""
     for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
-            said = read_json(place_of(out, row) / RESULT)
+            content = read_json(place_of(out, row) / RESULT)
         except SampleError:  # there is none, or it is no longer whole: the sample is done again
             continue
-        if not isinstance(said, dict):
+        if not isinstance(content, dict):
             continue
-        if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
+        if [content.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
             with contextlib.suppress(UsageError):  # the row was changed: the sample is done again
-                ledger.finish(row["id"], said)
+                ledger.finish(row["id"], content)
 
 
-def give_up(ledger: Ledger) -> None:
+def reset_running(ledger: Ledger) -> None:
     """Reset running samples to `todo`."""
     with ledger.transaction():
         ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
 
 
-# ------------------------------------------------------------------ the run itself
+# ------------------------------------------------------------------ the loop
 
 
-class RunAtWork:
-    """A run in progress: the samples to do, those with the executor, those to try again alone with all the memory."""
+class RunLoop:
+    """A run in progress: the samples to do, those that the executor has, and those to try again."""
 
     def __init__(
         self, plan: RunPlan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path
@@ -288,30 +289,30 @@ class RunAtWork:
         self.first: dict[str, TaskOutcome] = {}
         self.inode = (plan.out / NAME).stat().st_ino
 
-    def all(self, go_on: Callable[[], None]) -> None:
-        """Run until every sample is done. Those whose worker was lost come last, each alone."""
-        while self.active or self.more():
-            while self.more() and self.executor.free() and (picked := self.pick()):
+    def run(self, go_on: Callable[[], None]) -> None:
+        """Process samples until every one is done. Those whose worker was lost come last, each alone."""
+        while self.active or self.has_more():
+            while self.has_more() and self.executor.free() and (picked := self.next_task()):
                 self.submit(*picked)
             go_on()
-            self.check_there()
+            self.check_not_removed()
             for event in self.executor.events(0.5):
-                self.take(event)
+                self.handle(event)
 
-    def check_there(self) -> None:
-        """Raise if the ledger or the work folder is gone: SQLite would go on writing to a removed file."""
+    def check_not_removed(self) -> None:
+        """Raise if the ledger or the work folder was removed: SQLite would go on writing to the removed file."""
         there = (self.plan.out / NAME).stat().st_ino == self.inode
         if not there or not self.work.is_dir():
             raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
 
-    def check_room(self, event: TaskOutcome) -> None:
-        """Raise if the disk is full, and not with this sample's files."""
+    def check_disk(self, event: TaskOutcome) -> None:
+        """Raise if the disk is full without this sample's files."""
         self.executor.done(event)
         room = os.statvfs(self.plan.out)
         free = room.f_bavail * room.f_frsize
         if free < FREE:
-            said = f"{free / 2**30:.2f} GiB are left on the disk, {FREE / 2**30:.2f} have to be"
-            raise OSError(errno.ENOSPC, said)
+            reason = f"{free / 2**30:.2f} GiB are left on the disk, {FREE / 2**30:.2f} have to be"
+            raise OSError(errno.ENOSPC, reason)
 
     def tasks(self) -> Iterator[Task]:
         """Yield the samples that are not done."""
@@ -320,12 +321,12 @@ class RunAtWork:
             folder = os.fspath(source_of(source, row))
             yield Task(row["id"], folder, row["family"], row["kind"], row["source_hash"])
 
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is a sample to submit, now or after the others."""
         self.upcoming = self.upcoming or next(self.todo, None)
         return bool(self.retries or self.upcoming or self.alone)
 
-    def pick(self) -> tuple[Task, Mapping[str, Any], bool] | None:
+    def next_task(self) -> tuple[Task, Mapping[str, Any], bool] | None:
         """Return the next sample, its own options, and whether it runs alone; None if it must wait for the others."""
         if self.retries:
             return *self.retries.popleft(), False
@@ -343,47 +344,47 @@ class RunAtWork:
         self.began[task.id] = time.monotonic()
         self.watcher(Stage(task.id, self.executor.submit(task, options, alone), "read"))
 
-    def take(self, event: Event) -> None:
-        """Handle one event."""
+    def handle(self, event: Event) -> None:
+        """Handle one event of the executor."""
         if isinstance(event, Stage):
             self.watcher(event)
             return
-        self.check_there()
+        self.check_not_removed()
         task = event.task
-        event = replace(event, row=row_to_keep(event.row))
+        event = replace(event, row=row_or_failure(event.row))
         if event.row["cause"] == "disk full":
-            self.check_room(event)
+            self.check_disk(event)
         options = self.active.pop(task.id)
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         event.row["seconds"] += self.spent.pop(task.id, 0.0)
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
-            self.put_off(event, options, self.alone if event.alone else self.retries)
-        elif self.cramped(event):
+            self.retry_later(event, options, self.alone if event.alone else self.retries)
+        elif self.had_too_little_memory(event):
             self.grown.add(task.id)
-            self.put_off(event, options, self.alone)
+            self.retry_later(event, options, self.alone)
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
-            self.put_off(event, self.instead[event.row["cause"]], self.retries)
+            self.retry_later(event, self.instead[event.row["cause"]], self.retries)
         else:
-            self.write(self.judged(event))
+            self.record(self.final_outcome(event))
         self.executor.done(event)
 
-    def put_off(
+    def retry_later(
         self, event: TaskOutcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]
     ) -> None:
-        """Queue a sample for another try; its time is the sum of all tries."""
-        self.ledger.put_off(event.task.id)
+        """Queue a sample for another try; the times of all tries are added up."""
+        self.ledger.requeue(event.task.id)
         self.spent[event.task.id] = event.row["seconds"]
         queue.append((event.task, options))
 
-    def cramped(self, event: TaskOutcome) -> bool:
+    def had_too_little_memory(self, event: TaskOutcome) -> bool:
         """Whether a sample had too little memory, and would have more if it ran alone."""
         short = event.row["verdict"] == "failed" and event.row["cause"] in SHORT
         return short and self.executor.shares > 1 and event.task.id not in self.grown
 
-    def judged(self, event: TaskOutcome) -> TaskOutcome:
-        """Return the outcome that counts: that of a second try, with the cause of the first."""
+    def final_outcome(self, event: TaskOutcome) -> TaskOutcome:
+        """Return the outcome to record. A second try with other options counts, with the cause of the first failure."""
         first = self.first.pop(event.task.id, None)
         if first is None:
             return event
@@ -393,21 +394,21 @@ class RunAtWork:
             return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
         return event
 
-    def write(self, event: TaskOutcome) -> None:
-        """Put a sample in place, then into the ledger."""
+    def record(self, event: TaskOutcome) -> None:
+        """Put a sample's folder in place, then write its row into the ledger."""
         task = event.task
-        row = checked_row({**event.row, "worker": event.worker, "finished": time.time()})
+        row = check_row({**event.row, "worker": event.worker, "finished": time.time()})
         place = place_of(self.plan.out, {"id": task.id})
         whole = row["verdict"] != "failed" or self.keeps
         staged = event.place if whole and event.place and event.place.is_dir() else None
         try:
             if staged:
-                said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **without_infinities(row)}
-                (staged / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-                plant(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
-            settle(staged, place, self.plan.out)
+                content = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **without_infinities(row)}
+                (staged / RESULT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                place_trees(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
+            place_folder(staged, place, self.plan.out)
             if row["verdict"] == "failed" and event.log:
-                keep_log(self.plan.out, task.id, event.log)
+                write_log(self.plan.out, task.id, event.log)
         except OSError as error:
             if error.errno not in ITS_OWN:
                 raise

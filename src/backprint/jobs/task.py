@@ -1,4 +1,4 @@
-"""The stages of the sample that this process works on: the current one, and the seconds of each."""
+"""What a verb works with in a sample's process: its Task, its stages and their seconds, and the row of a failure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from backprint.common.formats import GRAPHNET
 from backprint.errors import SampleError, describe_defect, is_defect
 from backprint.jobs.find import escape
 
+# ------------------------------------------------------------------ stages
+
 
 class Clock:
-    """Seconds by stage. `entered` is called with each stage as it begins."""
+    """The seconds of each stage. `entered` is called with a stage as it begins."""
 
     def __init__(self, entered: Callable[[str], None] = lambda name: None) -> None:
         self.entered = entered
@@ -41,7 +43,7 @@ class Clock:
 _clock = Clock()
 
 
-def begin(entered: Callable[[str], None]) -> Clock:
+def begin_clock(entered: Callable[[str], None]) -> Clock:
     """Start a new clock for a new sample."""
     global _clock
     _clock = Clock(entered)
@@ -53,14 +55,12 @@ def stage(name: str) -> contextlib.AbstractContextManager[None]:
     return _clock.timed(name)
 
 
-def current() -> str:
+def current_stage() -> str:
     """Return the current stage of this process."""
     return _clock.stage
 
 
-# ----------------------------------------------------------------------------
-# The input of a worker, and the row of a sample that failed.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the task, and the row of a failure
 
 TREES = "trees"
 """The folder of a sample's staging that holds trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
@@ -96,7 +96,7 @@ def failure(cause: str, detail: str, stage: str, stages: Mapping[str, float] | N
     return dict(verdict="failed", cause=cause, detail=one_line(detail), stage=stage, stages=dict(stages or {}))
 
 
-def failed(error: BaseException, stage: str) -> dict[str, Any]:
+def failure_of(error: BaseException, stage: str) -> dict[str, Any]:
     """Return the row of a sample that raised an error."""
     return failure(*cause_of(error), stage)
 
@@ -138,25 +138,25 @@ CAUSES: Mapping[str, str] = {
 
 def cause_of(error: BaseException) -> tuple[str, str]:
     """Return the cause of an error (or of what it was raised from), and its message in one line."""
-    said = one_line(str(error)) or type(error).__name__
+    message = one_line(str(error)) or type(error).__name__
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         return f"exit {code}", "called sys.exit" + (f": {error.code}" if isinstance(error.code, str) else "")
-    for one in chain(error):
-        if isinstance(one, OSError) and one.errno and one.errno in ERRNOS:
-            return ERRNOS[one.errno], said
-        if type(one).__name__ in CAUSES:
-            return CAUSES[type(one).__name__], said
-        if isinstance(one, RuntimeError) and NO_MEMORY.search(str(one)):
-            return "out of memory", said
+    for link in error_chain(error):
+        if isinstance(link, OSError) and link.errno and link.errno in ERRNOS:
+            return ERRNOS[link.errno], message
+        if type(link).__name__ in CAUSES:
+            return CAUSES[type(link).__name__], message
+        if isinstance(link, RuntimeError) and NO_MEMORY.search(str(link)):
+            return "out of memory", message
     if isinstance(error, SampleError) and error.__cause__:  # what the sample's own code raised
-        return type(error.__cause__).__name__, said
+        return type(error.__cause__).__name__, message
     return type(error).__name__, one_line(f"a defect of Backprint: {describe_defect(error)}") if is_defect(
         error
-    ) else said
+    ) else message
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and the errors it was raised from."""
     seen = []
     while error is not None and error not in seen:

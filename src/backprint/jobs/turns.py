@@ -1,7 +1,7 @@
 """Timed parts take turns: while one process of this user is timing, no other that benches on this machine works.
 
-A process holds the lock `work` shared while it compiles and compares, and alone while it times. It asks for either
-with the lock `gate` in hand, so that one that waits to time is not overtaken by others that go on working.
+A process holds the lock `work` shared while it compiles and compares, and alone while it times. It waits for
+either kind while it holds the lock `gate`, so that others that go on working cannot overtake one that waits to time.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from pathlib import Path
 
 
 class GraphClock:
-    """How long a process has been at one graph, without what it waited for its turns; its parent reads it too."""
+    """The seconds that a process has worked on one graph, without waiting for its turns; its parent reads it too."""
 
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, 24)
         self.put(time.monotonic(), 0.0, 0.0)
 
     def put(self, began: float, waits: float, waited: float) -> None:
-        """Keep when the graph was begun, since when the process waits now (0 if it does not), and the seconds that it
-        waited before."""
+        """Store when the graph was begun, since when the process waits (0 if it does not), and the seconds it has
+        waited."""
         self.memory[:] = struct.pack("ddd", began, waits, waited)
 
     def begin_graph(self) -> None:
-        """Start anew, at another graph."""
+        """Start the clock for another graph."""
         self.put(time.monotonic(), 0.0, 0.0)
 
     def begin_wait(self) -> None:
-        """The process waits from now on."""
+        """Note that the process begins to wait."""
         began, _, waited = struct.unpack("ddd", self.memory[:])
         self.put(began, time.monotonic(), waited)
 
     def end_wait(self) -> None:
-        """The process waits no more."""
+        """Note that the process has stopped waiting."""
         began, waits, waited = struct.unpack("ddd", self.memory[:])
         self.put(began, 0.0, waited + time.monotonic() - waits)
 
@@ -58,7 +58,7 @@ class Turns:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Work beside others."""
+        """Hold the lock shared: work beside others."""
         self.take(fcntl.LOCK_SH)
         try:
             yield
@@ -67,7 +67,7 @@ class Turns:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Work while no other does."""
+        """Hold the lock exclusively: work while no other process does."""
         self.take(fcntl.LOCK_EX)
         try:
             yield
@@ -75,7 +75,7 @@ class Turns:
             self.take(fcntl.LOCK_SH)
 
     def take(self, kind: int) -> None:
-        """Give the lock up, and wait for it in this kind."""
+        """Release the lock, and wait for it in this kind."""
         fcntl.flock(self.work, fcntl.LOCK_UN)
         self.clock.begin_wait()
         fcntl.flock(self.gate, fcntl.LOCK_EX)

@@ -21,7 +21,7 @@ from backprint.common.formats import FORMATS
 from backprint.common.text import CHOICES, check_choice, check_sequence
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.graph.verdicts import REFUTED, rank
-from backprint.jobs.task import TREES, Options, Task, current, failure, on_cpu, one_line, stage
+from backprint.jobs.task import TREES, Options, Task, current_stage, failure, on_cpu, one_line, stage
 
 Row = dict[str, Any]
 
@@ -47,17 +47,17 @@ class Verb:
     finish: Callable[[Path, Options], bool] | None = None
 
 
-def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
-    """Return a verb and all its options in a run's form, with the absolute path of a file. Runs no file."""
+def resolve_verb(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
+    """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run."""
     if text in VERBS:
         known, fixed = VERBS[text].options, VERBS[text].fixed
         if unknown := set(chosen) - set(known):
             raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(known)}")
         for name in fixed.keys() & chosen.keys():
             if chosen[name] not in (None, fixed[name]):
-                said = f"{text} means {name}={fixed[name]!r}, not {name}={chosen[name]!r}"
-                raise UsageError(f"{said}: the verb capture takes any {name}")
-        check_words(text, chosen)
+                contradiction = f"{text} means {name}={fixed[name]!r}, not {name}={chosen[name]!r}"
+                raise UsageError(f"{contradiction}: the verb capture takes any {name}")
+        check_values(text, chosen)
         return text, {**known, **chosen, **fixed}
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
@@ -71,8 +71,8 @@ def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     return f"{Path(place).resolve()}:{name}", dict(chosen)
 
 
-def check_words(verb: str, chosen: Options) -> None:
-    """Raise for an invalid value of an option, or a text where a sequence is needed."""
+def check_values(verb: str, chosen: Options) -> None:
+    """Raise UsageError for an invalid value of an option, or a text where a sequence is needed."""
     for name, value in chosen.items():
         if name in CHOICES:
             check_choice(name, value, optional=VERBS[verb].options[name] is None)
@@ -93,7 +93,7 @@ def verb_of(text: str) -> Verb:
     return Verb(function, getattr(function, "warm", versions))
 
 
-# ------------------------------------------------------------------ what is loaded first
+# ------------------------------------------------------------------ what a worker loads first
 
 
 def versions(options: Options) -> dict[str, str]:
@@ -104,8 +104,8 @@ def versions(options: Options) -> dict[str, str]:
     from backprint.version import __version__
 
     torch = sys.modules.get("torch")
-    found = {"backprint": __version__, "python": platform.python_version()}
-    return found | ({"torch": str(torch.__version__)} if torch else {})
+    package_versions = {"backprint": __version__, "python": platform.python_version()}
+    return package_versions | ({"torch": str(torch.__version__)} if torch else {})
 
 
 def warm(options: Options) -> dict[str, str]:
@@ -127,8 +127,8 @@ def warm(options: Options) -> dict[str, str]:
     return versions(options)
 
 
-def loaded(options: Options) -> dict[str, str]:
-    """Load PyTorch and what replays samples, and run nothing, for verbs that take little time."""
+def load_only(options: Options) -> dict[str, str]:
+    """Load PyTorch and the code that replays samples, and run nothing, for verbs that take little time."""
     import torch
 
     torch.set_num_threads(1)
@@ -147,17 +147,19 @@ def without_device_threads() -> None:
     torch.ones(1, requires_grad=True).sum().backward()
 
 
-def gpus_here() -> dict[str, bool]:
-    """Return the option with which workers see the GPUs of this machine, for verbs whose samples may be on one. The
-    devices are looked for without torch, which would take seconds to import."""
-    found = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
-    return {"gpus": True} if found else {}
+def gpu_option() -> dict[str, bool]:
+    """Return the option with which workers see this machine's GPUs, for verbs whose samples may be on one.
+
+    Devices are looked up in /dev: importing torch would take seconds.
+    """
+    has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+    return {"gpus": True} if has_gpu else {}
 
 
 # ------------------------------------------------------------------ the verbs
 
 
-def backward(task: Task, options: Options, staging: Path) -> Row:
+def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
     """Read a sample, capture its forward and backward, prove and save them.
 
     A capture that engine `auto` took and that its proof refutes is tried again with another engine.
@@ -172,62 +174,66 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
         allowed = max(task.memory, task.most)
         large = f"{needed / 2**30:.1f} GiB by its metadata, {allowed / 2**30:.1f} are allowed (--memory)"
         if needed <= allowed:  # which it has alone
-            return failure("too large", large, current())
+            return failure("too large", large, current_stage())
         try:
-            row = backward(task, {**options, "weigh": False, "fake": True}, staging)
+            row = capture_and_prove(task, {**options, "weigh": False, "fake": True}, staging)
         except BackprintError as error:
-            return failure("too large", f"{large}; without values: {error}", current())
+            return failure("too large", f"{large}; without values: {error}", current_stage())
         return row | {"cause": "too large", "detail": large}
     fake = options["fake"]
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
-    with stage("read"), absent_files(task):
+    with stage("read"), naming_missing_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
-    made, row = proven(target, options, staging, "aot" if fake else options["engine"])
+    capture, row = capture_with(target, options, staging, "aot" if fake else options["engine"])
     if row["verdict"] in REFUTED and options["engine"] == "auto":
-        made, row = proven_by_another(target, options, staging, made, row)
+        capture, row = capture_with_other(target, options, staging, capture, row)
     if options["layout"] == "graphnet" and row["verdict"] not in REFUTED:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
-            write_layout(made, staging / TREES, tree_name(task.id), source)
-    asked = [[name, why] for name, why in target.with_grad]
-    return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
+            write_layout(capture, staging / TREES, tree_name(task.id), source)
+    with_grad = [[name, why] for name, why in target.with_grad]
+    return row | {"mode": mode, "asks": with_grad, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
 
-def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
+def capture_with(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
     """Capture a target with an engine, prove and save it; return the Capture, and its row."""
     from backprint import api
     from backprint.target import capture_target
 
-    asks = {"requires_grad": False} if options["forward"] else {}
+    gradients = {"requires_grad": False} if options["forward"] else {}
     with stage("capture"):
-        made = capture_target(target, engine=engine, fake=target.fake, **asks)
+        capture = capture_target(target, engine=engine, fake=target.fake, **gradients)
     with stage("save"):  # which proves it first
-        api.save(made, staging, options["data"], power=options["power"], overwrite=True)
+        api.save(capture, staging, options["data"], power=options["power"], overwrite=True)
     with stage("verify"):
         stored = api.load(staging)
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
-    return made, described(made) | verdict_columns(stored.verdict)
+    return capture, capture_columns(capture) | verdict_columns(stored.verdict)
 
 
-def proven_by_another(target: Any, options: Options, staging: Path, made: Any, row: Row) -> tuple[Any, Row]:
-    """Return the Capture and row of another engine than `auto` chose; if that refuses the target, those of `auto`."""
-    other = "aot" if made.engine == "eager" else "eager"
+def capture_with_other(target: Any, options: Options, staging: Path, first: Any, row: Row) -> tuple[Any, Row]:
+    """Return the Capture and row of another engine than `auto` chose; if it refuses the target, those of the first."""
+    other = "aot" if first.engine == "eager" else "eager"
     try:
-        second, found = proven(target, options, staging, other)
+        second, second_row = capture_with(target, options, staging, other)
     except CaptureError as error:
-        return made, row | {"notes": [one_line(f"not by {other}: {error}"), *row["notes"]]}
-    why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
-    return second, found | {"notes": [one_line(why), *found["notes"]]}
+        return first, row | {"notes": [one_line(f"not by {other}: {error}"), *row["notes"]]}
+    why = f"not by {first.engine}: {row['verdict']}, {row['detail']}"
+    return second, second_row | {"notes": [one_line(why), *second_row["notes"]]}
 
 
 @contextlib.contextmanager
-def absent_files(task: Task) -> Iterator[None]:
-    """If a sample cannot be read, and files are missing, raise an error about these files."""
+def naming_missing_files(task: Task) -> Iterator[None]:
+    """Raise an error about missing files in place of an error of reading a sample that lacks some."""
     try:
         yield
     except (SampleError, UsageError) as error:
-        required = (found.main, *found.required) if (found := FORMATS.get(task.kind)) is not None else ()
+        required = (
+            (files_of_kind.main, *files_of_kind.required)
+            if (files_of_kind := FORMATS.get(task.kind)) is not None
+            else ()
+        )
         missing = [name for name in required if not (task.path / name).exists()]
         if missing:
             raise FileNotFoundError(errno.ENOENT, f"no {missing[0]}: {error}") from error
@@ -245,12 +251,12 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
 
     with stage("read"):
         capture = api.load(task.path, allow=tuple(options["allow"]))
-        row, saved = described(capture), capture.verdict or {}
+        row, saved = capture_columns(capture), capture.verdict or {}
     draws = ("captured", "recipe", "resized", *(() if saved.get("power") is not None else ("fresh",)))
     with stage("verify"):
-        found = verdict_json(api.verify(capture, draws)[-1])
+        verdict = verdict_json(api.verify(capture, draws)[-1])
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
-    return row | verdict_columns(found | (known if found["power"] is None else {}))
+    return row | verdict_columns(verdict | (known if verdict["power"] is None else {}))
 
 
 def power(task: Task, options: Options, staging: Path) -> Row:
@@ -261,12 +267,12 @@ def power(task: Task, options: Options, staging: Path) -> Row:
         capture = api.load(task.path, allow=tuple(options["allow"]))
         stored = capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"}
     with stage("power"):
-        found = api.power(capture, options["power"], seconds=options["seconds"])
-    silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
+        measured = api.power(capture, options["power"], seconds=options["seconds"])
+    silent = [f"{side} depends on {name}, and does not show it" for name, side in measured.silent]
     return (
-        described(capture)
+        capture_columns(capture)
         | verdict_columns(stored)
-        | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
+        | {"power": measured.value, "vacuous": list(measured.vacuous), "notes": silent}
     )
 
 
@@ -275,24 +281,24 @@ def split(task: Task, options: Options, staging: Path) -> Row:
     from backprint.jobs.parts import PARTS
     from backprint.jobs.split import split_sample
 
-    found = []
+    rows = []
     staging.mkdir()
     with stage("split"):
-        for written in split_sample(task.path, staging, options["by"], options["data"], tuple(options["allow"])):
-            found.append(asdict(written) | {"sample": task.id, "part": below(staging, written.part)})
-    (staging / PARTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if not found:
+        for part in split_sample(task.path, staging, options["by"], options["data"], tuple(options["allow"])):
+            rows.append(asdict(part) | {"sample": task.id, "part": below(staging, part.part)})
+    (staging / PARTS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if not rows:
         return failure("no parts", f"--by {options['by']} finds nothing to cut out", "split")
-    bad = [f"{row['label']}: {row['verdict']}, {one_line(row['detail'])}" for row in found if not row["part"]]
-    worst = max((row["verdict"] for row in found), key=rank)
-    counts = f"{len(found)} parts, {len(found) - len(bad)} written"
+    unwritten = [f"{row['label']}: {row['verdict']}, {one_line(row['detail'])}" for row in rows if not row["part"]]
+    worst = max((row["verdict"] for row in rows), key=rank)
+    counts = f"{len(rows)} parts, {len(rows) - len(unwritten)} written"
     return dict(
         verdict=worst,
         cause="part" if worst == "failed" else "",
-        detail=one_line("; ".join([counts, *bad[:1]])),
-        forward_steps=sum(row["forward_steps"] for row in found),
-        backward_steps=sum(row["backward_steps"] for row in found),
-        notes=bad,
+        detail=one_line("; ".join([counts, *unwritten[:1]])),
+        forward_steps=sum(row["forward_steps"] for row in rows),
+        backward_steps=sum(row["backward_steps"] for row in rows),
+        notes=unwritten,
     )
 
 
@@ -337,9 +343,9 @@ INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too l
 tried with values nevertheless."""
 
 VERBS: dict[str, Verb] = {
-    "backward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
-    "capture": Verb(backward, warm, CAPTURING, INSTEAD),
-    "forward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
+    "backward": Verb(capture_and_prove, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
+    "capture": Verb(capture_and_prove, warm, CAPTURING, INSTEAD),
+    "forward": Verb(capture_and_prove, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "power": "own", "seconds": None}),
     "split": Verb(
@@ -359,11 +365,11 @@ gradients.
 """
 
 
-# ------------------------------------------------------------------ how large a sample is before it is read
+# ------------------------------------------------------------------ the memory of a capture
 
 NEEDED = 5
-"""At least how many times the bytes of its inputs and parameters a capture uses, with gradients and a proof on other
-values: twelve GraphNet samples with more than 100 MB of them used 5.3 to 21 times."""
+"""The least memory of a capture, as a multiple of the bytes of its inputs and parameters, with gradients and a proof on
+other values: twelve GraphNet samples with more than 100 MB of them used 5.3 to 21 times as much."""
 
 # ------------------------------------------------------------------ columns
 
@@ -377,7 +383,7 @@ def verdict_columns(verdict: Mapping[str, Any]) -> Row:
     )
 
 
-def described(capture: Any) -> Row:
+def capture_columns(capture: Any) -> Row:
     """Return the columns of a Capture."""
     from backprint.graph.cost import usage_of
     from backprint.graph.links import free_ports

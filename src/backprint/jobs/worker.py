@@ -1,6 +1,6 @@
 """One worker: a process that keeps PyTorch loaded, and forks a process for each sample.
 
-`python -m backprint.corpus.worker IN OUT` reads JSON lines from one descriptor and answers on the other. The worker
+`python -m backprint.jobs.worker IN OUT` reads JSON lines from one descriptor and answers on the other. The worker
 itself runs no code of a sample: it forks, watches, ends remaining processes, and answers with a row. Whatever a sample
 does to its process (settings, hooks, descriptors, a crash) ends with it, and a worker is hardly ever lost. Forking is
 safe because a worker has one thread: PyTorch starts its own in the forked process.
@@ -29,9 +29,9 @@ from typing import Any, NoReturn
 from backprint.common import memory
 from backprint.graph import isolation
 from backprint.jobs import processes
-from backprint.jobs.ledger import row_to_keep
+from backprint.jobs.ledger import row_or_failure
 from backprint.jobs.processes import FREE, GIB, Limits
-from backprint.jobs.task import Task, begin, failed, failure, one_line, write_line
+from backprint.jobs.task import Task, begin_clock, failure, failure_of, one_line, write_line
 from backprint.jobs.verbs import Verb, verb_of
 
 POLL = 0.05
@@ -53,17 +53,19 @@ def main(arguments: list[str]) -> None:
     processes.adopt_orphans()
     parent = os.fdopen(source, "rb", buffering=0)
     setup = json.loads(next_line(parent))
-    processes.die_with(setup["parent"])
+    processes.die_with_parent(setup["parent"])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the pipe
     verb = verb_of(setup["verb"])
-    send(sink, {"ready": warmed(verb, setup["options"])})
+    send(sink, {"ready": warm_up(verb, setup["options"])})
     limits = Limits(**setup["limits"])
     while line := next_line(parent):
-        said = json.loads(line)
-        given = limits.undivided() if said["alone"] else limits
-        task = replace(Task(**said["task"]), memory=given.memory, most=limits.undivided().memory)
-        answer = SampleWatch(task, Path(said["staging"]), given, sink).work(verb, setup["options"] | said["options"])
+        request = json.loads(line)
+        sample_limits = limits.undivided() if request["alone"] else limits
+        task = replace(Task(**request["task"]), memory=sample_limits.memory, most=limits.undivided().memory)
+        answer = SampleWatch(task, Path(request["staging"]), sample_limits, sink).work(
+            verb, setup["options"] | request["options"]
+        )
         send(sink, answer)
 
 
@@ -86,7 +88,7 @@ def send(sink: int, message: Mapping[str, Any]) -> None:
         os._exit(1)
 
 
-def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
+def warm_up(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
     """Load and try everything that samples need, once; return the versions of loaded packages."""
     versions = verb.warm(options)
     gc.collect()
@@ -96,7 +98,7 @@ def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class SampleWatch:
-    """One sample's process, and what was seen of it."""
+    """The watch over one sample's process: its messages, output, peak memory and status."""
 
     task: Task
     staging: Path
@@ -104,45 +106,45 @@ class SampleWatch:
     sink: int
     started: float = field(default_factory=time.monotonic)
     stage: str = "read"
-    entered: float = field(default_factory=time.monotonic)
+    stage_started: float = field(default_factory=time.monotonic)
     stages: dict[str, float] = field(default_factory=dict)
     row: dict[str, Any] | None = None
-    heard: bytearray = field(default_factory=bytearray)
+    buffer: bytearray = field(default_factory=bytearray)
     log: bytearray = field(default_factory=bytearray)
     peak: int = 0
     status: int | None = None
-    looked: float = 0.0
-    blame: tuple[str, str] = ("", "")
+    disk_checked: float = 0.0
+    fault: tuple[str, str] = ("", "")
     again: bool = False
 
     def work(self, verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Fork, watch, clear up; return the answer for the parent."""
-        told, tell = os.pipe()
-        printed, prints = os.pipe()
+        """Fork the sample's process, watch it, end its descendants; return the answer for the parent."""
+        messages, message_sink = os.pipe()
+        output, output_sink = os.pipe()
         tmp = self.staging / "tmp"
         tmp.mkdir()
         pid = os.fork()
         if not pid:
-            run_enclosed(verb, self.task, options, self.staging, self.limits, tell, prints)
-        os.close(tell)
-        os.close(prints)
+            run_isolated(verb, self.task, options, self.staging, self.limits, message_sink, output_sink)
+        os.close(message_sink)
+        os.close(output_sink)
         handle = os.pidfd_open(pid)
-        for descriptor in (told, printed):
+        for descriptor in (messages, output):
             os.set_blocking(descriptor, False)
         try:
-            self.watch(pid, handle, told, printed)
+            self.watch(pid, handle, messages, output)
         finally:
-            left, statuses = processes.end_descendants()
-            self.drain(told, self.hear)
-            self.drain(printed, self.keep)
-            for descriptor in (handle, told, printed):
+            remaining, statuses = processes.end_descendants()
+            self.drain(messages, self.read_messages)
+            self.drain(output, self.keep_output)
+            for descriptor in (handle, messages, output):
                 os.close(descriptor)
-        return self.answer(self.status if self.status is not None else statuses.get(pid), left)
+        return self.answer(self.status if self.status is not None else statuses.get(pid), remaining)
 
-    def watch(self, pid: int, handle: int, told: int, printed: int) -> None:
+    def watch(self, pid: int, handle: int, messages: int, output: int) -> None:
         """Watch until the sample's process has ended, or must be ended."""
         poller = select.poll()
-        readers: dict[int, Callable[[bytes], None]] = {told: self.hear, printed: self.keep}
+        readers: dict[int, Callable[[bytes], None]] = {messages: self.read_messages, output: self.keep_output}
         for descriptor in (handle, *readers):
             poller.register(descriptor, select.POLLIN)
         look = beat = time.monotonic()
@@ -154,15 +156,16 @@ class SampleWatch:
             now = time.monotonic()
             if now >= look and self.status is None:
                 look = now + POLL
-                self.blame = self.overstepped(now)
-                if self.blame[0]:
+                self.fault = self.exceeded_limit(now)
+                if self.fault[0]:
                     return
             if now >= beat:
                 beat = now + BEAT
                 send(self.sink, {"beat": now - self.started})
 
     def drain(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
-        """Read a limited amount, because limits must be checked too; return False at the end."""
+        """Pass what a pipe has to `into`, at most 16 pieces, because limits must be checked too; return False at the
+        end."""
         for _ in range(16):
             try:
                 piece = os.read(descriptor, 1 << 16)
@@ -173,23 +176,23 @@ class SampleWatch:
             into(piece)
         return True
 
-    def hear(self, piece: bytes) -> None:
+    def read_messages(self, piece: bytes) -> None:
         """Read the messages of the sample's process."""
-        self.heard += piece
-        while (end := self.heard.find(b"\n")) >= 0:
-            line = bytes(self.heard[:end])
-            del self.heard[: end + 1]
+        self.buffer += piece
+        while (end := self.buffer.find(b"\n")) >= 0:
+            line = bytes(self.buffer[:end])
+            del self.buffer[: end + 1]
             try:
-                said = json.loads(line)
+                message = json.loads(line)
             except (ValueError, RecursionError):
                 continue  # a sample wrote to this descriptor: ignore it
-            match said:
+            match message:
                 case {"stage": str(name)}:
                     self.begin_stage(name)
                 case {"row": dict(row)}:
-                    self.row = row_to_keep(row)
-        if len(self.heard) > MESSAGE:
-            self.heard.clear()
+                    self.row = row_or_failure(row)
+        if len(self.buffer) > MESSAGE:
+            self.buffer.clear()
 
     def begin_stage(self, name: str) -> None:
         """Begin a stage."""
@@ -200,34 +203,34 @@ class SampleWatch:
     def end_stage(self) -> None:
         """Add the time of the current stage."""
         now = time.monotonic()
-        self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.entered
-        self.entered = now
+        self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.stage_started
+        self.stage_started = now
 
-    def keep(self, piece: bytes) -> None:
+    def keep_output(self, piece: bytes) -> None:
         """Keep the last output of the sample."""
         self.log += piece
         if len(self.log) > 2 * LOG:
             del self.log[:-LOG]
 
-    def overstepped(self, now: float) -> tuple[str, str]:
-        """Return the limit that the sample has exceeded, if any: the cause, and both sides."""
+    def exceeded_limit(self, now: float) -> tuple[str, str]:
+        """Return the cause and both numbers of the limit that the sample exceeds; empty texts if it exceeds none."""
         limits = self.limits
         if now - self.started > limits.timeout:
             return "timeout", f"still at work after {limits.timeout:g} s (--timeout)"
         alive = processes.descendants(os.getpid())
         if len(alive) > limits.processes:
             return "too many processes", f"{len(alive)} processes, {limits.processes} are allowed"
-        held = processes.held_by(alive, limits.memory)
+        held = processes.memory_in_use(alive, limits.memory)
         self.peak = max(self.peak, held)
         if held > limits.memory:
             return "out of memory", f"{held / GIB:.2f} GiB in use, {limits.memory / GIB:.2f} are allowed (--memory)"
-        return self.overwritten(now)
+        return self.exceeded_disk(now)
 
-    def overwritten(self, now: float) -> tuple[str, str]:
-        """Return whether the sample fills the disk; checked less often, because it is slower."""
-        if now - self.looked < 0.5:
+    def exceeded_disk(self, now: float) -> tuple[str, str]:
+        """Return the limit of disk space that is exceeded, if any; it is checked less often, because that is slower."""
+        if now - self.disk_checked < 0.5:
             return "", ""
-        self.looked = now
+        self.disk_checked = now
         used = processes.size_of(self.staging)
         if used > self.limits.disk:
             return "disk full", f"{used / GIB:.2f} GiB written, {self.limits.disk / GIB:.2f} are allowed (--disk)"
@@ -238,27 +241,27 @@ class SampleWatch:
             return "disk full", f"{free / GIB:.2f} GiB are left on the disk, {FREE / GIB:.2f} have to be"
         return "", ""
 
-    def answer(self, status: int | None, left: int) -> dict[str, Any]:
+    def answer(self, status: int | None, remaining: int) -> dict[str, Any]:
         """Return the row of a sample that has ended."""
         log = bytes(self.log[-LOG:]).decode("utf-8", "backslashreplace")
         row = self.row
-        if row is None or self.blame[0]:
-            cause, detail = self.blame if self.blame[0] else ended(status)
-            if not self.blame[0]:
-                detail = "; ".join(filter(None, (detail, last_words(log))))
+        if row is None or self.fault[0]:
+            cause, detail = self.fault if self.fault[0] else cause_of_end(status)
+            if not self.fault[0]:
+                detail = "; ".join(filter(None, (detail, last_output(log))))
             self.end_stage()
             row = failure(cause, detail, self.stage, stages=self.stages)
             # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
             self.again = self.again or (cause == "killed by SIGKILL")
-        elif left:
-            row["notes"] = [*(row.get("notes") or []), f"left {left} processes behind, which were ended"]
+        elif remaining:
+            row["notes"] = [*(row.get("notes") or []), f"left {remaining} processes behind, which were ended"]
         row["seconds"] = time.monotonic() - self.started
         row["peak_bytes"] = max(self.peak, row.get("peak_bytes") or 0)
         return {"row": row, "again": self.again, "log": log}
 
 
-def ended(status: int | None) -> tuple[str, str]:
-    """Say how a process ended that returned no row."""
+def cause_of_end(status: int | None) -> tuple[str, str]:
+    """Return cause and detail of a process that ended without a row."""
     if status is None:
         return "killed", "its process could not be waited for"
     if os.WIFSIGNALED(status):
@@ -274,8 +277,8 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def last_words(log: str) -> str:
-    """Return where a crash happened, else the last line that was printed, if any."""
+def last_output(log: str) -> str:
+    """Return the place of a crash in a log, else its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     crash = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if crash is None:
@@ -287,20 +290,25 @@ def last_words(log: str) -> str:
 # ------------------------------------------------------------------ in the sample's own process
 
 
-def run_enclosed(
-    verb: Verb, task: Task, options: Mapping[str, Any], staging: Path, limits: Limits, tell: int, prints: int
+def run_isolated(
+    verb: Verb,
+    task: Task,
+    options: Mapping[str, Any],
+    staging: Path,
+    limits: Limits,
+    message_sink: int,
+    output_sink: int,
 ) -> NoReturn:
-    """Run the sample's own process: isolate it, then the verb, then its row. It never returns into the worker's
-    code."""
+    """Run the sample's own process: isolate it, run the verb, send its row. It never returns into the worker's code."""
     code = 70
     try:
         worker = os.getppid()
-        tell = enclosed(staging, limits, tell, prints)
-        processes.die_with(worker)
+        message_sink = isolate_process(staging, limits, message_sink, output_sink)
+        processes.die_with_parent(worker)
         isolation.begin()
         memory.limit_memory(limits.memory)
-        row = worked(verb, task, options, staging / "sample", limits.threads, tell)
-        write_line(tell, {"row": row})
+        row = run_verb(verb, task, options, staging / "sample", limits.threads, message_sink)
+        write_line(message_sink, {"row": row})
         code = 0
     except BaseException as error:
         with contextlib.suppress(BaseException):
@@ -309,16 +317,17 @@ def run_enclosed(
         os._exit(code)  # without atexit handlers and threads, which may deadlock
 
 
-def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
-    """Separate this process from the worker's: session, descriptors, limits, folder. Return the new `tell`."""
+def isolate_process(staging: Path, limits: Limits, message_sink: int, output_sink: int) -> int:
+    """Separate this process from the worker's: session, descriptors, limits, folder. Return the new descriptor of
+    `message_sink`."""
     os.setsid()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, this process ends before workers and parent
-    tell = fcntl.fcntl(tell, fcntl.F_DUPFD_CLOEXEC, 500)
+    message_sink = fcntl.fcntl(message_sink, fcntl.F_DUPFD_CLOEXEC, 500)
     silent = os.open(os.devnull, os.O_RDONLY)
-    for old, new in ((silent, 0), (prints, 1), (prints, 2)):
+    for old, new in ((silent, 0), (output_sink, 1), (output_sink, 2)):
         os.dup2(old, new)
-    os.closerange(3, tell)
+    os.closerange(3, message_sink)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     # A huge allocation fails at once instead of taking the machine's memory. Reserved memory counts too, such as the
@@ -328,10 +337,12 @@ def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
         resource.setrlimit(kind, (most, most))
     os.chdir(staging / "tmp")
     os.environ |= {"TMPDIR": os.getcwd(), "OMP_NUM_THREADS": str(limits.threads)}
-    return tell
+    return message_sink
 
 
-def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, threads: int, tell: int) -> dict[str, Any]:
+def run_verb(
+    verb: Verb, task: Task, options: Mapping[str, Any], place: Path, threads: int, message_sink: int
+) -> dict[str, Any]:
     """Return the verb's row for a sample, or the row of its failure."""
     import faulthandler
     import traceback
@@ -339,16 +350,16 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
     faulthandler.enable(file=2)
     sys.stdout = os.fdopen(1, "w", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False, buffering=1)
-    watch = begin(lambda name: write_line(tell, {"stage": name}))
+    watch = begin_clock(lambda name: write_line(message_sink, {"stage": name}))
     processes.reset_peak()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     try:
-        given = verb.run(task, options, place)
-        row = {"stage": "done", **row_to_keep(given)}
+        columns = verb.run(task, options, place)
+        row = {"stage": "done", **row_or_failure(columns)}
     except BaseException as error:
         traceback.print_exc()
-        row = failed(error, watch.stage)
+        row = failure_of(error, watch.stage)
     row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
     row["peak_bytes"] = processes.status("VmHWM")
     if place.is_dir():

@@ -51,10 +51,10 @@ def extract(
     from backprint.api import capture
     from backprint.kernels.extraction import capture_kernels
 
-    made = program if isinstance(program, Capture) else capture(program, *args, **kwargs)
-    if made is program and (args or kwargs):
+    captured = program if isinstance(program, Capture) else capture(program, *args, **kwargs)
+    if captured is program and (args or kwargs):
         raise UsageError("a Capture takes no further arguments: pass the module or function to capture another")
-    return capture_kernels(made, target, direction, threads, compiler)
+    return capture_kernels(captured, target, direction, threads, compiler)
 
 
 def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups:
@@ -71,20 +71,20 @@ def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGro
     return grouped_kernels(with_places(kernels_in(kernels)), "structure" if ignore_sizes else "program")
 
 
-def kernels_in(found: Iterable[object]) -> Iterator[Kernel]:
+def kernels_in(items: Iterable[object]) -> Iterator[Kernel]:
     """Yield the kernels in iterables of them, one in another."""
-    for one in found:
-        if isinstance(one, Kernel):
-            yield one
-        elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
-            yield from kernels_in(one)
+    for item in items:
+        if isinstance(item, Kernel):
+            yield item
+        elif isinstance(item, Iterable) and not isinstance(item, str | bytes):
+            yield from kernels_in(item)
         else:
-            raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+            raise UsageError(f"dedup of kernels: found {type(item).__name__} {str(item)[:40]!r}, which is no Kernel")
 
 
 def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
     """Give each kernel that is of no file its number for a place: two of them are two uses."""
-    return (each if each.place else replace(each, place=f"[{number}]") for number, each in enumerate(kernels))
+    return (kernel if kernel.place else replace(kernel, place=f"[{number}]") for number, kernel in enumerate(kernels))
 
 
 # ------------------------------------------------------------------ what the nouns do
@@ -114,9 +114,9 @@ def built_kernel(kernel: Kernel, capability: int | None = None) -> BuiltKernel:
 
 def check_of_kernels(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
     """Run the kernels of a Capture, and compare the results with those of its graphs in eager."""
-    from backprint.kernels.checking.check import checked
+    from backprint.kernels.checking.check import verdicts_of_kernels
 
-    return checked(kernels, configurations, timeout)
+    return verdicts_of_kernels(kernels, configurations, timeout)
 
 
 Kernel.form = property(form_of_kernel)  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns

@@ -1,9 +1,8 @@
-"""The functions of PyTorch that a Triton kernel of Inductor calls, as source to stand in the kernel's own file.
+"""A kernel of Inductor as one file that runs by itself: `alone_text`, and the file of a Triton kernel.
 
-PyTorch's file is parsed, and what a kernel names in it is taken with what that names in turn. Functions of libdevice
-are Triton's on a GPU; its interpreter has none, so each has a function of torch in its place there.
-
-The functions are read in the file of torch that has them (`_inductor/runtime/triton_helpers.py`), which is not run.
+The file of a Triton kernel has its function with the decorator `triton.jit` alone, the contents of Inductor's decorator
+as plain data, and the functions of PyTorch that it calls. All sources are parsed and never run. `alone_file` has the
+parts that every file has, and the file of a C++ kernel.
 """
 
 from __future__ import annotations
@@ -23,16 +22,23 @@ from backprint.errors import RefusedError
 from backprint.kernels.alone_file import (
     DRAWN,
     FlowsOfTriton,
-    body,
     call_rows,
     cpp_file,
     draws_of_triton,
     header,
     literal,
+    template,
     tensor_dtypes,
 )
 from backprint.kernels.normal_triton import find_kernel, is_jitted, is_setup, parse_module
 from backprint.kernels.nouns import Kernel
+
+# ------------------------------------------------------------------ the functions of PyTorch that a Triton kernel calls
+#
+# They are read in PyTorch's own file (`_inductor/runtime/triton_helpers.py`), each with the definitions that it names
+# in turn. A function of libdevice is Triton's own on a GPU; Triton's interpreter has none, so a function of torch is
+# used there.
+
 
 HELPERS = "triton_helpers"
 """The name by which Inductor's kernels know the functions."""
@@ -97,7 +103,7 @@ LIBDEVICE: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class NeededHelpers:
-    """What the functions of a kernel need beside Triton's language."""
+    """The functions that a kernel calls beside Triton's language."""
 
     functions: tuple[str, ...]
     """The names of `triton_helpers` that the kernel itself calls."""
@@ -113,7 +119,7 @@ class NeededHelpers:
 
 
 def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
-    """Return what jitted functions need; a name that nobody defines raises RefusedError."""
+    """Return the helpers that jitted functions need; raise RefusedError for a name without a definition."""
     called: dict[str, None] = {}
     deep: dict[str, None] = {}
     for function in functions:
@@ -123,7 +129,7 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
     for name in called:
         if name not in known:
             raise RefusedError(f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel is of another one")
-        add_helper(name, known, order)
+        order_helper(name, known, order)
     for name in order:
         if name in known:
             deep.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
@@ -148,12 +154,12 @@ def helper_definitions() -> Mapping[str, HelperSource]:
         text = place.read_text(encoding="utf-8")
     except OSError as error:
         raise RefusedError(f"PyTorch {torch.__version__} has no file of Triton helpers: {error}") from error
-    lines, found = text.splitlines(), {}
+    lines, definitions = text.splitlines(), {}
     for node in ast.parse(text).body:
         for name in defined_names(node):
             first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
-            found[name] = HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
-    return MappingProxyType(found)
+            definitions[name] = HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
+    return MappingProxyType(definitions)
 
 
 def defined_names(statement: ast.stmt) -> Iterator[str]:
@@ -165,56 +171,52 @@ def defined_names(statement: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def add_helper(name: str, known: Mapping[str, HelperSource], order: dict[str, None]) -> None:
+def order_helper(name: str, known: Mapping[str, HelperSource], order: dict[str, None]) -> None:
     """Add a definition after those that it names."""
     if name in order:
         return
-    waiting = [one for one in global_names(known[name].node) if one not in STANDING and one != name]
-    for one in waiting:
-        if one in known:
-            add_helper(one, known, order)
-        elif one in PROVIDED:
-            order[one] = None
+    names = [needed for needed in global_names(known[name].node) if needed not in STANDING and needed != name]
+    for needed in names:
+        if needed in known:
+            order_helper(needed, known, order)
+        elif needed in PROVIDED:
+            order[needed] = None
         else:
-            raise RefusedError(f"{HELPERS}.{name} of PyTorch {torch.__version__} names {one}, which is unknown here")
+            raise RefusedError(f"{HELPERS}.{name} of PyTorch {torch.__version__} names {needed}, which is unknown here")
     order[name] = None
 
 
 def attributes_of(node: ast.AST, module: str) -> list[str]:
     """Return the attributes of a module that code names."""
-    found = dict[str, None]()
-    for one in ast.walk(node):
-        match one:
+    attributes = dict[str, None]()
+    for child in ast.walk(node):
+        match child:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == module:
-                found[attribute] = None
-    return list(found)
+                attributes[attribute] = None
+    return list(attributes)
 
 
 def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
     """Return the names that code reads and does not bind itself, without those of Python."""
     read, bound = dict[str, None](), set[str]()
     marks = [] if decorators else getattr(node, "decorator_list", [])
-    left_out = {id(one) for mark in marks for one in ast.walk(mark)}
-    for one in ast.walk(node):
-        if id(one) in left_out:
+    left_out = {id(child) for mark in marks for child in ast.walk(mark)}
+    for child in ast.walk(node):
+        if id(child) in left_out:
             continue
-        match one:
+        match child:
             case ast.Name(id=name, ctx=ast.Load()):
                 read[name] = None
             case ast.Name(id=name) | ast.arg(arg=name):
                 bound.add(name)
-            case ast.FunctionDef(name=name) if one is not node:
+            case ast.FunctionDef(name=name) if child is not node:
                 bound.add(name)
     return [name for name in read if name not in bound and not hasattr(builtins, name)]
 
 
-# ----------------------------------------------------------------------------
-# Write a Triton kernel of Inductor as a file of its own: its function with the decorator `triton.jit` alone, and what
-# Inductor's decorator says as plain data, with the functions of PyTorch that it calls.
+# ------------------------------------------------------------------ the file of a Triton kernel
 #
-#
-# The source is parsed and never run. Of the module only functions in Triton, and constants, come into the file.
-# ----------------------------------------------------------------------------
+# Of a kernel's module, only functions in Triton and constants are copied into the file.
 
 TRITON_RUNS = """\
     python THIS_FILE        runs every configuration on each recorded call, and compares their results: on a GPU, with
@@ -286,7 +288,7 @@ OWN = frozenset(
     "FUNCTIONS WRITTEN_AS LINES assembled kind_of InterpreterBuilder "
     "torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
 )
-"""Names of the file's own, which no function of the kernel may have."""
+"""Names that the file itself defines, which no function of the kernel may have."""
 
 DRAWING = ("rand", "randn", "randint", "randint4x", "rand4x", "randn4x", "randint64", "philox", "rand_eager_kernel")
 
@@ -306,13 +308,13 @@ class TritonModule:
     def parameters(self) -> list[str]:
         """The names of the kernel's parameters."""
         arguments = self.main.args
-        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def text_of(self, function: ast.FunctionDef) -> str:
         """Return a function as it stands, with the decorator `triton.jit` alone."""
         marks = [mark for mark in function.decorator_list if not is_heuristic(mark)]
-        written = [f"@{ast.unparse(mark)}" for mark in marks]
-        return "\n".join([*written, *self.lines[function.lineno - 1 : function.end_lineno]])
+        decorators = [f"@{ast.unparse(mark)}" for mark in marks]
+        return "\n".join([*decorators, *self.lines[function.lineno - 1 : function.end_lineno]])
 
     @property
     def heuristic(self) -> ast.Call | None:
@@ -331,7 +333,7 @@ def is_heuristic(mark: ast.expr) -> bool:
 
 
 def triton_module(kernel: Kernel) -> TritonModule:
-    """Parse a kernel's module; what cannot stand in a file of its own raises RefusedError."""
+    """Parse a kernel's module; raise RefusedError for a statement that a file of its own cannot have."""
     tree = parse_module(kernel.source, kernel.name)
     functions, constants, imports = [], [], []
     for node in tree.body:
@@ -350,9 +352,9 @@ def triton_module(kernel: Kernel) -> TritonModule:
     main = find_kernel(functions, kernel.name)
     if main is None:
         raise RefusedError(f"{kernel.name}: there is no Triton kernel in this source")
-    found = TritonModule(main, tuple(functions), tuple(constants), tuple(imports), tuple(split_lines(kernel.source)))
-    check_names(kernel, found)
-    return found
+    module = TritonModule(main, tuple(functions), tuple(constants), tuple(imports), tuple(split_lines(kernel.source)))
+    check_names(kernel, module)
+    return module
 
 
 def split_lines(source: str) -> list[str]:
@@ -361,11 +363,12 @@ def split_lines(source: str) -> list[str]:
 
 
 def check_names(kernel: Kernel, module: TritonModule) -> None:
-    """Raise RefusedError for a name that the file does not have, or has for something else, and for odd decorators."""
-    constants = [one for node in module.constants for one in ast.walk(node) if isinstance(one, ast.Name)]
+    """Raise RefusedError for a name that the file lacks, or uses otherwise, and for a decorator other than
+    triton.jit."""
+    constants = [child for node in module.constants for child in ast.walk(node) if isinstance(child, ast.Name)]
     known = {function.name for function in module.functions} | {name.id for name in constants}
-    if taken := known & OWN:
-        raise RefusedError(f"{kernel.name}: {min(taken)} is a name that its own file has for something else")
+    if clashing := known & OWN:
+        raise RefusedError(f"{kernel.name}: {min(clashing)} is a name that its own file has for something else")
     for node in (*module.functions, *module.constants):
         for name in global_names(node, decorators=False):
             if name not in known | STANDING:
@@ -389,7 +392,7 @@ def triton_file(kernel: Kernel) -> str:
     parts = [
         header(kernel, "torch and triton", TRITON_RUNS + "\n" + DRAWN),
         TRITON_IMPORTS.rstrip(),
-        body("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
+        template("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
         libdevice_lines(helpers),
         helper_lines(helpers),
         "# ---- the kernel",
@@ -399,20 +402,24 @@ def triton_file(kernel: Kernel) -> str:
         recorded(kernel, module, meta, helpers),
         ATOMIC.rstrip() if "tl.atomic" in kernel.source else "",
         PTX.rstrip() if ASSEMBLY in kernel.source else "",
-        body("common"),
-        body("triton"),
+        template("common"),
+        template("triton"),
     ]
     return "\n\n".join(part for part in parts if part).rstrip() + "\n"
 
 
 def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
-    """Return what was recorded of a kernel, as lines of plain data."""
-    sizes = {name for one in kernel.configurations for name, _ in one.sizes}
+    """Return the recorded facts and calls of a kernel, as lines of plain data."""
+    sizes = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
     names = [name for name in module.parameters if name not in sizes]
     draws = draws_of_triton(module.main, tensor_dtypes(kernel, names))
     configurations = [
-        {"sizes": dict(one.sizes), "num_warps": one.num_warps, "num_stages": one.num_stages}
-        for one in kernel.configurations
+        {
+            "sizes": dict(configuration.sizes),
+            "num_warps": configuration.num_warps,
+            "num_stages": configuration.num_stages,
+        }
+        for configuration in kernel.configurations
     ]
     options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
     options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
@@ -435,7 +442,8 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
 
 
 def written_as(kernel: Kernel, module: TritonModule) -> str:
-    """Return what Backprint's reader needs to know the program again: what Inductor wrote around the functions."""
+    """Return the lines with which Backprint's reader restores the module: the code that Inductor wrote around the
+    functions."""
     mark = module.heuristic
     lines = module.lines[mark.lineno - 1 : mark.end_lineno] if mark is not None else ()
     others = [node for node in (*module.functions, *module.constants) if node is not module.main]
@@ -456,8 +464,8 @@ def written_as(kernel: Kernel, module: TritonModule) -> str:
 def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
     """Return the plain entries of Inductor's metadata that a launch needs."""
     mark = module.heuristic
-    options = {} if mark is None else {one.arg: one.value for one in mark.keywords}
-    found: dict[str, Any] = {}
+    options = {} if mark is None else {keyword.arg: keyword.value for keyword in mark.keywords}
+    meta_entries: dict[str, Any] = {}
     for title in ("triton_meta", "inductor_meta"):
         meta = options.get(title)
         if not isinstance(meta, ast.Dict):
@@ -465,11 +473,11 @@ def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
         for key, value in zip(meta.keys, meta.values, strict=True):
             name = getattr(key, "value", None)
             if name in ("signature", "constants", "enable_fp_fusion", "assert_indirect_indexing"):
-                found[str(name)] = plain_value(kernel, value)
-    found["debug"] = found.get("assert_indirect_indexing", False)
-    if not {"signature", "constants"} <= found.keys():
+                meta_entries[str(name)] = plain_value(kernel, value)
+    meta_entries["debug"] = meta_entries.get("assert_indirect_indexing", False)
+    if not {"signature", "constants"} <= meta_entries.keys():
         raise RefusedError(f"{kernel.name}: Inductor's triton_meta has no signature")
-    return found
+    return meta_entries
 
 
 def plain_value(kernel: Kernel, value: ast.expr) -> Any:
@@ -510,9 +518,7 @@ def helper_lines(helpers: NeededHelpers) -> str:
     return "\n".join([f"# ---- {LICENSE}", "", helpers.source, "", "", module, *names])
 
 
-# ----------------------------------------------------------------------------
-# A kernel with its calls as one file, whatever its language.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the file of any kernel
 
 
 def alone_text(kernel: Kernel) -> str:

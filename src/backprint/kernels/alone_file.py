@@ -1,8 +1,13 @@
-"""How the arguments of a kernel are drawn when it runs alone, so that no call reads outside of its tensors.
+"""The parts of a file that runs one kernel by itself, and the file of a C++ kernel.
 
-The values that a kernel loads are followed through its code. A tensor that flows into an address is an index: its
-integers stay below the smallest bound that the kernel asserts, and are zero where it asserts none. A tensor that flows
-into a root or a logarithm is positive. What is only written begins as zeros.
+    MARK                                  the line by which `read` recognizes such a file
+    # name, hash, sample, operators       comments
+    NAME, CALLS, CONFIGURATIONS, ...      recorded facts, as plain data
+    the kernel                            a function in Triton, or C++ as a text
+    make, launch, run, main               the texts in `bodies`
+
+Names, program lines and sources are not trusted: in comments, letters that are not printable are escaped, and in code
+they are Python literals. In order: how arguments are drawn, the bytes of a call, the parts of a file, and C++.
 """
 
 from __future__ import annotations
@@ -25,6 +30,13 @@ from backprint.kernels.normal_cpp import BINDING
 from backprint.kernels.normal_triton import find_kernel, is_jitted, parse_module
 from backprint.kernels.nouns import Kernel, KernelArgument, KernelCall
 from backprint.kernels.read import MARK
+
+# ------------------------------------------------------------------ how a call's arguments are drawn
+#
+# The values that a kernel loads are followed through its code. A tensor that flows into an address is an index: its
+# integers stay below the smallest bound that the kernel asserts, and are zero where it asserts none. A tensor that
+# flows into a root or a logarithm is positive. A tensor that is only written begins as zeros. So no call reads outside
+# of its tensors.
 
 Draw = Literal["zeros", "normal", "positive"] | tuple[Literal["below"], int]
 """Zeros, normal numbers, numbers from 0.1 to 1, or integers from 0 to below a number."""
@@ -55,16 +67,18 @@ WRITTEN_ONLY = re.compile(r"out_ptr\w*|ws_ptr\w*|sem_ptr\w*")
 SMALL_INTEGERS = 8
 
 Flows = Mapping[str, set[str]]
-"""Of each variable the parameters whose values it has."""
+"""Variable -> the parameters whose values it holds."""
 
 
 class FlowsOfTriton:
-    """Follows the values that a Triton kernel loads."""
+    """The parameters whose values each variable of a Triton kernel holds."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function
         arguments = function.args
-        self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        self.parameters = [
+            argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        ]
         self.flows: dict[str, set[str]] = defaultdict(set)
         self.aliases: dict[str, str] = {name: name for name in self.parameters}
         self.loaded: set[str] = set()
@@ -76,7 +90,7 @@ class FlowsOfTriton:
                 self.follow(node)
 
     def follow(self, node: ast.AST) -> None:
-        """Note what a statement or a call does to the flows."""
+        """Record the effect of a statement or a call on the flows."""
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=source)) if source in self.aliases:
                 self.aliases[name] = self.aliases[source]
@@ -94,7 +108,7 @@ class FlowsOfTriton:
                     self.positive |= self.sources(value)
 
     def access(self, name: str, address: ast.expr) -> None:
-        """Note a load, a store, or an atomic operation, which is both."""
+        """Record a load, a store, or an atomic operation, which is both."""
         pointers = self.pointers(address)
         if name != "store":
             self.loaded.update(pointers)
@@ -103,14 +117,14 @@ class FlowsOfTriton:
         self.indices |= self.sources(address)
 
     def bind(self, target: ast.expr, value: ast.expr) -> None:
-        """Give each variable of a target what flows into its value."""
-        found = self.sources(value)
-        for one in ast.walk(target):
-            if isinstance(one, ast.Name):
-                self.flows[one.id] |= found
+        """Add the parameters that flow into a value to each variable of its target."""
+        origins = self.sources(value)
+        for variable in ast.walk(target):
+            if isinstance(variable, ast.Name):
+                self.flows[variable.id] |= origins
 
     def sources(self, value: ast.expr) -> set[str]:
-        """Return the parameters whose values an expression has; a load has those of its tensor, not of its address."""
+        """Return the parameters whose values flow into an expression; for a load, its tensor and not its address."""
         match value:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="tl"), attr=name), args=[address, *others]) if (
                 name in ACCESSES
@@ -118,28 +132,28 @@ class FlowsOfTriton:
                 return set(self.pointers(address)).union(*map(self.sources, others))
             case ast.Name(id=name):
                 return set(self.flows.get(name, ()))
-        found: set[str] = set()
+        origins: set[str] = set()
         for child in ast.iter_child_nodes(value):
-            found |= self.sources(child) if isinstance(child, ast.expr) else set()
+            origins |= self.sources(child) if isinstance(child, ast.expr) else set()
         for keyword in getattr(value, "keywords", ()):
-            found |= self.sources(keyword.value)
-        return found
+            origins |= self.sources(keyword.value)
+        return origins
 
     def pointers(self, address: ast.expr) -> list[str]:
         """Return the parameters that an address begins at."""
-        names = [one.id for one in ast.walk(address) if isinstance(one, ast.Name)]
+        names = [child.id for child in ast.walk(address) if isinstance(child, ast.Name)]
         return [self.aliases[name] for name in names if name in self.aliases]
 
     @property
     def drawn_from(self) -> set[str]:
-        """The parameters whose tensors' values count."""
+        """The parameters whose tensors' values are read."""
         return {name for name in self.loaded if not WRITTEN_ONLY.fullmatch(name)}
 
 
 def draws_of_triton(function: ast.FunctionDef, dtypes: Mapping[str, str]) -> dict[str, Draw]:
     """Return how each tensor of a Triton kernel is drawn; `dtypes` has the kernel's tensors."""
     flows = FlowsOfTriton(function)
-    bound = smallest_bound(one.value for one in ast.walk(function) if isinstance(one, ast.Constant))
+    bound = smallest_bound(constant.value for constant in ast.walk(function) if isinstance(constant, ast.Constant))
     return {
         name: draw_of(dtype, name in flows.drawn_from, name in flows.indices, name in flows.positive, bound)
         for name, dtype in dtypes.items()
@@ -148,8 +162,8 @@ def draws_of_triton(function: ast.FunctionDef, dtypes: Mapping[str, str]) -> dic
 
 def smallest_bound(texts: Iterable[object]) -> int | None:
     """Return the smallest bound of an index that a kernel asserts; None where it asserts none."""
-    found = [int(match[1]) for text in texts if isinstance(text, str) for match in BOUND.finditer(text)]
-    return max(1, min(found)) if found else None
+    bounds = [int(match[1]) for text in texts if isinstance(text, str) for match in BOUND.finditer(text)]
+    return max(1, min(bounds)) if bounds else None
 
 
 def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | None) -> Draw:
@@ -165,7 +179,7 @@ def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | No
     return ("below", min(bound or SMALL_INTEGERS, SMALL_INTEGERS))
 
 
-# ------------------------------------------------------------------ C++
+# -------------------------------------------------------------- in C++
 
 LAMBDA = re.compile(r"\bauto\s+(\w+)\s*=\s*\[&\]\s*\{(.*?)\breturn\b([^;]*);\s*\}\s*(?:\(\s*\))?\s*;", re.DOTALL)
 """A block whose value a variable has."""
@@ -202,11 +216,11 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
             positive |= sources_of(bare, names, flows)
         if BUFFER.search(bare) and "std::array" in bare:
             flows["tmpbuf"] = set()
-        if found := ASSIGNED.search(bare):
-            own = sources_of(found[3], names, flows)
-            flows[found[2]] = own if found[1] else flows[found[2]] | own
-        elif found := STORED.match(bare):
-            flows[found[2]] |= sources_of(found[1], names, flows)
+        if match := ASSIGNED.search(bare):
+            own = sources_of(match[3], names, flows)
+            flows[match[2]] = own if match[1] else flows[match[2]] | own
+        elif match := STORED.match(bare):
+            flows[match[2]] |= sources_of(match[1], names, flows)
     bound = smallest_bound([source])
     return {
         name: draw_of(dtype, not WRITTEN_ONLY.fullmatch(name), name in indices, name in positive, bound)
@@ -252,13 +266,10 @@ def end_of_address(source: str, start: int) -> int:
     return len(source)
 
 
-# ----------------------------------------------------------------------------
-# The bytes of memory that a call of a kernel uses, from the sizes that were recorded.
+# ------------------------------------------------------------------ the bytes that a call uses
 #
-# A call that reads all of its inputs and writes all of its outputs cannot move less than the elements that its
-#  tensors have, each once. A kernel that gathers some rows of a table may move less, and one that reads an input
-#  twice moves more.
-# ----------------------------------------------------------------------------
+# A call that reads all of its inputs and writes all of its outputs moves at least the elements of its tensors, each
+# once. A kernel that gathers some rows of a table may move fewer bytes, and one that reads an input twice moves more.
 
 NUMBERS = ("int", "float", "NoneType")
 """What no tensor has for a dtype."""
@@ -281,8 +292,8 @@ def kernel_bytes(kernel: Kernel) -> int | None:
 
 
 def least_bytes(call: KernelCall, kernel: Kernel) -> int:
-    """Return the bytes that a call moves if it reads each tensor that it reads once, and writes each it writes once; a
-    dtype that is not known raises RefusedError."""
+    """Return the bytes that a call moves if it reads and writes each tensor once; raise RefusedError for an unknown
+    dtype."""
     for argument in call.arguments:
         if not holds_number(argument) and argument.dtype not in ITEMSIZE:
             raise RefusedError(f"the bytes of an element of {argument.dtype!r:.40} are not known")
@@ -291,13 +302,13 @@ def least_bytes(call: KernelCall, kernel: Kernel) -> int:
 
 
 def holds_number(argument: KernelArgument) -> bool:
-    """Whether an argument is no tensor; `bool` is a dtype of both."""
+    """Whether an argument is a number; `bool` is a dtype of tensors and of numbers."""
     return argument.value is not None or argument.dtype in NUMBERS
 
 
 def argument_bytes(argument: KernelArgument) -> int:
-    """Return the bytes of a tensor's elements, those of a dimension of stride 0 once and no gaps; 0 of a number. Of an
-    unknown dtype, an element counts as a byte."""
+    """Return the bytes of a tensor's elements without gaps, a dimension of stride 0 once; 0 for a number. An element of
+    an unknown dtype counts as a byte."""
     if holds_number(argument):
         return 0
     count = 1
@@ -310,7 +321,7 @@ def parameter_uses(kernel: Kernel) -> tuple[ParameterUse, ...]:
     """Return how a kernel uses its parameters, in the order of the arguments of its calls."""
     if kernel.language == "cpp":
         return uses_in_cpp(kernel.name, kernel.source, kernel.declared)
-    sizes = frozenset(name for one in kernel.configurations for name, _ in one.sizes)
+    sizes = frozenset(name for configuration in kernel.configurations for name, _ in configuration.sizes)
     return uses_in_triton(kernel.name, kernel.source, sizes)
 
 
@@ -319,7 +330,9 @@ def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Param
     """Return the uses of a Triton kernel's parameters, without those that its configurations set."""
     flows = FlowsOfTriton(triton_function(source, name))
     return tuple(
-        ParameterUse(one, one in flows.loaded, one in flows.stored) for one in flows.parameters if one not in sizes
+        ParameterUse(parameter, parameter in flows.loaded, parameter in flows.stored)
+        for parameter in flows.parameters
+        if parameter not in sizes
     )
 
 
@@ -327,12 +340,12 @@ def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Param
 def uses_in_cpp(name: str, source: str, declared: str) -> tuple[ParameterUse, ...]:
     """Return the uses of a C++ kernel's parameters: by `const`, and of the others by the names that Inductor gives."""
 
-    _, parameters = head_of(Kernel("cpp", name, source, declared=declared))
-    found = []
+    _, parameters = cpp_signature(Kernel("cpp", name, source, declared=declared))
+    uses = []
     for parameter, kind in parameters:
         writes = kind.endswith("*") and not kind.startswith("const ")
-        found.append(ParameterUse(parameter, not writes or not parameter.startswith("out_ptr"), writes))
-    return tuple(found)
+        uses.append(ParameterUse(parameter, not writes or not parameter.startswith("out_ptr"), writes))
+    return tuple(uses)
 
 
 def triton_function(source: str, name: str) -> ast.FunctionDef:
@@ -344,32 +357,14 @@ def triton_function(source: str, name: str) -> ast.FunctionDef:
     return function
 
 
-# ----------------------------------------------------------------------------
-# Write a kernel as one file of Python that runs by itself, with its recorded calls: with torch and triton, or with
-# torch and a C++ compiler.
-#
-#
-#
-#     MARK                                  by which `read` knows such a file
-#
-#     # name, hash, sample, operators       comments
-#
-#     NAME, CALLS, CONFIGURATIONS, ...      what was recorded, as plain data
-#
-#     the kernel                            a function in Triton, or C++ as a text
-#
-#     make, launch, run, main               the texts in `bodies`
-#
-# Names, lines of programs and sources come from strangers: in comments every letter that is not printable is an
-#  escape, and in code they are literals of Python.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the parts of a file
 
 WIDTH = 116
 """The letters of a line of comments or data."""
 
 
-def comment(text: str) -> str:
-    """Return a text of strangers as it may stand in a line of comments."""
+def safe_comment(text: str) -> str:
+    """Return an untrusted text for a line of comments: letters that are not printable are escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -384,11 +379,11 @@ def header(kernel: Kernel, needs: str, runs: str) -> str:
         "compiler": kernel.compiler,
     }
     lines = [MARK, f"# It needs {needs}, and nothing else.", "#"]
-    lines += [f"# {title + ':':<12}{comment(value)}" for title, value in facts.items() if value]
+    lines += [f"# {title + ':':<12}{safe_comment(value)}" for title, value in facts.items() if value]
     lines += ["#", "# It computes:"] if kernel.operators else []
     for operator in kernel.operators:
-        where = f"    {comment(operator.line)}" if operator.line else ""
-        lines.append(f"#     {comment(operator.operator)}{where}")
+        where = f"    {safe_comment(operator.line)}" if operator.line else ""
+        lines.append(f"#     {safe_comment(operator.operator)}{where}")
     lines += ["#", *(f"# {line}".rstrip() for line in runs.splitlines())]
     return "\n".join(lines)
 
@@ -398,16 +393,16 @@ make(call) makes the arguments of a recorded call with seeded values: `draw` say
 0.1 to 1 (where a root or a logarithm follows), or integers from 0 to below a number. An index stays below the smallest
 bound that the kernel asserts, and is 0 where it asserts none, so that no call reads outside of its tensors. Tensors
 that share memory in the program have their own memory here."""
-"""What a file says of its values."""
+"""The comment in a file about the values of its arguments."""
 
 
-def body(name: str) -> str:
-    """Return a part that files of kernels have."""
+def template(name: str) -> str:
+    """Return the text of a part that all files of a language share."""
     return files("backprint.kernels").joinpath("bodies", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
 def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
-    """Return the calls that differ, with how often each was made."""
+    """Return the distinct calls of a kernel, with how often each was made."""
     counts: dict[KernelCall, int] = {}
     for call in kernel.calls:
         counts[call] = counts.get(call, 0) + 1
@@ -446,9 +441,9 @@ def literal(value: Any, indent: int = 0) -> str:
         return line
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        rows = [f"{inner}{on_one_line(key)}: {literal(one, indent + 4)}," for key, one in value.items()]
+        rows = [f"{inner}{on_one_line(key)}: {literal(item, indent + 4)}," for key, item in value.items()]
     else:
-        rows = [f"{inner}{literal(one, indent + 4)}," for one in value]
+        rows = [f"{inner}{literal(item, indent + 4)}," for item in value]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     return "\n".join([opening, *rows, " " * indent + closing])
 
@@ -457,7 +452,7 @@ def on_one_line(value: Any) -> str:
     """Return plain data as one line of code; Python has no literal for numbers that are not finite."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{on_one_line(key)}: {on_one_line(one)}" for key, one in value.items()) + "}"
+            return "{" + ", ".join(f"{on_one_line(key)}: {on_one_line(item)}" for key, item in value.items()) + "}"
         case list():
             return "[" + ", ".join(map(on_one_line, value)) + "]"
         case tuple():
@@ -472,7 +467,7 @@ def on_one_line(value: Any) -> str:
 
 
 def long_text(text: str) -> str:
-    """Return a long text as a literal of Python: as it stands between three quotes, where that says the same."""
+    """Return a long text as a Python literal: verbatim between three quotes, where that is the same text."""
     plain = f"r'''{text}'''"
     odd = [letter for letter in text if not letter.isprintable() and letter != "\n"]
     if not odd and "'''" not in text and not text.endswith(("'", "\\")):
@@ -480,9 +475,7 @@ def long_text(text: str) -> str:
     return ascii(text)
 
 
-# ----------------------------------------------------------------------------
-# Write a C++ kernel of Inductor as a file of its own: its source as a text, how it is compiled, and its calls.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the file of a C++ kernel
 
 CPP_RUNS = """\
     python THIS_FILE        compiles the kernel and runs it twice on each recorded call, with times. Exits with 1 if
@@ -538,7 +531,7 @@ TYPE = re.compile(r"\s*(.*?)\s*(\w+)\s*")
 def cpp_file(kernel: Kernel) -> str:
     """Return the file of a C++ kernel."""
     source = kernel.source.partition(BINDING)[0]
-    function, parameters = head_of(kernel)
+    function, parameters = cpp_signature(kernel)
     if kernel.isa not in ISA_FLAGS:
         raise RefusedError(
             f"{kernel.name}: the vector instructions it is written for ({kernel.isa or 'unknown'}) are "
@@ -560,7 +553,7 @@ def cpp_file(kernel: Kernel) -> str:
         "CALLS": call_rows(kernel, names, draws_of_cpp(source, tensors)),
         "WRITTEN": [name for name, kind, _ in tensors if not kind.startswith("const ")],
     }
-    said = {
+    facts = {
         "declared": kernel.declared,
         "sample": kernel.sample,
         "direction": kernel.direction,
@@ -575,25 +568,27 @@ def cpp_file(kernel: Kernel) -> str:
         f"# ---- the kernel\n\nSOURCE = {long_text(source)}",
         "# ---- what was recorded of it",
         "\n".join(f"{name} = {literal(value)}" for name, value in rows.items()),
-        f"# For those who compare programs; nothing below reads it.\nWRITTEN_AS = {literal(said)}",
-        body("common"),
-        body("cpp"),
+        f"# For those who compare programs; nothing below reads it.\nWRITTEN_AS = {literal(facts)}",
+        template("common"),
+        template("cpp"),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def head_of(kernel: Kernel) -> tuple[str, list[tuple[str, str]]]:
-    """Return the name of a kernel's function, and its parameters' names and types."""
-    found = FUNCTION.search(kernel.source)
-    if found is None:
+def cpp_signature(kernel: Kernel) -> tuple[str, list[tuple[str, str]]]:
+    """Return the name of a C++ kernel's function, and its parameters' names and types."""
+    match = FUNCTION.search(kernel.source)
+    if match is None:
         raise RefusedError(f'{kernel.name}: there is no function extern "C" in this source')
     types = declared_types(kernel)
-    written = [TYPE.fullmatch(one) for one in found[2].split(",")] if found[2].strip() else []
-    if any(one is None for one in written) or (types and len(types) != len(written)):
+    declarations = [TYPE.fullmatch(declaration) for declaration in match[2].split(",")] if match[2].strip() else []
+    if any(declaration is None for declaration in declarations) or (types and len(types) != len(declarations)):
         raise RefusedError(f"{kernel.name}: its parameters are not those that its binding declares")
-    names = [one[2] for one in written if one is not None]
-    own = [" ".join(one[1].split()).replace(" *", "*") for one in written if one is not None]
-    return found[1], list(zip(names, types or own, strict=True))
+    names = [declaration[2] for declaration in declarations if declaration is not None]
+    own = [
+        " ".join(declaration[1].split()).replace(" *", "*") for declaration in declarations if declaration is not None
+    ]
+    return match[1], list(zip(names, types or own, strict=True))
 
 
 def declared_types(kernel: Kernel) -> list[str]:
@@ -602,6 +597,6 @@ def declared_types(kernel: Kernel) -> list[str]:
         types = ast.literal_eval(kernel.declared) if kernel.declared else []
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise RefusedError(f"{kernel.name}: what its binding declares is no list of types ({error})") from error
-    if not isinstance(types, list | tuple) or not all(isinstance(one, str) for one in types):
+    if not isinstance(types, list | tuple) or not all(isinstance(kind, str) for kind in types):
         raise RefusedError(f"{kernel.name}: what its binding declares is no list of types")
     return list(types)

@@ -24,7 +24,7 @@ from unittest import mock
 
 from backprint._torch.inductor import compilation_of, no_gpu_driver
 from backprint.errors import RefusedError, UsageError
-from backprint.kernels.inductor import pretended
+from backprint.kernels.inductor import fake_gpu
 from backprint.kernels.nouns import BuiltKernel, Kernel, KernelCall, KernelConfiguration, KernelTarget
 
 
@@ -37,18 +37,18 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    with pretended(target), cache_of_ours(), files_by_package():
+    with fake_gpu(target), cache_of_ours(), files_by_package():
         tuner = loaded_kernel(kernel)
         for configuration in tuner.configs:
             meta, options = compilation_of(tuner, configuration)
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
-            made = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
-            yield built_kernel(made, configuration)
+            compiled = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
+            yield built_kernel(compiled, configuration)
 
 
 @contextlib.contextmanager
 def cache_of_ours() -> Iterator[None]:
-    """While this lasts, Triton's cache is a folder of its own inside the usual one.
+    """Let Triton use a cache folder of its own inside the usual one.
 
     Triton finds a compiled kernel by its source, not by its file, but writes the file's path into what it compiles: the
     usual cache would give what another program compiled of the same source, with that program's path inside.
@@ -62,7 +62,7 @@ def cache_of_ours() -> Iterator[None]:
 
 @contextlib.contextmanager
 def files_by_package() -> Iterator[None]:
-    """While this lasts, Triton names the files of packages as `triton/language/standard.py`, wherever they are.
+    """Let Triton name the files of packages as `triton/language/standard.py`, wherever they are.
 
     It writes the files of all functions that a kernel calls into what it compiles: with their paths, the same kernel
     would be another text on another machine.
@@ -99,9 +99,9 @@ def file_in_package(file: str) -> str:
     return min(inside, key=len, default=file)
 
 
-def built_kernel(made: Any, configuration: Any) -> BuiltKernel:
-    """Return what Triton compiled."""
-    texts, shared = made.asm, int(made.metadata.shared)
+def built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
+    """Return the result of Triton's compilation."""
+    texts, shared = compiled.asm, int(compiled.metadata.shared)
     return BuiltKernel(
         read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
     )
@@ -141,12 +141,7 @@ def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
         return getattr(module, kernel.name)
 
 
-# ----------------------------------------------------------------------------
-# The configurations of a Triton kernel that Inductor wrote, and the grids that its calls launch.
-#
-#
-# A kernel's source is run to get its configurations: only kernels that were extracted in this process come here.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ configurations and grids
 
 
 def with_grids(kernel: Kernel) -> Kernel:

@@ -80,28 +80,28 @@ def inductor_with(text: str) -> KernelCompiler:
         with config.patch(settings):
             return lower_with_inductor(prepared, backward)
 
-    said = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    return KernelCompiler(f"{inductor_version()} with {said}", write)
+    settings_text = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    return KernelCompiler(f"{inductor_version()} with {settings_text}", write)
 
 
 def setting_of(text: str) -> tuple[str, Any]:
     """Return a setting's name and value; raise for a name that Inductor does not have, or a value of another type."""
     from backprint._torch.inductor import config
 
-    name, equals, written = (part.strip() for part in text.partition("="))
+    name, equals, text_of_value = (part.strip() for part in text.partition("="))
     known = config.get_config_copy()
     if name not in known:
         near = difflib.get_close_matches(name, known, 3, 0.6)
         hint = f": did you mean {' or '.join(near)}?" if near else "; they stand in torch/_inductor/config.py"
         raise UsageError(f"Inductor has no setting {name!r:.80}{hint}")
     try:
-        value = ast.literal_eval(written)
+        value = ast.literal_eval(text_of_value)
     except (ValueError, SyntaxError):
-        value = written
+        value = text_of_value
     if not equals or (known[name] is not None and type(value) is not type(known[name])):
         raise UsageError(
             f"Inductor's setting {name} is {known[name]!r}, of type {type(known[name]).__name__}: "
-            f"write {name}=VALUE with a value of that type, found {written!r:.80}"
+            f"write {name}=VALUE with a value of that type, found {text_of_value!r:.80}"
         )
     return name, value
 

@@ -1,7 +1,8 @@
-"""Run the wrapper that Inductor wrote on meta tensors, which have no numbers, and note every call that it makes.
+"""The kernels that a compiler writes for a graph, a Pair and a Capture, each with its calls and the operators it fuses.
 
-A kernel notes its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
-is code that Inductor wrote in this process: none of it comes from a file.
+The wrapper that the compiler wrote runs on meta tensors, which have no data, to record the calls that it makes. A
+kernel records its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
+is code that the compiler wrote in this process: none of it comes from a file.
 """
 
 from __future__ import annotations
@@ -42,52 +43,55 @@ from backprint.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.kernels.read import kernels_of_wrapper
 from backprint.lowering import operators
 
+# ------------------------------------------------------------------ the calls of a wrapper, recorded on meta tensors
+
+
 META = torch.device("meta")
 
 MEMORY = ("aten.empty_strided.default", "aten.set_.source_Tensor")
-"""Operators that a wrapper calls for memory alone."""
+"""Operators that a wrapper calls only to get memory."""
 
 MAKERS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
-"""The names by which a wrapper makes memory."""
+"""The functions with which a wrapper allocates memory."""
 
 
 @dataclass(slots=True)
 class RecordedCalls:
-    """The calls that a wrapper made: of each kernel by name, and how often each extern operator."""
+    """The calls that a wrapper made: the calls of each kernel, and the number of calls of each extern operator."""
 
     kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     externs: Counter[str] = field(default_factory=Counter)
 
-    def note(self, name: str, args: Sequence[Any]) -> None:
-        """Note a call of a kernel."""
+    def add(self, name: str, args: Sequence[Any]) -> None:
+        """Record a call of a kernel."""
         self.kernels.setdefault(name, []).append(KernelCall(tuple(map(argument_of, args))))
         self.order.append(name)
 
 
 def argument_of(value: Any) -> KernelArgument:
-    """Return what a call has for one argument, without its numbers."""
+    """Return the record of one argument: the dtype, shape and strides of a tensor, or a number."""
     if isinstance(value, Tensor):
         return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
     return KernelArgument(type(value).__name__, value=value)
 
 
 @dataclass(frozen=True, slots=True)
-class NotedKernel:
-    """Stands for a kernel in a wrapper."""
+class RecordedKernel:
+    """Replaces a kernel in a wrapper, and records its calls."""
 
     name: str
     recorded: RecordedCalls
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Note a call of a Triton kernel; the stream is no argument of it."""
-        self.recorded.note(self.name, args)
+        """Record a call of a Triton kernel; the stream is no argument of it."""
+        self.recorded.add(self.name, args)
 
     __call__ = run
 
 
-class NotedOperators(TorchDispatchMode):
-    """Counts the operators that a wrapper calls beside its kernels. A draw from a random state that is kept is one."""
+class ExternRecorder(TorchDispatchMode):
+    """Counts the operators that a wrapper calls beside its kernels, draws under a saved random state among them."""
 
     supports_higher_order_operators = True
 
@@ -97,7 +101,7 @@ class NotedOperators(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(function, HigherOrderOperator):
-            return self.drawn(function, args, kwargs or {})
+            return self.draw(function, args, kwargs or {})
         views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
         if not views and str(function) not in MEMORY:
             self.recorded.externs[str(function)] += 1
@@ -107,14 +111,14 @@ class NotedOperators(TorchDispatchMode):
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
             if is_defect(error):
                 raise
-            said = str(error).strip().partition(". ")[0][:200]
+            message = str(error).strip().partition(". ")[0][:200]
             raise RefusedError(
                 f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "
-                f"recorded: {type(error).__name__}: {said}; capture the program without it"
+                f"recorded: {type(error).__name__}: {message}; capture the program without it"
             ) from error
 
-    def drawn(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a draw gives whose random state is saved, or was saved by another."""
+    def draw(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the results of a draw that saves its random state, or that runs under a saved one."""
         name = f"torch.ops.higher_order.{function.name()}"
         self.recorded.externs[name] += 1
         match function.name(), args:
@@ -133,13 +137,13 @@ def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: META if isinstance(value, torch.device) else value for name, value in options.items()}
 
 
-def recorded_calls(wrapper: str, inputs: Sequence[Any]) -> RecordedCalls:
-    """Run a wrapper on tensors like these, and on these numbers; return its calls."""
+def run_on_meta(wrapper: str, inputs: Sequence[Any]) -> RecordedCalls:
+    """Run a wrapper on meta tensors like these inputs, and on their numbers; return its calls."""
     recorded = RecordedCalls()
-    space = loaded_wrapper(wrapper, lambda name, types: NotedKernel(name, recorded))
+    namespace = load_wrapper(wrapper, lambda name, types: RecordedKernel(name, recorded))
     values = [like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
-    with without_gpu(), NotedOperators(recorded):
-        space["call"](values)
+    with without_gpu(), ExternRecorder(recorded):
+        namespace["call"](values)
     return recorded
 
 
@@ -147,40 +151,43 @@ def like_on_meta(value: Tensor) -> Tensor:
     return empty_on_meta(value.shape, value.stride(), value.dtype)
 
 
-def loaded_wrapper(
+def load_wrapper(
     wrapper: str,
     kernel: Callable[[str, Any], Any],
     make: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
     device: torch.device = META,
 ) -> dict[str, Any]:
-    """Return the names of a wrapper whose kernels are made by a function of their names and of the types of their
-    arguments (None of a Triton kernel), and whose memory is made by another, on a device."""
+    """Execute a wrapper's module and return its namespace.
+
+    `kernel(name, types)` replaces its kernels (`types` are those of the arguments, None for a Triton kernel); `make`
+    allocates its memory, on `device`.
+    """
 
     class CompileStandIn:
-        """What a wrapper has in the place of AsyncCompile. Kernels have the names that the wrapper gives them."""
+        """Replaces AsyncCompile in a wrapper. Kernels have the names that the wrapper gives them."""
 
         def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
             return kernel(name, None)
 
         def cpp_pybinding(self, types: Any, *args: Any, **kwargs: Any) -> Any:
-            return NotNamed(types)
+            return UnnamedKernel(types)
 
         def wait(self, scope: dict[str, Any]) -> None:
             for name, value in list(scope.items()):
-                if isinstance(value, NotNamed):
+                if isinstance(value, UnnamedKernel):
                     scope[name] = kernel(name, value.types)
 
-    space: dict[str, Any] = {"__name__": "wrapper"}
+    namespace: dict[str, Any] = {"__name__": "wrapper"}
     with kernels_compiled_by(CompileStandIn):
-        exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
-    space.update(dict.fromkeys(MAKERS, make or empty_on_meta))
-    space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
-    return space
+        exec(compile(wrapper, "<wrapper of Inductor>", "exec"), namespace)
+    namespace.update(dict.fromkeys(MAKERS, make or empty_on_meta))
+    namespace.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
+    return namespace
 
 
 @dataclass(frozen=True, slots=True)
-class NotNamed:
-    """A C++ kernel of which a wrapper has not said the name yet."""
+class UnnamedKernel:
+    """A C++ kernel whose name in the wrapper is not known yet."""
 
     types: Any
 
@@ -189,17 +196,17 @@ def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *
     """Give a result the strides that Inductor expects of it; some operators have others on this device."""
     if value is None:
         return
-    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not is_workspace(value)):
-        laid = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
+        target = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
         if value.device == META:
-            value.set_(laid)
+            value.set_(target)
             return
-        if value.shape != laid.shape:
+        if value.shape != target.shape:
             raise RefusedError(
                 f"{' '.join(map(str, args)) or 'an operator'} gives {list(value.shape)} here, and "
                 f"{list(shape)} on the target: run the kernels there"
             )
-        value.set_(laid.copy_(value))
+        value.set_(target.copy_(value))
 
 
 def lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
@@ -213,10 +220,10 @@ LAYING_OUT = {
     "assert_size_stride_grouped": lay_out_all,  # these two since torch 2.14
     "assert_tensor_metadata": lay_out,
 }
-"""The functions by which a wrapper asserts layouts, and what stands for them."""
+"""The functions with which a wrapper asserts layouts -> their replacements."""
 
 
-def is_workspace(value: Any) -> bool:
+def may_be_workspace(value: Any) -> bool:
     """Whether a tensor may be the workspace of a library, whose size only the library knows."""
     return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.dim() == 1
 
@@ -227,7 +234,7 @@ def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtyp
 
 @contextlib.contextmanager
 def without_gpu() -> Any:
-    """While this lasts, a wrapper may choose a GPU that is not there."""
+    """Let a wrapper choose a GPU that is not there."""
     with (
         devices_not_switched(),
         mock.patch.object(torch.cuda, "set_device", return_value=None),
@@ -235,12 +242,10 @@ def without_gpu() -> Any:
         yield
 
 
-# ----------------------------------------------------------------------------
-# The kernels that a compiler makes of a graph for a target, each with its calls and the operators it fuses.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the kernels of one graph
 
 FORMS: Mapping[Any, Any] = {**operators.ATTENTION, **operators.RECURRENT}
-"""Operators that only a CPU has -> what computes the same with common ones."""
+"""Operators that only a CPU has -> their forms with common operators."""
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
 """Parts of the names of operators that only a CPU has."""
@@ -273,21 +278,21 @@ def extracted_graphs(
     for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
         if graph is None or (name, direction) == ("backward", "forward"):
             continue
-        found: ExtractedGraph | RefusedGraph | None = None
+        extracted: ExtractedGraph | RefusedGraph | None = None
         try:
             with lowering_for(target, threads):
                 prepared = prepared_graph(graph, target, forms, saved)
                 saved = prepared.saved
                 if direction in (name, "both"):
                     blank = blank_kernel(target, threads, name, compiler, sample)
-                    found = extracted_graph(graph, prepared, blank, compiler)
+                    extracted = extracted_graph(graph, prepared, blank, compiler)
         except BackprintError as error:
-            found = RefusedGraph(name, str(error))
-        if found is not None:
-            yield found
+            extracted = RefusedGraph(name, str(error))
+        if extracted is not None:
+            yield extracted
 
 
-def extracted_alone(
+def extract_one_graph(
     graph: Graph,
     direction: str,
     target: KernelTarget,
@@ -302,14 +307,14 @@ def extracted_alone(
 
 
 def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
-    """Return the kernels of a prepared graph; `blank` has what they have in common."""
+    """Return the kernels of a prepared graph; `blank` has the facts that they share."""
     target = target_named(blank.target)
     refuse_cpu_only(prepared, target)
     outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
     code = compiler.write(prepared, target.name, blank.direction == "backward")
-    recorded = calls_of(code.wrapper, prepared, compiler)
-    written = (found for found in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(found, Kernel))
-    kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
+    recorded = record_calls(code.wrapper, prepared, compiler)
+    compiled = (found for found in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(found, Kernel))
+    kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in compiled)
     if target.language == "triton":
         kernels = tuple(map(with_grids, kernels))
     return ExtractedGraph(
@@ -326,23 +331,23 @@ def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compil
     )
 
 
-def calls_of(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> RecordedCalls:
+def record_calls(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> RecordedCalls:
     """Return the calls of a wrapper; raise RefusedError for one that does not run."""
     try:
-        return recorded_calls(wrapper, prepared.inputs)
+        return run_on_meta(wrapper, prepared.inputs)
     except BackprintError:
         raise
     except Exception as error:  # of any kind: the code is a compiler's
-        said = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        message = f"{type(error).__name__}: {str(error).strip()[:300]}"
         raise RefusedError(
-            f"what {compiler.version} wrote does not run on meta tensors, with which calls are recorded: {said}"
+            f"what {compiler.version} wrote does not run on meta tensors, with which calls are recorded: {message}"
         ) from error
 
 
 def blank_kernel(
     target: KernelTarget, threads: int, direction: str, compiler: KernelCompiler, sample: str = ""
 ) -> Kernel:
-    """Return what all kernels of a graph have in common."""
+    """Return a Kernel with the facts that all kernels of a graph share."""
     on_cpu = target.device == "cpu"
     isa = isa_in_use() if on_cpu else ""
     return Kernel(
@@ -374,8 +379,8 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
 def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: RecordedCalls, graph: Graph) -> Kernel:
     """Return a kernel with its target, its calls, and the operators that it computes."""
     steps = {step.name: step for step in graph.steps}
-    own = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
-    operators = tuple(FusedOperator(step.target, step.name, program_line(step)) for step in own)
+    computed = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
+    operators = tuple(FusedOperator(step.target, step.name, program_line(step)) for step in computed)
     calls = tuple(recorded.kernels.get(kernel.name, ()))
     known = replace(blank, name=kernel.name, source=kernel.source, declared=kernel.declared)
     return replace(known, operators=operators, calls=calls)
@@ -407,31 +412,29 @@ def lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> Lowere
 
 
 def guard_lines(graph: Graph) -> tuple[str, ...]:
-    """Return what must hold as lines: sizes that have symbols in the graph, and its guards."""
+    """Return the conditions of the kernels as lines: the values of symbolic sizes, and the graph's guards."""
     from backprint.graph.text import show_step
 
     sizes = (f"{name} == {size}" for name, size in hints(graph).items())
     return (*sizes, *(show_step(step) for step in graph.steps if step.is_guard))
 
 
-# ----------------------------------------------------------------------------
-# The kernels of a whole Capture for one target.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the kernels of a Capture
 
 
 def capture_kernels(
     capture: Capture, target: str = "cpu", direction: str = "both", threads: int = 1, compiler: str = "inductor"
 ) -> CaptureKernels:
-    """Have a compiler write the kernels of each Pair of a Capture; what it refuses is named, and the rest is done."""
+    """Return the kernels that a compiler writes for each Pair of a Capture; graphs that it refuses are listed."""
     check_choice("direction", direction)
     if threads < 1:
         raise UsageError(f"threads={threads!r} must be 1 or more")
     aim, row, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
     for place, pair in enumerate(capture.pairs):
-        for found in extracted_graphs(pair, aim, threads, capture.name, direction, row):
-            title = f"pair_{place} {found.direction}"
-            if isinstance(found, ExtractedGraph):
-                graphs.append(replace(found, title=title))
+        for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row):
+            title = f"pair_{place} {extracted.direction}"
+            if isinstance(extracted, ExtractedGraph):
+                graphs.append(replace(extracted, title=title))
             else:
-                refused.append((title, found.reason))
+                refused.append((title, extracted.reason))
     return CaptureKernels(capture, aim, threads, tuple(graphs), tuple(refused), compiler)

@@ -100,9 +100,9 @@ class KernelGroups:
             f"from uses join kernels on kernels.hash = uses.hash group by {column} order by 4 desc, 1 limit ?"
         )
         for key, language, programs, uses, samples, forward, backward in self.index.rows(query, (limit,)):
-            found = key if by == "program" else self.most_used(key)
-            name = next(self.index.rows("select name from kernels where hash = ?", (found,)))[0]
-            yield KernelGroup(key, found, language, name, programs, uses, samples, forward, backward)
+            program = key if by == "program" else self.most_used(key)
+            name = next(self.index.rows("select name from kernels where hash = ?", (program,)))[0]
+            yield KernelGroup(key, program, language, name, programs, uses, samples, forward, backward)
 
     def most_used(self, structure: str) -> str:
         """Return the hash of the program of a structure that has most uses."""
@@ -167,21 +167,14 @@ def grouped_kernels(kernels: Iterable[Found], by: str = "program") -> KernelGrou
     return groups
 
 
-# ----------------------------------------------------------------------------
-# Writes groups of kernels in GraphNet's layout: a folder a sample, with the kernels of which it is the
-# representative.
+# ------------------------------------------------------------------ GraphNet's layout
 #
-#
-#
-#     SAMPLE/original_graph/model.py    the sample's graph, where it was found beside its kernels
-#
+# SAMPLE/original_graph/model.py    the sample's graph, where it was found beside its kernels
 #     SAMPLE/triton_kernel/NAME.py      SAMPLE/cpp_kernel/NAME.cpp
-#
 #     SAMPLE/ptx/NAME.ptx               where it was found beside them; of several configurations, the first
 #
-#
-# Names are those of the compiler, with eight letters of the hash if the sample has several programs of one name.
-# ----------------------------------------------------------------------------
+# A folder for each sample has the kernels of which the sample is the representative. Names are those of the compiler,
+# with eight letters of the hash if the sample has several programs of one name.
 
 FOLDERS = {"triton": (TRITON_FOLDER, ".py"), "cpp": (CPP_FOLDER, ".cpp")}
 """The folder and the suffix of each language."""
@@ -218,16 +211,16 @@ def safe_path(sample: str) -> Path:
 
 def write_sample(groups: KernelGroups, sample: str, place: Path, chosen: Container[str] | None) -> int:
     """Write the representatives that one sample has, all or those that are chosen; return how many."""
-    taken: set[tuple[str, str]] = set()
+    names_used: set[tuple[str, str]] = set()
     count = 0
     for key, kernel in representatives(groups, sample):
         if chosen is not None and key not in chosen:
             continue
         folder, suffix = FOLDERS[kernel.language]
         name = UNSAFE.sub("_", kernel.name)[:180].lstrip(".") or "kernel"
-        if (folder, name.lower()) in taken:
+        if (folder, name.lower()) in names_used:
             name = f"{name}_{key[:8]}"
-        taken.add((folder, name.lower()))
+        names_used.add((folder, name.lower()))
         (place / folder).mkdir(parents=True, exist_ok=True)
         (place / folder / f"{name}{suffix}").write_text(kernel.source.strip("\n") + "\n", encoding="utf-8")
         copy_beside(kernel, place, name)
@@ -248,11 +241,11 @@ def representatives(groups: KernelGroups, sample: str) -> Iterator[tuple[str, Ke
 def copy_beside(kernel: Kernel, place: Path, name: str) -> None:
     """Copy the graph and the PTX that lie beside a kernel in GraphNet's layout or in ours."""
     copies = dict.fromkeys(built_ptx(kernel), place / PTX_FOLDER / f"{name}.ptx")
-    found = Path(kernel.place)
-    if found.parent.name == TRITON_FOLDER:
-        sample = found.parent.parent
+    file = Path(kernel.place)
+    if file.parent.name == TRITON_FOLDER:
+        sample = file.parent.parent
         copies[sample / GRAPH_FOLDER / "model.py"] = place / GRAPH_FOLDER / "model.py"
-        copies[sample / PTX_FOLDER / f"{found.stem}.ptx"] = place / PTX_FOLDER / f"{name}.ptx"
+        copies[sample / PTX_FOLDER / f"{file.stem}.ptx"] = place / PTX_FOLDER / f"{name}.ptx"
     for source, target in copies.items():
         if source.is_symlink() or not source.is_file():
             continue  # a link may lead out of the folder

@@ -1,4 +1,9 @@
-"""Questions to an index of kernels: who uses this kernel, which kernels does this sample need, what is new."""
+"""The index of the kernels of a corpus: one SQLite file with each program once and every use of it, and queries of it.
+
+Kernels are added as a stream, sample by sample, in transactions of whole samples: after a kill, a sample is in the
+index with all its kernels or not at all, and the next run adds what is missing. Each run has a number. A folder is read
+again if one of its files was written since, or could not be read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ from backprint.kernels.read import (
     KernelSample,
     UnreadKernels,
     kernels_of_sample,
-    nothing_in,
+    no_kernels_in,
     samples_below,
 )
 
@@ -34,6 +39,10 @@ HASH = re.compile(r"[0-9a-f]+")
 
 NAMED = 5
 """How many samples or hashes an error names."""
+
+
+# ------------------------------------------------------------------ queries: who uses this kernel, which kernels does
+# this sample need, what is new
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +114,12 @@ def known_hash(index: KernelIndex, prefix: str) -> tuple[str, str]:
         )
     for column in ("hash", "structure"):
         query = f"select distinct {column} from kernels where {column} >= ? and {column} < ? order by 1 limit ?"
-        found = [row[0] for row in index.rows(query, (prefix, f"{prefix}g", NAMED + 1))]
-        if len(found) == 1:
-            return column, found[0]
-        if found:
-            several = ", ".join(each[: len(prefix) + 6] for each in found[:NAMED])
-            more = ", …" if len(found) > NAMED else ""
+        hashes = [row[0] for row in index.rows(query, (prefix, f"{prefix}g", NAMED + 1))]
+        if len(hashes) == 1:
+            return column, hashes[0]
+        if hashes:
+            several = ", ".join(key_found[: len(prefix) + 6] for key_found in hashes[:NAMED])
+            more = ", …" if len(hashes) > NAMED else ""
             raise UsageError(f"{index.path}: several hashes begin with {prefix}: {several}{more}: write more of it")
     raise UsageError(f"{index.path}: no kernel has a hash that begins with {prefix}")
 
@@ -132,13 +141,7 @@ def index_runs(index: KernelIndex) -> Iterator[IndexRun]:
     return (IndexRun(*row) for row in index.rows(query))
 
 
-# ----------------------------------------------------------------------------
-# The index of the kernels of a corpus: one SQLite file with each program once, and every use of it.
-#
-# Kernels are added as a stream, a sample after the other, in transactions of whole samples: after a kill a sample is
-#  in the index with all its kernels or not at all, and the next run adds what is missing. Each run has a number. A
-#  folder that is there is read again if one of its files was written since, or could not be read.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the file
 
 FORMAT = 3
 
@@ -224,7 +227,7 @@ class KernelUse:
 
 
 class KernelIndex:
-    """An open index. The process that made it is its only writer; `KernelIndex.reading` opens one to read."""
+    """An open index. One process writes it (`KernelIndex.writing`); any may read it (`KernelIndex.reading`)."""
 
     def __init__(self, path: Path | str, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -285,12 +288,12 @@ class KernelIndex:
         """Raise SampleError if another program or another version wrote the file."""
         if missing := set(TABLES) - self.table_names():
             raise SampleError(f"{self.path}: is not an index of kernels: it has no table {min(missing)!r}")
-        found = self.number("select value from facts where key = 'format'")
-        if found != FORMAT:
-            raise SampleError(f"{self.path}: an index of format {found}; this version reads {FORMAT}")
+        version = self.number("select value from facts where key = 'format'")
+        if version != FORMAT:
+            raise SampleError(f"{self.path}: an index of format {version}; this version reads {FORMAT}")
 
     def check_content(self) -> None:
-        """Raise SampleError if the file has something else than an index has: it may come from a stranger."""
+        """Raise SampleError if the file has anything that an index does not have: it may not be trusted."""
         check_schema(self.connection, self.path, [schema()])
         check_types(self.connection, self.path, RULES)
 
@@ -347,7 +350,7 @@ class KernelIndex:
         with naming_index(self.path):
             self.connection.execute("delete from unread where source = 0 and place = ?", (storable(str(path)),))
             if not there:
-                self.note_unread(0, nothing_in(path))
+                self.note_unread(0, no_kernels_in(path))
         return added
 
     def add_in_batches(self, parts: Iterable[Any], add: Callable[[Any], int], batch: int) -> int:
@@ -395,7 +398,7 @@ class KernelIndex:
         gone = self.connection.execute("select hash from uses where source = ? and seen < ?", (source, self.run))
         keys = [row[0] for row in gone]
         self.connection.execute("delete from uses where source = ? and seen < ?", (source, self.run))
-        self.settle(keys)
+        self.remove_unused(keys)
         return count
 
     def source_of(self, sample: str, folder: str, state: str) -> int:
@@ -413,15 +416,15 @@ class KernelIndex:
     def add_members(self, source: int, found: Iterable[Found]) -> int:
         """Add the kernels of one sample inside a transaction; return how many there were."""
         count = 0
-        for one in found:
+        for item in found:
             count += 1
-            match one:
+            match item:
                 case UnreadKernels():
-                    self.note_unread(source, one)
+                    self.note_unread(source, item)
                 case ExternCalls():
-                    self.add_externs(source, one)
+                    self.add_externs(source, item)
                 case _:
-                    self.add_kernel(source, one)
+                    self.add_kernel(source, item)
         return count
 
     def add_kernel(self, source: int, kernel: Kernel) -> None:
@@ -433,22 +436,30 @@ class KernelIndex:
             return
         key = form.kernel_hash
         where = (kernel.sample, kernel.direction, kernel.place, self.run)
-        said = (kernel.language, kernel.name, kernel.source, kernel.declared, kernel.compiler, kernel.target)
+        facts_of_source = (kernel.language, kernel.name, kernel.source, kernel.declared, kernel.compiler, kernel.target)
         query = "insert or ignore into kernels values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        self.connection.execute(query, [storable(one) for one in (key, form.structure_hash, *said, *where)])
+        self.connection.execute(
+            query, [storable(value) for value in (key, form.structure_hash, *facts_of_source, *where)]
+        )
         moved = kernel_bytes(kernel)
-        facts = (json.dumps([each.operator for each in kernel.operators]), len(kernel.calls), moved, self.run, self.run)
+        facts = (
+            json.dumps([operator.operator for operator in kernel.operators]),
+            len(kernel.calls),
+            moved,
+            self.run,
+            self.run,
+        )
         use = (source, kernel.sample, kernel.direction, kernel.name, kernel.target, kernel.place, key, *facts)
         query = (
             "insert into uses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update "
             "set operators = excluded.operators, calls = excluded.calls, bytes = excluded.bytes, seen = excluded.seen"
         )
-        self.connection.execute(query, [storable(one) for one in use])
+        self.connection.execute(query, [storable(value) for value in use])
 
     def add_externs(self, source: int, found: ExternCalls) -> None:
         """Add the operators that a graph calls beside its kernels."""
         where = (source, found.sample, found.direction, found.target, found.place)
-        rows = [[storable(one) for one in (*where, name, count)] for name, count in found.operators.items()]
+        rows = [[storable(value) for value in (*where, name, count)] for name, count in found.operators.items()]
         self.connection.executemany("insert or replace into externs values (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def note_unread(self, source: int, found: UnreadKernels) -> None:
@@ -465,11 +476,11 @@ class KernelIndex:
             sources = "source in (select source from samples where sample = ?)"
             for table in (*CONTENT, "samples"):
                 self.connection.execute(f"delete from {table} where {sources}", key)
-            self.settle(keys)
+            self.remove_unused(keys)
             self.connection.execute("commit")
 
-    def settle(self, keys: Iterable[str]) -> None:
-        """Remove the programs that nothing uses, and let those stand for the others where they are still used."""
+    def remove_unused(self, keys: Iterable[str]) -> None:
+        """Remove programs without a use, and update the place of those whose recorded use is gone."""
         unused = "delete from kernels where hash = ?1 and not exists (select 1 from uses where hash = ?1)"
         elsewhere = (
             "update kernels set (sample, direction, place, target) = "

@@ -1,11 +1,5 @@
-"""Let Inductor believe in a GPU that is not there, as long as it writes code and runs none.
-
-A build of PyTorch without CUDA has no device guard for it, so an operator on a fake CUDA tensor raises: the guard of
-the meta device, which does nothing, is registered in its place. Nothing may run backward on such tensors: autograd
-would ask for the device's streams, and end the process.
-
-The table is `c10::impl::device_guard_impl_registry` of torch's C++ library, tried on torch 2.13.
-"""
+"""The code that Inductor writes for a prepared graph, for a target that need not be there. Nothing is compiled or
+run."""
 
 from __future__ import annotations
 
@@ -31,6 +25,15 @@ from backprint._torch.inductor import as_for_gxx, cuda_is_compiled, load_inducto
 from backprint.errors import BackprintError, RefusedError, is_defect
 from backprint.kernels.nouns import GPUS, ISAS, KernelTarget
 from backprint.kernels.prepare import PreparedGraph
+
+# ------------------------------------------------------------------ a GPU that is not there
+#
+# A build of PyTorch without CUDA has no device guard for it, so an operator on a fake CUDA tensor raises. The guard of
+# the meta device, which does nothing, is registered in its place. No backward may run on such tensors: autograd would
+# ask for the device's streams, and end the process.
+#
+# The table is `c10::impl::device_guard_impl_registry` of torch's C++ library, tried on torch 2.13.
+
 
 CUDA, META = 1, 14
 """The places of devices in the registry of guards: values of c10::DeviceType."""
@@ -68,7 +71,7 @@ def allow_fake_cuda() -> None:
 
 
 def properties(target: KernelTarget) -> Any:
-    """Return what `torch.cuda.get_device_properties` would."""
+    """Return the properties of a GPU as `torch.cuda.get_device_properties` does."""
     facts = GPUS[target.capability]
     return types.SimpleNamespace(
         name=target.name,
@@ -93,46 +96,47 @@ def properties(target: KernelTarget) -> Any:
 
 
 @contextlib.contextmanager
-def pretended(target: KernelTarget) -> Iterator[None]:
-    """While this lasts, torch says that there is one such GPU."""
+def fake_gpu(target: KernelTarget) -> Iterator[None]:
+    """Let torch report one GPU of a target, while code for it is written."""
     from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
     from backprint._torch.inductor import config as settings
 
     allow_fake_cuda()
-    found, capability = properties(target), divmod(target.capability, 10)
+    device_properties, capability = properties(target), divmod(target.capability, 10)
     answers: dict[Any, dict[str, Any]] = {
         torch.cuda: {
-            "get_device_properties": lambda *args, **kwargs: found,
+            "get_device_properties": lambda *args, **kwargs: device_properties,
             "get_device_capability": lambda *args, **kwargs: capability,
             "current_device": lambda: 0,
             "device_count": lambda: 1,
             "get_rng_state": lambda *args, **kwargs: torch.empty(RANDOM_STATE, dtype=torch.uint8),
         },
         CudaInterface: {
-            "get_device_properties": staticmethod(lambda *args, **kwargs: found),
+            "get_device_properties": staticmethod(lambda *args, **kwargs: device_properties),
             "current_device": staticmethod(lambda: 0),
             "device_count": staticmethod(lambda: 1),
             "is_available": staticmethod(lambda: True),
             "get_compute_capability": staticmethod(lambda *args, **kwargs: target.capability),
         },
-        CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: found)},
+        CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: device_properties)},
         triton_support: {"triton_hash_with_backend": lambda: "none"},
     }
     caches = (DeviceProperties.create, triton_support.has_triton)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as patches:
         for place, names in answers.items():
             for name, value in names.items():
-                held.enter_context(mock.patch.object(place, name, value))
-        held.enter_context(settings.patch(WRITING))
+                patches.enter_context(mock.patch.object(place, name, value))
+        patches.enter_context(settings.patch(WRITING))
         for cache in caches:
-            held.callback(cache.cache_clear)
+            patches.callback(cache.cache_clear)
             cache.cache_clear()
         yield
 
 
-# ----------------------------------------------------------------------------
-# Rules for the results of operators that PyTorch has none of: without one, a whole graph would have no kernels.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ fake-tensor rules for operators that PyTorch has
+# none for
+#
+# Without a rule, a whole graph would have no kernels.
 
 aten = torch.ops.aten
 
@@ -154,8 +158,8 @@ def result_like(function: Any, *args: Any) -> Tensor:
 
 
 @contextlib.contextmanager
-def rules_added() -> Iterator[None]:
-    """While this lasts, these operators run on fake tensors."""
+def fake_tensor_rules() -> Iterator[None]:
+    """Let the operators of LIKE run on fake tensors."""
     from backprint._torch.fake import fake_rules
 
     def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -166,9 +170,7 @@ def rules_added() -> Iterator[None]:
         yield
 
 
-# ----------------------------------------------------------------------------
-# Ask Inductor for the code of a prepared graph. Nothing is compiled, and no kernel is run.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the code of a graph
 
 OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 """The line of Inductor's errors that names an operator."""
@@ -176,10 +178,10 @@ OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 
 @contextlib.contextmanager
 def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
-    """While this lasts, Inductor writes code for a target."""
+    """Let Inductor write code for a target."""
     import_inductor()
-    written_for = pretended(target) if target.device == "cuda" else written_for_cpu(target, threads)
-    with warnings.catch_warnings(), rules_added(), written_for:
+    settings_of_target = fake_gpu(target) if target.device == "cuda" else lowering_for_cpu(target, threads)
+    with warnings.catch_warnings(), fake_tensor_rules(), settings_of_target:
         warnings.simplefilter("ignore")  # where warnings are errors, Inductor's would be refusals
         yield
 
@@ -192,33 +194,33 @@ def import_inductor() -> None:
 
 
 @contextlib.contextmanager
-def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
-    """While this lasts, Inductor writes C++ for a number of threads and vector instructions.
+def lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
+    """Let Inductor write C++ for a number of threads and vector instructions.
 
-    With instructions that are named, no C++ compiler is asked which ones it has.
+    If the target names its instructions, no C++ compiler is run to find out which ones there are.
     """
     from backprint._torch.inductor import codecache, cpu_vec_isa
     from backprint._torch.inductor import config as settings
 
     options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as patches:
         if target.isa:
             isa = getattr(cpu_vec_isa, ISAS[target.isa])()
             options["cpp.vec_isa_ok"] = True
             for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
-                held.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
+                patches.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
             if not has_compiler():
-                # Of AVX-512, extensions are asked for that do not change the code. Some lines depend on the compiler:
-                # they are written for g++.
-                held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
-                held.enter_context(as_for_gxx())
+                # Inductor tests for extensions of AVX-512 that do not change the code. Some lines depend on the
+                # compiler: they are written for g++.
+                patches.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+                patches.enter_context(as_for_gxx())
         elif not has_compiler():
             known = ", ".join(f"cpu:{name}" for name in ISAS)
             raise RefusedError(
                 "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
                 f"the targets {known}, or install g++"
             )
-        held.enter_context(settings.patch(options))
+        patches.enter_context(settings.patch(options))
         yield
 
 
@@ -246,7 +248,7 @@ def isa_in_use() -> str:
 
 @dataclass(frozen=True, slots=True)
 class InductorCode:
-    """What Inductor wrote for a graph: the wrapper, and the steps of the captured graph that each kernel computes."""
+    """The code of a graph: the wrapper, and the steps of the captured graph that each kernel computes."""
 
     wrapper: str
     steps: Mapping[str, tuple[str, ...]]
@@ -269,22 +271,22 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         raise RefusedError(
             "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
         )
-    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), lowering_errors():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
         record_strides(module)
         with fx.traceback.preserve_node_meta():
             post_grad_passes(module, True)
         graph = GraphLowering(module, example_inputs=prepared.inputs, is_backward=backward, is_inference=True)
-        with V.set_graph_handler(graph), steps_recorded() as steps:
+        with V.set_graph_handler(graph), record_steps() as steps:
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
     return InductorCode(str(getattr(code, "value", code)), steps)
 
 
 @contextlib.contextmanager
-def named_refusals() -> Iterator[None]:
-    """Raise what Inductor raises as a RefusedError that names the operator."""
+def lowering_errors() -> Iterator[None]:
+    """Raise a RefusedError that names the operator in place of an error of Inductor."""
     try:
         yield
     except BackprintError:
@@ -292,23 +294,24 @@ def named_refusals() -> Iterator[None]:
     except Exception as error:  # of any kind: the code of a lowering raises what it meets
         if is_defect(error):
             raise
-        said = str(error).strip()
-        named = OPERATOR.search(said)
-        operators = [named[1]] if named else operators_at_work(error)
+        message = str(error).strip()
+        match = OPERATOR.search(message)
+        operators = [match[1]] if match else operators_at_work(error)
         what = ", ".join(operators) or "the graph, and names no operator"
         raise RefusedError(
-            f"Inductor does not lower {what}: {type(error).__name__}: {said.partition(chr(10))[0][:300]}; rewrite the "
+            f"Inductor does not lower {what}: {type(error).__name__}: {message.partition(chr(10))[0][:300]}; "
+            "rewrite the "
             "program without it, or extract for another target"
         ) from error
 
 
 def operators_at_work(error: Exception) -> list[str]:
-    """Return the operators that Inductor was at when it failed: the nodes in the innermost frame that has any."""
-    found: list[str] = []
+    """Return the operators of the nodes in the innermost frame of an error that has any."""
+    operators: list[str] = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
         nodes = [node for value in frame.f_locals.values() for node in nodes_of(value)]
-        found = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or found
-    return found
+        operators = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or operators
+    return operators
 
 
 def nodes_of(value: Any) -> list[fx.Node]:
@@ -321,24 +324,24 @@ def nodes_of(value: Any) -> list[fx.Node]:
 
 
 @contextlib.contextmanager
-def steps_recorded() -> Iterator[dict[str, tuple[str, ...]]]:
-    """While this lasts, note of each kernel that is written the steps that it computes."""
+def record_steps() -> Iterator[dict[str, tuple[str, ...]]]:
+    """Record, for each kernel that Inductor writes, the steps that it computes."""
     from backprint._torch.inductor import CppScheduling, TritonScheduling
 
-    found: dict[str, tuple[str, ...]] = {}
+    steps_of_kernel: dict[str, tuple[str, ...]] = {}
 
     def noting(define: Callable[..., str]) -> Callable[..., str]:
         def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
             name = define(self, source, nodes, *args)
-            found[name] = tuple(dict.fromkeys([*found.get(name, ()), *steps_of(nodes)]))
+            steps_of_kernel[name] = tuple(dict.fromkeys([*steps_of_kernel.get(name, ()), *steps_of(nodes)]))
             return name
 
         return defined
 
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as patches:
         for writer in (CppScheduling, TritonScheduling):
-            held.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
-        yield found
+            patches.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
+        yield steps_of_kernel
 
 
 def steps_of(nodes: Any) -> list[str]:

@@ -152,15 +152,15 @@ def own_names(tokens: Sequence[str]) -> list[str]:
     last = len(tokens) - 1
     first = dict(zip(reversed(tokens), range(last, -1, -1), strict=True))
     called = {token for token, after in pairwise(tokens) if after == "("}
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for index, token in sorted((index, token) for token, index in first.items()):
         if not (token[0].isalpha() or token[0] == "_") or token.isupper() or not 0 < index < last:
             continue
         if token in called and not is_defined(tokens, index):
             continue
-        if tokens[index + 1] in AFTER and is_declared(tokens, index, found):
-            found[token] = None
-    return list(found)
+        if tokens[index + 1] in AFTER and is_declared(tokens, index, names):
+            names[token] = None
+    return list(names)
 
 
 def is_defined(tokens: Sequence[str], index: int) -> bool:
@@ -255,25 +255,25 @@ def binds_types(declared: str, tokens: Sequence[str], names: dict[str, str]) -> 
         types = ast.literal_eval(declared)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return False
-    if not isinstance(types, list | tuple) or not all(isinstance(one, str) for one in types):
+    if not isinstance(types, list | tuple) or not all(isinstance(kind, str) for kind in types):
         return False
-    said = [TOKEN.findall(one) for one in types]
+    declared_tokens = [TOKEN.findall(kind) for kind in types]
     starts = [index for index, token in enumerate(tokens) if token in names and is_defined(tokens, index)]
     for start in starts:
         end = closing(tokens, start + 1) or start + 1
-        if said == parameters(tokens[start + 2 : end], names):
+        if declared_tokens == parameters(tokens[start + 2 : end], names):
             return True
     return False
 
 
 def parameters(tokens: Sequence[str], names: dict[str, str]) -> list[list[str]]:
     """Return the types of a function's parameters, as tokens."""
-    found: list[list[str]] = [[]] if tokens else []
+    types: list[list[str]] = [[]] if tokens else []
     depth = 0
     for token in tokens:
         depth += (token == "<") - (token == ">")
         if token == "," and not depth:
-            found.append([])
+            types.append([])
         elif token not in names:
-            found[-1].append(token)
-    return found
+            types[-1].append(token)
+    return types

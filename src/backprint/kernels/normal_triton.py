@@ -1,9 +1,9 @@
 """The normal form of a Triton kernel: its syntax tree, and the parts of its metadata that change the program.
 
-Left out: names of functions and variables, comments, docstrings, layout, `filename`, the device's properties, and what
-`inductor_meta` says of tuning, names and statistics. A parameter's name counts only if the launcher finds it by its
-name (`xnumel`, `XBLOCK`). Written as `#`, and in full among the constants: numbers, size hints, divisibility.
-Tried on the sources of Inductor 2.13.0.
+It leaves out names of functions and variables, comments, docstrings, layout, `filename`, the device's properties, and
+the entries of `inductor_meta` about tuning, names and statistics. A parameter's name counts only if the launcher finds
+the parameter by it (`xnumel`, `XBLOCK`). Numbers, size hints and divisibility are written as `#`, and in full among the
+constants. Tried on the sources of Inductor 2.13.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKENS = 200_000
 """The words and signs that a source may have: its tree needs some 300 bytes for each."""
 
 SMALL = 1 << 16
-"""The characters below which nobody counts words."""
+"""The characters of a source below which its words are not counted."""
 
 LEXEME = re.compile(
     r"""\#[^\n]*+
@@ -50,7 +50,7 @@ PARTS: dict[type[ast.AST], tuple[str, ...]] = {
 NUMBERS = (int, float, complex)
 
 BY_NAME = re.compile(r"\w*numel(_\d+)?|in_out_ptr\d*|ws_ptr\d*")
-"""Parameters, beside those that are constexpr, of which the name says something: to the launcher, or about aliasing."""
+"""Parameters, beside those that are constexpr, whose names matter: to the launcher, or for aliasing."""
 
 NO_OPTION = {"filename", "triton_meta", "inductor_meta"}
 """Keywords of a heuristic that are left out, or written on their own."""
@@ -87,7 +87,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 SETUP = "set_driver_to_gpu"
 
 BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "getattr", "setattr", "sys", "__import__"}
-"""Names by which a source may read a variable under a name that is a text."""
+"""Names with which a source may read a variable by a name in a text; such a module's own names are kept."""
 
 
 def normal_triton(kernel: Kernel) -> NormalForm:
@@ -106,6 +106,9 @@ def normal_triton(kernel: Kernel) -> NormalForm:
             writer.write_statement(statement, main)
             writer.write_used(main)
     return NormalForm("triton", "\n".join(writer.out), "\n".join(writer.constants))
+
+
+# ------------------------------------------------------------------ parsing, within limits
 
 
 def parse_module(source: str, called: str) -> ast.Module:
@@ -144,12 +147,15 @@ def check_holes(source: str, called: str) -> None:
             raise RefusedError(f"{called}: an f-string with {holes} braces; the limit is {MAX_HOLES}")
 
 
+# ------------------------------------------------------------------ kernels and definitions of a module
+
+
 def find_kernel(functions: Iterable[ast.FunctionDef], name: str) -> ast.FunctionDef | None:
     """Return the kernel of a name among a module's functions; without one of that name, the last kernel."""
     kernels = find_kernels(functions)
     named = [function for function in kernels if function.name == name]
-    found = named or kernels
-    return found[-1] if found else None
+    candidates = named or kernels
+    return candidates[-1] if candidates else None
 
 
 def find_kernels(functions: Iterable[ast.FunctionDef]) -> list[ast.FunctionDef]:
@@ -179,15 +185,15 @@ def is_jitted(function: ast.FunctionDef) -> bool:
 def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     """Return the helpers and constants of a module by name: those that are bound once, and read by that name alone."""
     bound: Counter[str] = Counter()
-    found: dict[str, ast.stmt] = {}
+    definitions: dict[str, ast.stmt] = {}
     for statement in tree.body:
         match statement:
             case ast.FunctionDef(name=name):
-                found[name] = statement
+                definitions[name] = statement
                 bound[name] += 1
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 if is_plain(statement.value):
-                    found[name] = statement
+                    definitions[name] = statement
                 bound[name] += 1
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 bound.update(alias.asname or alias.name.partition(".")[0] for alias in names)
@@ -199,7 +205,7 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
                 return {}
             if isinstance(node, ast.Global):
                 bound.update(node.names)
-    return {name: statement for name, statement in found.items() if bound[name] == 1}
+    return {name: statement for name, statement in definitions.items() if bound[name] == 1}
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:
@@ -243,6 +249,9 @@ def is_launched_by_place(function: ast.FunctionDef) -> bool:
     )
 
 
+# ------------------------------------------------------------------ the writer of the normal form
+
+
 class TreeWriter:
     """Writes syntax trees as tokens, numbers apart; variables are numbered in the order in which they are bound."""
 
@@ -251,9 +260,10 @@ class TreeWriter:
         self.out: list[str] = []
         self.constants: list[str] = []
         self.globals: dict[str, str] = {}
-        """What a global name stands for: an import's full name, `@kernel`, or the number of what the module defines."""
+        """Global name -> an import's full name, `@kernel`, or the number of a definition of the module."""
         self.definitions: dict[str, ast.stmt] = {}
-        """What the module defines once; numbered where it is first used, and written in that order."""
+        """Name -> definition that the module makes once. It is numbered where it is first used, and written in that
+        order."""
         self.numbered: list[str] = []
         """Definitions that have a number, in its order."""
         self.used: list[str] = []
@@ -266,7 +276,7 @@ class TreeWriter:
         """Whether variables get numbers where they are bound."""
 
     def bind_module(self, tree: ast.Module, main: ast.FunctionDef) -> None:
-        """Name what a module imports and defines."""
+        """Enter the imports and definitions of a module."""
         for statement in tree.body:
             match statement:
                 case ast.Import(names=names):
@@ -283,7 +293,7 @@ class TreeWriter:
         self.definitions.pop(main.name, None)
 
     def global_name(self, name: str) -> str:
-        """Return what a global name stands for; a definition of the module is to be written then."""
+        """Return the normal form of a global name; if it is a definition of the module, queue it to be written."""
         if name in self.definitions and name not in self.globals:
             self.globals[name] = f"@{len(self.numbered)}"
             self.numbered.append(name)
@@ -308,7 +318,7 @@ class TreeWriter:
             self.write(statement)
 
     def write_function(self, function: ast.FunctionDef, is_kernel: bool) -> None:
-        """Write a function of the module; of the kernel the parameters' names are numbers, with what says more."""
+        """Write a function of the module. The kernel's parameters are numbers, but for names that matter (BY_NAME)."""
         self.numbers = True
         arguments = function.args
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -333,7 +343,7 @@ class TreeWriter:
     # -------------------------------------------------------------- metadata
 
     def write_decorator(self, mark: ast.expr) -> None:
-        """Write a decorator: of a heuristic the keywords by name, and the metadata that changes the program."""
+        """Write a decorator; for a heuristic, its keywords by name and the metadata that changes the program."""
         if not isinstance(mark, ast.Call):
             self.write(mark)
             return
@@ -372,10 +382,14 @@ class TreeWriter:
         self.out.append("end")
 
     def write_triton_entry(self, key: str, value: ast.expr) -> None:
-        """Write an entry of `triton_meta`; of the device only its type."""
+        """Write an entry of `triton_meta`; for the device, its type alone."""
         self.out.append(key)
         if key == "device":
-            kinds = [one.value for one in value.keywords if one.arg == "type"] if isinstance(value, ast.Call) else []
+            kinds = (
+                [keyword.value for keyword in value.keywords if keyword.arg == "type"]
+                if isinstance(value, ast.Call)
+                else []
+            )
             self.write_value(kinds if kinds else value)
         elif key in SIZES:
             self.write_aside(value)
@@ -383,15 +397,15 @@ class TreeWriter:
             self.write_named(value)
 
     def write_named(self, value: ast.expr) -> None:
-        """Write metadata in which a text may be a parameter's name, a number then."""
+        """Write metadata in which a text that is a parameter's name becomes the parameter's number."""
         match value:
             case ast.Constant(value=str(text)) if text in self.variables:
                 self.out.append(self.variables[text])
             case ast.Dict(keys=keys, values=values):
                 self.out.append(f"Dict {len(keys)}")
-                for key, one in zip(keys, values, strict=True):
+                for key, item in zip(keys, values, strict=True):
                     self.out.append("**") if key is None else self.write_named(key)
-                    self.write_named(one)
+                    self.write_named(item)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 self.out.append(f"{type(value).__name__} {len(elements)}")
                 for element in elements:
@@ -402,9 +416,9 @@ class TreeWriter:
     def write_aside(self, value: ast.expr) -> None:
         """Write a value among the constants."""
         self.out.append("#")
-        kept, self.out = self.out, self.constants
+        structure, self.out = self.out, self.constants
         self.write(value)
-        self.out = kept
+        self.out = structure
 
     # -------------------------------------------------------------- trees
 
@@ -443,8 +457,8 @@ class TreeWriter:
         for value in (node.func, *node.args, *node.keywords):
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 self.out.append("#")
-                said = WORD.sub(lambda word: self.variables.get(word[0], word[0]), value.value)
-                self.constants.append(f"={said!r}")
+                message = WORD.sub(lambda word: self.variables.get(word[0], word[0]), value.value)
+                self.constants.append(f"={message!r}")
             else:
                 self.write(value)
 
@@ -455,13 +469,13 @@ class TreeWriter:
         self.write_value(node.annotation)
 
     def write_value(self, value: object) -> None:
-        """Write what a field of a node holds."""
+        """Write the value of a field of a node."""
         if isinstance(value, ast.AST):
             self.write(value)
         elif isinstance(value, list):
             self.out.append(str(len(value)))
-            for one in value:
-                self.write_value(one)
+            for item in value:
+                self.write_value(item)
         else:
             self.out.append(str(value))
 
@@ -477,7 +491,7 @@ def is_usual(key: str, value: ast.expr) -> bool:
 
 
 def is_empty(value: ast.expr) -> bool:
-    """Whether metadata says nothing: None, False, an empty list."""
+    """Whether metadata is empty: None, False, an empty list."""
     match value:
         case ast.Constant(value=None) | ast.Constant(value=False):
             return True

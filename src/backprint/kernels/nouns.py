@@ -21,7 +21,7 @@ ISAS: Mapping[str, str] = MappingProxyType({"avx2": "VecAVX2", "avx512": "VecAVX
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """What a compiler asks of a GPU, by its vendor's data sheet of the first product with this capability."""
+    """The facts of a GPU that a compiler reads, from the data sheet of the first product with this capability."""
 
     multiprocessors: int
     threads_of_multiprocessor: int
@@ -45,7 +45,7 @@ GPUS: Mapping[int, GpuFacts] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class KernelTarget:
-    """What kernels are made for."""
+    """A target of kernels: a processor with its vector instructions, or a GPU."""
 
     name: str
     device: str
@@ -78,9 +78,7 @@ def known_targets() -> list[str]:
     return ["cpu", *(f"cpu:{name}" for name in ISAS), *(f"cuda:{capability}" for capability in GPUS)]
 
 
-# ----------------------------------------------------------------------------
-# What a compiler makes of a graph: its kernels, the calls of them, and what is called beside them.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ kernels, their calls, and extern calls
 
 VERSION = "1"
 """Of normal forms; hashes of two versions are never the same."""

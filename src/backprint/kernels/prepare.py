@@ -1,4 +1,10 @@
-"""Put the steps of a graph into an order that its results alone decide, so that equal graphs give equal kernels."""
+"""A captured graph, prepared for a compiler and a target: ATen operators on fake tensors of the target's device.
+
+The steps get an order that the results alone decide, so that equal graphs give equal kernels. Guards are left out: they
+are a precondition of the kernels. Operators that only a CPU has (its attention, its LSTM) are written with common ones
+on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the device of the capture,
+so a forward is prepared first, and its backward takes the tensors that it saves.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +34,8 @@ from backprint.graph.sizes import at_hints, evaluate, hints, known
 from backprint.kernels.nouns import KernelTarget
 from backprint.lowering.operators import replace_views
 
+# ------------------------------------------------------------------ the order of steps
+
 
 def in_canonical_order(graph: Graph) -> Graph:
     """Return the graph with its effects in their order, and then the other steps, depth first from its results.
@@ -38,54 +46,51 @@ def in_canonical_order(graph: Graph) -> Graph:
     steps = {step.name: step for step in graph.steps if not step.is_guard}
     if any(mutated(step) for step in steps.values()):
         return replace(graph, steps=tuple(steps.values()))
-    found: dict[str, Step] = {}
+    ordered: dict[str, Step] = {}
     roots = [step.name for step in steps.values() if is_effect(step)]
     for name in (*roots, *(name for result in graph.results for name in refs(result))):
-        add_with_feeders(name, steps, found)
-    return replace(graph, steps=tuple(found.values()))
+        add_after_inputs(name, steps, ordered)
+    return replace(graph, steps=tuple(ordered.values()))
 
 
-def add_with_feeders(name: str, steps: Mapping[str, Step], found: dict[str, Step]) -> None:
-    """Add a step after those that it takes values from."""
+def add_after_inputs(name: str, steps: Mapping[str, Step], ordered: dict[str, Step]) -> None:
+    """Add a step after the steps whose values it uses. The stack replaces recursion: graphs have thousands of steps."""
     waiting = [(name, False)]
     while waiting:
-        name, fed = waiting.pop()
-        if name in found or name not in steps:
+        name, inputs_added = waiting.pop()
+        if name in ordered or name not in steps:
             continue
         step = steps[name]
-        if fed:
-            found[name] = step
+        if inputs_added:
+            ordered[name] = step
             continue
         waiting.append((name, True))
         values: list[Value] = [*step.args, *(value for _, value in step.kwargs)]
-        waiting.extend((each, False) for value in reversed(values) for each in reversed(list(refs(value))))
+        waiting.extend((name, False) for value in reversed(values) for name in reversed(list(refs(value))))
 
 
-# ----------------------------------------------------------------------------
-# Give operators whose results have sizes that depend on values the sizes of the capture.
+# ------------------------------------------------------------------ sizes that depend on values
 #
-#
-# A capture holds such a size by a guard, so the kernels are right wherever the guards hold. `nonzero` becomes
-# `nonzero_static`, whose result has a size that is given; selections by a mask become selections by its places.
-# ----------------------------------------------------------------------------
+# A capture holds a size that depends on values by a guard, so the kernels are right wherever the guards hold. `nonzero`
+# becomes `nonzero_static`, whose result has a given size; selections by a mask become selections by the mask's places.
 
 aten = torch.ops.aten
 
 MASKS = ("bool", "uint8")
 
 
-def with_known_sizes(module: fx.GraphModule) -> str:
-    """Rewrite a graph whose nodes have their annotations; say which operators now have a size of the capture."""
-    found: dict[str, None] = {}
+def use_captured_sizes(module: fx.GraphModule) -> str:
+    """Give operators the sizes of the capture, from the nodes' annotations; return a note that names them."""
+    operators: dict[str, None] = {}
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
         if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
             if node.target is aten.index.Tensor and not has_one_mask(node):
                 continue
-            found[str(node.target)] = None
+            operators[str(node.target)] = None
             node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
     module.recompile()
-    return f"{', '.join(found)}: the size is that of the capture, which its guards hold" if found else ""
+    return f"{', '.join(operators)}: the size is that of the capture, which its guards hold" if operators else ""
 
 
 def has_one_mask(node: fx.Node) -> bool:
@@ -108,18 +113,18 @@ def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
     """Return the values at indices; the mask among them stands for its places."""
-    given: list[Tensor | None] = []
-    for each in indices:
-        if each is not None and each.dtype in (torch.bool, torch.uint8):
-            given += nonzero(each, [shape[first_indexed(indices)]]).unbind(1)
+    places: list[Tensor | None] = []
+    for one_index in indices:
+        if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
+            places += nonzero(one_index, [shape[first_indexed(indices)]]).unbind(1)
         else:
-            given.append(each)
-    return aten.index.Tensor(value, given)
+            places.append(one_index)
+    return aten.index.Tensor(value, places)
 
 
 def first_indexed(indices: Sequence[Tensor | None]) -> int:
     """Return the dimension of a result that the indices take: the first, if they do not lie together."""
-    places = [place for place, each in enumerate(indices) if each is not None]
+    places = [place for place, one_index in enumerate(indices) if one_index is not None]
     return places[0] if places[-1] - places[0] == len(places) - 1 else 0
 
 
@@ -136,16 +141,10 @@ SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
         aten.repeat_interleave.Tensor: repeat_interleave,
     }
 )
-"""Operator -> the same with the shape of its result as a further argument."""
+"""Operator -> a function that computes it with the shape of its result as a further argument."""
 
 
-# ----------------------------------------------------------------------------
-# Write a captured graph as what Inductor lowers, for a target: ATen operators on fake tensors of the target's device.
-#
-# Guards are left out: they are a precondition of the kernels. What only a CPU has (its attention, its LSTM) is
-#  written with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target
-#  than on the device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the graph on a target
 
 
 def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
@@ -164,7 +163,7 @@ NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "Sy
 
 @dataclass(frozen=True, slots=True)
 class PortLayout:
-    """A tensor as it is on a target."""
+    """The dtype, shape and strides of a tensor on a target."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -194,8 +193,8 @@ def prepared_graph(
     sizes, sized = hints(graph), at_hints(graph)
     module = to_fx(in_canonical_order(sized))
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
-    told = sizes_told(sizes), guards_left_out(graph), moved_to(module, device), with_known_sizes(module)
-    notes = [note for note in told if note]
+    remarks = sizes_note(sizes), guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
+    notes = [note for note in remarks if note]
     rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
     notes += [f"{name} is written with other operators" for name in rewritten]
     draw_into_new_tensors(module)
@@ -206,8 +205,8 @@ def prepared_graph(
     table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}, sizes) for port in sized.inputs]
-        made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
-    return PreparedGraph(made, inputs, mode, saved_layouts(graph, made), tuple(notes))
+        lowered = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+    return PreparedGraph(lowered, inputs, mode, saved_layouts(graph, lowered), tuple(notes))
 
 
 class Tracing(fx.Interpreter):
@@ -236,9 +235,9 @@ class Tracing(fx.Interpreter):
         except Exception as error:  # what an operator asks of a device is in its own code
             if is_defect(error):
                 raise
-            said = str(error).strip().partition("\n")[0][:300]
+            message = str(error).strip().partition("\n")[0][:300]
             raise RefusedError(
-                f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {message}; capture "
                 "the program on such a device, or extract for another target"
             ) from error
 
@@ -275,9 +274,9 @@ NEW = frozenset(
 
 
 def draw_into_new_tensors(module: fx.GraphModule) -> None:
-    """Let draws with a kept random state return what they drew.
+    """Replace draws into a tensor, under a saved random state, by draws that return a new tensor.
 
-    Inductor takes what such a call returns for a new tensor, and gives the memory of its argument to another.
+    Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
     """
     keeping = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
     order = {node: place for place, node in enumerate(module.graph.nodes)}
@@ -300,21 +299,21 @@ def draw_into_new_tensors(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def sizes_told(sizes: Mapping[str, int]) -> str:
-    """Say which sizes a graph with symbols is lowered for."""
+def sizes_note(sizes: Mapping[str, int]) -> str:
+    """Return a note with the sizes for which a graph with symbols is lowered."""
     return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
         sizes
     )
 
 
-def guards_left_out(graph: Graph) -> str:
-    """Say how many guards a graph has, which its kernels do not check."""
+def guards_note(graph: Graph) -> str:
+    """Return a note with the number of guards, which the kernels do not check."""
     count = sum(step.is_guard for step in graph.steps)
     return f"{count} guards are left out: check them before these kernels are called" if count else ""
 
 
-def moved_to(module: fx.GraphModule, device: torch.device) -> str:
-    """Let a graph make its tensors on a device; say how many calls named another."""
+def move_to_device(module: fx.GraphModule, device: torch.device) -> str:
+    """Make a graph create its tensors on a device; return a note with the number of calls that named another."""
     count = 0
     for node in module.graph.nodes:
         args, kwargs = pytree.tree_map(lambda value: on_device(value, device), (node.args, dict(node.kwargs)))
@@ -346,12 +345,12 @@ def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout]
     return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
 
 
-def saved_layouts(graph: Graph, made: fx.GraphModule) -> dict[str, PortLayout]:
+def saved_layouts(graph: Graph, lowered: fx.GraphModule) -> dict[str, PortLayout]:
     """Return the tensors that a forward saves, as they are on the target."""
-    (results,) = made.graph.output_node().args
-    found = {}
+    (results,) = lowered.graph.output_node().args
+    layouts = {}
     for port, result in zip(graph.outputs, results, strict=True):
         value = result.meta.get("val") if isinstance(result, fx.Node) else None
         if port.role == "saved" and isinstance(value, Tensor):
-            found[port.name] = PortLayout(value.dtype, tuple(value.shape), tuple(value.stride()))
-    return found
+            layouts[port.name] = PortLayout(value.dtype, tuple(value.shape), tuple(value.stride()))
+    return layouts

@@ -1,11 +1,13 @@
-"""Reads `graph.json`, which lies beside each wrapper that Backprint saves, and says how its kernels are called.
+"""Kernels in folders, read as text: Backprint's own, Inductor's code and cache, GraphNet's layout, kernels in single
+files.
 
     SAMPLE/TARGET/pair_0/forward/wrapper.py         Inductor's wrapper, with the sources of its kernels
     SAMPLE/TARGET/pair_0/forward/graph.json         target, ports, extern calls; operators and calls of each kernel
     SAMPLE/TARGET/pair_0/forward/kernels/NAME.py    the same kernels, each as a file that runs alone
-    SAMPLE/TARGET/pair_0/forward/built/NAME/        what they were compiled to
+    SAMPLE/TARGET/pair_0/forward/built/NAME/        its compiled forms
 
-Everything is checked before it is used: the file may be a stranger's, truncated, or of another version.
+Files are parsed, never imported, and everything is checked before it is used: a file may be untrusted, truncated, or of
+another version. A file that cannot be read is an UnreadKernels with the reason, and the others are read.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ from backprint.kernels.normal import LARGEST, kernel_hash
 from backprint.kernels.normal_cpp import BINDING
 from backprint.kernels.normal_triton import find_kernels, parse_module
 from backprint.kernels.nouns import FusedOperator, Kernel, KernelArgument, KernelCall, KernelConfiguration
+
+# ------------------------------------------------------------------ graph.json, beside each wrapper that Backprint
+# saves
+
 
 FORMAT = 1
 """The format of `graph.json` that this version reads."""
@@ -53,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SavedGraph:
-    """What `graph.json` says of one graph."""
+    """The contents of a `graph.json`."""
 
     target: str
     direction: str
@@ -78,25 +84,25 @@ def target_of_folder(folder: Path) -> str:
 
 
 def read_saved_graph(text: str, place: str) -> SavedGraph:
-    """Return what the text of a `graph.json` says; a text that is none raises RefusedError."""
+    """Return the contents of a `graph.json`; raise RefusedError for a text that is none."""
     try:
-        known = parse_json(text)
+        content = parse_json(text)
     except ValueError as error:
         raise RefusedError(f"{place}: not JSON: {error}") from error
-    known = checked_type(known, dict, place)
-    found = known.get("format")
-    if found != FORMAT:
+    content = checked_type(content, dict, place)
+    version = content.get("format")
+    if version != FORMAT:
         raise RefusedError(
-            f"{place}: a folder of format {str(found)[:40]}; this version reads {FORMAT}: "
+            f"{place}: a folder of format {str(version)[:40]}; this version reads {FORMAT}: "
             "read it with the Backprint that wrote it, or extract the kernels again"
         )
-    target, direction = (field(known, name, str, place) for name in ("target", "direction"))
+    target, direction = (field(content, name, str, place) for name in ("target", "direction"))
     blank = Kernel("", "", "", target, direction=direction)
     kernels = {}
-    for each in field(known, "kernels", list, place):
-        kernel = saved_kernel(checked_type(each, dict, f"{place}: kernels"), blank, place)
+    for row in field(content, "kernels", list, place):
+        kernel = saved_kernel(checked_type(row, dict, f"{place}: kernels"), blank, place)
         kernels[kernel.name] = kernel
-    externs = field(known, "externs", dict, place)
+    externs = field(content, "externs", dict, place)
     counts = {name: checked_type(count, int, f"{place}: externs: {name[:80]}") for name, count in externs.items()}
     return SavedGraph(target, direction, kernels, counts)
 
@@ -106,11 +112,11 @@ def saved_kernel(known: dict[str, Any], blank: Kernel, place: str) -> Kernel:
     name = field(known, "name", str, place)
     within = f"{place}: kernel {name[:80]}"
     operators = tuple(
-        FusedOperator(*(field(each, part, str, within) for part in ("operator", "step", "line")))
-        for each in dictionaries(known, "operators", within)
+        FusedOperator(*(field(row, part, str, within) for part in ("operator", "step", "line")))
+        for row in dictionaries(known, "operators", within)
     )
-    configurations = tuple(saved_configuration(each, within) for each in dictionaries(known, "configurations", within))
-    calls = tuple(saved_call(each, within) for each in dictionaries(known, "calls", within))
+    configurations = tuple(saved_configuration(row, within) for row in dictionaries(known, "configurations", within))
+    calls = tuple(saved_call(row, within) for row in dictionaries(known, "calls", within))
     threads = known.get("threads")
     return replace(
         blank,
@@ -143,8 +149,8 @@ def pair_of(value: Any) -> tuple[Any, Any]:
 
 def saved_call(known: dict[str, Any], place: str) -> KernelCall:
     """Return a call: its arguments, and its grid for each configuration."""
-    arguments = tuple(saved_argument(each, place) for each in dictionaries(known, "arguments", place))
-    grids = tuple(grid_of_three(each, place) for each in list_or_none(known, "grids", place))
+    arguments = tuple(saved_argument(row, place) for row in dictionaries(known, "arguments", place))
+    grids = tuple(grid_of_three(row, place) for row in list_or_none(known, "grids", place))
     return KernelCall(arguments, grids)
 
 
@@ -168,7 +174,7 @@ def saved_argument(known: dict[str, Any], place: str) -> KernelArgument:
     return KernelArgument(field(known, "dtype", str, place), shape, stride, value)
 
 
-# ------------------------------------------------------------------ checks
+# -------------------------------------------------------------- checks of JSON values
 
 
 def is_whole(value: Any) -> bool:
@@ -177,14 +183,14 @@ def is_whole(value: Any) -> bool:
 
 
 def checked_type(value: Any, kind: type[T], place: str) -> T:
-    """Return a value of JSON that must be of a type."""
+    """Return a value of JSON; raise RefusedError unless it has the type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise RefusedError(f"{place}: expected a {kind.__name__}, found {type(value).__name__}")
     return value
 
 
 def field(known: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
-    """Return a value of an object that it must have."""
+    """Return a required value of an object; raise RefusedError if it is missing or of another type."""
     if name not in known:
         raise RefusedError(f"{place}: it has no {name!r}")
     return checked_type(known[name], kind, f"{place}: {name}")
@@ -198,17 +204,15 @@ def list_or_none(known: Mapping[str, Any], name: str, place: str) -> list[Any]:
 
 def dictionaries(known: Mapping[str, Any], name: str, place: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a list that an object must have."""
-    for each in field(known, name, list, place):
-        yield checked_type(each, dict, f"{place}: {name}")
+    for row in field(known, name, list, place):
+        yield checked_type(row, dict, f"{place}: {name}")
 
 
-# ----------------------------------------------------------------------------
-# Reads the files that `alone` writes back as kernels: the same program, and so the same hash, as in the wrapper.
+# ------------------------------------------------------------------ files with one kernel, written by `alone`
 #
-# The files are parsed, never imported. Beside the wrapper that a kernel came from (in its folder, or in the one
-#  above) its file is a copy and yields nothing, as long as its program is the one that was saved. An edited one is a
-#  kernel.
-# ----------------------------------------------------------------------------
+# The program of such a file, and so its hash, is that of the kernel in the wrapper. Beside the wrapper that it came
+# from (in its folder, or in the one above) the file is a copy and yields nothing, as long as its program is the one
+# that was saved. An edited file is a kernel.
 
 MARK = "# A kernel that Backprint saved"
 """The first line of each file. Python looks for an encoding in the first two lines, so nothing of others is there."""
@@ -217,10 +221,10 @@ WRAPPERS = ("wrapper.py", "output_code.py")
 """The names of files with the wrapper of a graph."""
 
 RECORDED = ("NAME", "HASH", "WRITTEN_AS", "SOURCE")
-"""What is read of a file."""
+"""The names of a file whose values are read."""
 
 FACTS = ("target", "declared", "compiler", "isa", "sample", "direction")
-"""What WRITTEN_AS says of a kernel, as texts."""
+"""The facts of a kernel in WRITTEN_AS that are texts."""
 
 
 def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
@@ -229,17 +233,17 @@ def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
     tree = parse_module(text, place)
     recorded = recorded_values(tree, place)
-    name, said = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
-    if not isinstance(name, str) or not said or not is_record(said):
+    name, facts = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
+    if not isinstance(name, str) or not facts or not is_record(facts):
         raise RefusedError(f"{place}: it begins as a kernel that Backprint saved, and has no NAME or WRITTEN_AS")
     if "SOURCE" in recorded:
         language, source = "cpp", recorded["SOURCE"]
     else:
-        language, source = "triton", module_source(tree, text, said, place)
+        language, source = "triton", module_source(tree, text, facts, place)
     if not isinstance(source, str):
         raise RefusedError(f"{place}: its SOURCE is no text")
-    fact = {name: str(said.get(name) or "") for name in FACTS}
-    threads = said.get("threads") if isinstance(said.get("threads"), int) else None
+    fact = {name: str(facts.get(name) or "") for name in FACTS}
+    threads = facts.get("threads") if isinstance(facts.get("threads"), int) else None
     kernel = Kernel(
         language,
         name,
@@ -256,32 +260,32 @@ def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
         yield kernel
 
 
-def is_record(said: object) -> bool:
-    """Whether what a file says of its kernel is a mapping of texts, of numbers and of lists of texts."""
-    return isinstance(said, Mapping) and all(
-        all(isinstance(one, str) for one in value) if isinstance(value, list) else isinstance(value, str | int | None)
-        for value in said.values()
+def is_record(facts: object) -> bool:
+    """Whether a value is a mapping with texts, whole numbers and lists of texts."""
+    return isinstance(facts, Mapping) and all(
+        all(isinstance(item, str) for item in value) if isinstance(value, list) else isinstance(value, str | int | None)
+        for value in facts.values()
     )
 
 
 def recorded_values(tree: ast.Module, place: str) -> dict[str, Any]:
     """Return the values of a file's own names; one that is no literal raises RefusedError."""
-    found = {}
+    values = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in RECORDED:
                 try:
-                    found[name] = ast.literal_eval(value)
+                    values[name] = ast.literal_eval(value)
                 except (ValueError, TypeError, SyntaxError, RecursionError) as error:
                     raise RefusedError(f"{place}: line {node.lineno}: {name} is no plain data ({error})") from error
-    return found
+    return values
 
 
-def module_source(tree: ast.Module, text: str, said: Mapping[str, Any], place: str) -> str:
+def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], place: str) -> str:
     """Return the module that the compiler wrote: its imports, and its functions with its decorator."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    statements, imports = said.get("statements"), said.get("imports")
+    statements, imports = facts.get("statements"), facts.get("imports")
     if not isinstance(statements, list) or not isinstance(imports, list) or not set(functions) & set(statements):
         raise RefusedError(f"{place}: it does not say which of its functions are the kernel's")
     parts = list(imports)
@@ -291,7 +295,7 @@ def module_source(tree: ast.Module, text: str, said: Mapping[str, Any], place: s
             parts.append(statement)
             continue
         first = min([function.lineno, *(mark.lineno for mark in function.decorator_list)])
-        decorator = said.get("decorator") if statement == statements[-1] else ""
+        decorator = facts.get("decorator") if statement == statements[-1] else ""
         parts += [decorator] if decorator else []
         parts.append("\n".join(lines[first - 1 : function.end_lineno]))
     return "\n".join(parts) + "\n"
@@ -302,15 +306,10 @@ def has_wrapper(place: Path) -> bool:
     return any((folder / name).is_file() for folder in (place.parent, place.parent.parent) for name in WRAPPERS)
 
 
-# ----------------------------------------------------------------------------
-# Finds kernels in folders: Backprint's, code of Inductor, its cache, GraphNet's layout, kernels in files of their
-# own.
+# ------------------------------------------------------------------ kernels in files and folders
 #
-# Files are parsed, never imported: a kernel is a text in a call that a wrapper makes, or a module that defines it. A
-#  file that cannot be read is an UnreadKernels with the reason, and the others are read. `READERS` has a row a kind
-#  of file. A use counts once: of the kernels in files of their own, those that a wrapper of the same sample has are
-#  left out.
-# ----------------------------------------------------------------------------
+# A kernel is a text in a call that a wrapper makes, or a module that defines it. `READERS` has a row for each kind of
+# file. A use counts once: a kernel in a file of its own is left out if a wrapper of the same sample has it.
 
 WRAPPER_LARGEST = 64 << 20
 """The bytes of a file with many kernels; each of them has its own limit."""
@@ -400,16 +399,16 @@ def read_kernels(path: Path) -> Iterator[Found]:
             count += 1
             yield found
     if not count:
-        yield nothing_in(path)
+        yield no_kernels_in(path)
 
 
-def nothing_in(path: Path) -> UnreadKernels:
+def no_kernels_in(path: Path) -> UnreadKernels:
     """Return the note of a folder without kernels."""
     known = ", ".join(reader.title for reader in READERS)
     return UnreadKernels(str(path), f"there are no kernels here; known are {known}")
 
 
-# ------------------------------------------------------------------ samples
+# -------------------------------------------------------------- samples
 
 
 def samples_below(path: Path) -> Iterator[KernelSample]:
@@ -434,7 +433,7 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
 
 
 def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
-    """Return the files of a sample, with what is known of each, and the folders in it that are samples themselves."""
+    """Return the files of a sample with the stat of each, and the folders in it that are samples themselves."""
     suffixes = tuple({reader.suffix for reader in READERS})
     files: dict[Path, os.stat_result | None] = {}
     others = []
@@ -456,7 +455,7 @@ def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[
 
 
 def stat_or_none(place: Path) -> os.stat_result | None:
-    """Return what is known of a file; None of a link to nothing."""
+    """Return the stat of a file; None for a broken link."""
     try:
         return os.stat(place)
     except OSError:
@@ -464,7 +463,7 @@ def stat_or_none(place: Path) -> os.stat_result | None:
 
 
 def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | None]) -> KernelSample:
-    """Return a sample with a digest of what is known of its files."""
+    """Return a sample with a digest of the names, sizes and times of its files."""
     digest = hashlib.sha256()
     for file, known in files.items():
         written = (known.st_size, known.st_mtime_ns) if known else ()
@@ -496,7 +495,7 @@ def is_named_part(folder: Path) -> bool:
     return TARGET.fullmatch(folder.name) is not None and next(folder.glob("pair_*"), None) is not None
 
 
-# ------------------------------------------------------------------ the kernels of a sample
+# -------------------------------------------------------------- the kernels of a sample
 
 
 def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
@@ -552,13 +551,13 @@ def hash_or_nothing(kernel: Kernel) -> str:
 
 
 def graph_or_reason(file: Path) -> SavedGraph | UnreadKernels:
-    """Return what a `graph.json` says, or why it was not read."""
+    """Return the contents of a `graph.json`, or the reason why it was not read."""
     try:
         graph = read_saved_graph(read_text(file), str(file))
         if not (file.parent / WRAPPER_FILE).exists():
             raise RefusedError(f"there is no {WRAPPER_FILE} beside it, which has the kernels")
     except UNREADABLE as error:
-        return unread(file, error)
+        return unread_file(file, error)
     return graph
 
 
@@ -567,7 +566,7 @@ def reader_or_reason(file: Path) -> KernelReader | UnreadKernels | None:
     try:
         text = read_text(file)
     except UNREADABLE as error:
-        return unread(file, error)
+        return unread_file(file, error)
     fitting = (reader for reader in READERS if file.name.endswith(reader.suffix))
     return next((reader for reader in fitting if reader.knows(text)), None)
 
@@ -590,7 +589,7 @@ def kernels_of_file(
             direction = found.direction or direction_of(text, file)
             yield replace(found, sample=sample, direction=direction, place=place)
     except UNREADABLE as error:
-        yield unread(file, error)
+        yield unread_file(file, error)
 
 
 def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
@@ -601,7 +600,7 @@ def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
 UNREADABLE = (RefusedError, OSError, RecursionError, MemoryError)
 
 
-def unread(file: Path, error: BaseException) -> UnreadKernels:
+def unread_file(file: Path, error: BaseException) -> UnreadKernels:
     """Return the note of a file that an error kept from being read."""
     reason = str(error) or type(error).__name__
     return UnreadKernels(str(file), reason.removeprefix(f"{file}: "))
@@ -620,12 +619,12 @@ def read_text(file: Path) -> str:
 
 def direction_of(text: str, file: Path) -> str:
     """Return the direction that a wrapper's first line or a folder's name says, or ''."""
-    if said := DIRECTION.match(text.lstrip()[:80]):
-        return said[1]
+    if match := DIRECTION.match(text.lstrip()[:80]):
+        return match[1]
     return next((part for part in reversed(file.parent.parts) if part in ("forward", "backward")), "")
 
 
-# ------------------------------------------------------------------ kinds of files
+# -------------------------------------------------------------- kinds of files
 
 
 def kernels_of_wrapper(text: str, place: str) -> Iterator[Found]:
@@ -673,10 +672,10 @@ def kernels_of_module(text: str, place: str) -> Iterator[Found]:
     if len(text) > LARGEST:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {LARGEST}")
     functions = [node for node in parse_module(text, place).body if isinstance(node, ast.FunctionDef)]
-    found = find_kernels(functions)
-    if not found and JITTED not in text:
+    kernels = find_kernels(functions)
+    if not kernels and JITTED not in text:
         yield UnreadKernels(place, "there is no kernel in this module, which begins as Inductor's do")
-    for kernel in found:
+    for kernel in kernels:
         yield Kernel("triton", kernel.name, text)
 
 

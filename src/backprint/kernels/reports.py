@@ -1,6 +1,6 @@
-"""The tables of a report of kernels: totals by target and direction, what is shared, what is never fused, bytes.
+"""The report of the kernels in an index: facts, tables, a picture, code, and a row a program for files.
 
-Each is made from an index alone, by a query that SQLite answers; what a sample's files do not say is left out.
+Each table is a query of the index; facts that a sample's files do not have are left out.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def name_table(index: KernelIndex) -> Table:
 
 def unread_table(index: KernelIndex) -> Table:
     """Return what could not be read, and why."""
-    rows = tuple((each.place, each.reason) for each in index.unread())
+    rows = tuple((unread.place, unread.reason) for unread in index.unread())
     return Table("Not read", "", columns("file:name reason"), rows)
 
 
@@ -126,16 +126,16 @@ class OperatorUses:
 
 def operator_table(index: KernelIndex) -> Table:
     """Return the operators that no kernel computes together with others."""
-    found = operator_uses(index)
+    uses_by_operator = operator_uses(index)
     rows = [
         (name, "no kernel" if not uses.alone else "kernels of their own", uses.externs, uses.alone)
-        for name, uses in found.items()
+        for name, uses in uses_by_operator.items()
         if not uses.fused
     ]
     rows.sort(key=lambda row: (-row[2] - row[3], row[0]))
     note = (
-        f"Of {len(found):,} operators of the captured graphs, those that no kernel computes together with another one; "
-        "views do not count."
+        f"Of {len(uses_by_operator):,} operators of the captured graphs, those that no kernel computes together with "
+        "another one; views do not count."
     )
     heads = "operator:name computed_by calls_beside_kernels:count kernels_alone:count"
     return Table("Operators never fused", note, columns(heads), tuple(rows))
@@ -143,18 +143,18 @@ def operator_table(index: KernelIndex) -> Table:
 
 def operator_uses(index: KernelIndex) -> dict[str, OperatorUses]:
     """Return each operator of the graphs with how it is computed; its overloads are one."""
-    found: dict[str, OperatorUses] = defaultdict(OperatorUses)
+    uses_by_operator: dict[str, OperatorUses] = defaultdict(OperatorUses)
     for text, count in index.rows("select operators, count(*) from uses where operators != '[]' group by 1"):
         names = Counter(name for name in map(packet_of, json.loads(text)) if name.rpartition(".")[2] not in NO_WORK)
         for name in names:
             if names.total() > 1:
-                found[name].fused += count
+                uses_by_operator[name].fused += count
             else:
-                found[name].alone += count
+                uses_by_operator[name].alone += count
     for operator, calls in index.rows("select operator, total(calls) from externs group by 1"):
         if (name := packet_of(operator)).rpartition(".")[2] not in NO_WORK:
-            found[name].externs += int(calls)
-    return found
+            uses_by_operator[name].externs += int(calls)
+    return uses_by_operator
 
 
 def packet_of(operator: str) -> str:
@@ -189,9 +189,7 @@ def program_table(groups: KernelGroups) -> Table:
     return Table("All programs", "", columns(PROGRAM), ProgramRows(groups))
 
 
-# ----------------------------------------------------------------------------
-# The report of kernels: facts, tables, a picture, the code of what is shared most, and a row a program for files.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the report
 
 LISTED = 10
 """How many programs are shown with their code."""

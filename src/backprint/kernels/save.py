@@ -38,23 +38,23 @@ from backprint.kernels.winners import is_here
 NOT_TIMED = "not timed"
 
 
-def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
+def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
     """Write what was extracted below a folder, completely or not at all; what was there for this target is replaced.
 
     Returns a line for each kernel that was timed.
     """
-    place = folder / found.target.name.replace(":", "_")
+    place = folder / kernels.target.name.replace(":", "_")
     unfinished = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        told: list[str] = []
-        for graph in found.graphs:
-            told += write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
+        times_lines: list[str] = []
+        for graph in kernels.graphs:
+            times_lines += write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
         if place.exists():
             shutil.rmtree(place)
         os.replace(unfinished, place)
-        return told
+        return times_lines
     except OSError as error:
         raise PlaceError(f"{place}: {error}") from error
     finally:
@@ -73,10 +73,10 @@ def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
     known = [facts_of_kernel(kernel) | facts_of_times(graph.target, kernel) for kernel in graph.kernels]
     facts = {**facts_of(graph), "kernels": known}
     (place / GRAPH_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return [told_times(row["name"], row["times"]) for row in known if "times" in row]
+    return [times_line(row["name"], row["times"]) for row in known if "times" in row]
 
 
-def told_times(name: str, times: Mapping[str, Any]) -> str:
+def times_line(name: str, times: Mapping[str, Any]) -> str:
     """Return what was found by timing a kernel, as a line."""
     if "refused" in times:
         return f"{NOT_TIMED}: {times['refused']}"
@@ -87,11 +87,11 @@ def told_times(name: str, times: Mapping[str, Any]) -> str:
 def write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
     """Compile a Triton kernel in every configuration, and write each stage of it."""
     place.mkdir(parents=True)
-    for one in built(kernel, graph.target):
-        name = one.configuration.name
-        for suffix, text in (("ttir", one.ttir), ("llir", one.llir), ("ptx", one.ptx)):
+    for compiled in built(kernel, graph.target):
+        name = compiled.configuration.name
+        for suffix, text in (("ttir", compiled.ttir), ("llir", compiled.llir), ("ptx", compiled.ptx)):
             (place / f"{name}.{suffix}").write_text(text, encoding="utf-8")
-        (place / f"{name}.cubin").write_bytes(one.cubin)
+        (place / f"{name}.cubin").write_bytes(compiled.cubin)
 
 
 def facts_of(graph: ExtractedGraph) -> dict[str, Any]:

@@ -57,18 +57,20 @@ def times_of(kernel: Kernel) -> KernelTimes:
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
     """Run a stand-alone file that times itself; return what it says."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise RefusedError(f"{kernel.name}: its timing was still at work after {TIMEOUT:g} s") from error
-    said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()[-1:] or ["nothing was said"]
-    if done.returncode != 0:
-        raise RefusedError(f"{kernel.name}: its timing ended with exit code {done.returncode}: {said[0][:300]}")
+    output = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()[-1:] or [
+        "nothing was said"
+    ]
+    if process.returncode != 0:
+        raise RefusedError(f"{kernel.name}: its timing ended with exit code {process.returncode}: {output[0][:300]}")
     try:
-        return read_times(kernel, json.loads(said[0]))
+        return read_times(kernel, json.loads(output[0]))
     except (ValueError, TypeError, KeyError) as error:
-        raise RefusedError(f"{kernel.name}: its timing said what is no time: {said[0][:300]}") from error
+        raise RefusedError(f"{kernel.name}: its timing said what is no time: {output[0][:300]}") from error
 
 
 def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:

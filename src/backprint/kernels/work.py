@@ -33,41 +33,45 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Write the kernels of a sample for each target; check them if it is asked for. Return the sample's row."""
-    from backprint.jobs.verbs import described
+    from backprint.jobs.verbs import capture_columns
 
     with stage("read"):
         capture = read_sample(task, options)
     staging.mkdir()
-    said: list[str] = []
+    remarks: list[str] = []
     words: list[str] = []
     refused: list[str] = []
     hashes: list[str] = []
     timed: list[str] = []
     for target in options["targets"]:
         with stage("extract"):
-            found = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
+            kernels = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
         with stage("build" if options["build"] else "save"):
-            timed += save_kernels(found, staging, options["build"])
-        refused += [f"{target}: {title}: {why}" for title, why in found.refused]
-        hashes += [kernel.hash for kernel in found]
+            timed += save_kernels(kernels, staging, options["build"])
+        refused += [f"{target}: {title}: {why}" for title, why in kernels.refused]
+        hashes += [kernel.hash for kernel in kernels]
         if options["check"]:
             with stage("check"):
-                words += checked_words(found, said)
+                words += check_and_describe(kernels, remarks)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
     counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
-    row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
+    row = capture_columns(capture) | {"notes": [one_line(text) for text in (*refused, *remarks, *timed)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
     verdict = worst(words) if options["check"] else "unproven"
     detail = counts if options["check"] else f"{counts}; not run"
-    return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *said[:1]]))}
+    return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *remarks[:1]]))}
 
 
-def checked_words(found: CaptureKernels, said: list[str]) -> list[str]:
+def check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str]:
     """Check kernels; return the verdict of each graph, and add a line for each that is not good."""
-    verdicts = found.check()
-    said += [f"{found.target.name}: {each.name}: {each.verdict}: {each.detail}" for each in verdicts if not each.good]
-    return [each.verdict for each in verdicts]
+    verdicts = kernels.check()
+    remarks += [
+        f"{kernels.target.name}: {verdict.name}: {verdict.verdict}: {verdict.detail}"
+        for verdict in verdicts
+        if not verdict.good
+    ]
+    return [verdict.verdict for verdict in verdicts]
 
 
 def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:

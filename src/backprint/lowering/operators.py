@@ -1,4 +1,9 @@
-"""Compute a value while a graph is traced, so that the graph has it as a constant."""
+"""Operators written with others that exchange formats have, and `lower`, which writes a graph with them.
+
+Formats for inference lack the backward operators, and get some others wrong: batch norm in training, attention that
+saves its logarithm. `lower` traces a graph with its inputs, with a decomposition of each such operator: torch's own, or
+one of this file. A graph that draws random numbers is refused; `subjects.take_out_draws` takes out most draws.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +30,11 @@ def untraced() -> AbstractContextManager[None]:
     return without_tracing()
 
 
-# ----------------------------------------------------------------------------
-# Attention on a CPU, which returns the logarithm of each row's sum: torch's own decomposition returns the weights.
+# ------------------------------------------------------------------ attention on a CPU
 #
-# A row that the mask leaves nothing of is zero in eager, and its logarithm is 0 or -inf by version: such a row is
-#  zero here, and its logarithm -inf.
-# ----------------------------------------------------------------------------
+# The operator returns the logarithm of each row's sum; torch's own decomposition returns the weights. A row that the
+# mask hides completely is zero in eager, and its logarithm is 0 or -inf by version: here such a row is zero, and its
+# logarithm -inf.
 
 aten = torch.ops.aten
 
@@ -40,15 +44,15 @@ LOW = (torch.float16, torch.bfloat16)
 def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
     """Return the scaled products of queries and keys, with the mask added."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    found = (query @ repeated(key, query).transpose(-1, -2)) * factor
+    products = (query @ repeated(key, query).transpose(-1, -2)) * factor
     if is_causal:
-        seen = torch.ones(list(found.shape[-2:]), dtype=torch.bool, device=query.device).tril()
-        found = torch.where(seen, found, float("-inf"))
+        seen = torch.ones(list(products.shape[-2:]), dtype=torch.bool, device=query.device).tril()
+        products = torch.where(seen, products, float("-inf"))
     if mask is None:
-        return found
+        return products
     if mask.dtype == torch.bool:
-        return torch.where(mask, found, float("-inf"))
-    return found + mask.to(found.dtype)
+        return torch.where(mask, products, float("-inf"))
+    return products + mask.to(products.dtype)
 
 
 def repeated(heads: Tensor, query: Tensor) -> Tensor:
@@ -64,7 +68,7 @@ def summed(gradient: Tensor, heads: Tensor) -> Tensor:
 
 
 def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
-    """Return the weights of attention; zero in a row that the mask leaves nothing of."""
+    """Return the weights of attention; zero in a row that the mask hides completely."""
     finite = torch.where(logarithm == float("-inf"), 0.0, logarithm)
     return (scored - finite.unsqueeze(-1)).exp()
 
@@ -88,7 +92,7 @@ def attention(
     """Return the output and the logarithm of each row's sum."""
     refuse_dropout(dropout_p)
     dtype = query.dtype
-    query, key, value = (widened(each) for each in (query, key, value))
+    query, key, value = (widened(tensor) for tensor in (query, key, value))
     scored = scores(query, key, is_causal, attn_mask, scale)
     logarithm = torch.logsumexp(scored, -1)
     return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
@@ -110,13 +114,13 @@ def attention_backward(
     """Return the gradients of query, key and value."""
     refuse_dropout(dropout_p)
     dtype = query.dtype
-    gradient, query, key, value, out = (widened(each) for each in (gradient, query, key, value, out))
+    gradient, query, key, value, out = (widened(tensor) for tensor in (gradient, query, key, value, out))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
     of_weights = gradient @ repeated(value, query).transpose(-1, -2)
-    moved = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
-    of_query = (moved @ repeated(key, query)) * factor
-    of_key = summed((moved.transpose(-1, -2) @ query) * factor, key)
+    of_scores = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
+    of_query = (of_scores @ repeated(key, query)) * factor
+    of_key = summed((of_scores.transpose(-1, -2) @ query) * factor, key)
     of_value = summed(weighed.transpose(-1, -2) @ gradient, value)
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)
 
@@ -132,9 +136,7 @@ ATTENTION: Mapping[Any, Any] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# The backward of convolutions, transposed ones too, as convolutions.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the backward of convolutions, as convolutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +170,14 @@ def convolution_backward(
     *,
     apart: bool = False,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of input, weight and bias, each if the mask asks for it.
+    """Return the gradients of input, weight and bias; None where the output mask is False.
 
     `apart` convolves each group by itself, for a format that has no transposed convolution of groups.
     """
     sides = value.dim() - 2
-    stride, padding, dilation = (list(given) * (sides // len(given)) for given in (stride, padding, dilation))
+    stride, padding, dilation = (
+        list(numbers_of_kind) * (sides // len(numbers_of_kind)) for numbers_of_kind in (stride, padding, dilation)
+    )
     numbers = Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
     if output_mask[0]:
@@ -200,7 +204,7 @@ def backward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Se
 
 
 def group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the same gradient of a convolution's input, of each group by itself."""
+    """Return a function for the gradient of a convolution's input that computes each group by itself."""
 
     def gradient_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
         single = replace(numbers, groups=1)
@@ -212,7 +216,7 @@ def group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def forward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a transposed convolution's input: a convolution."""
-    return first_of_each(numbers.over(gradient, weight), shape[2:])
+    return crop_space(numbers.over(gradient, weight), shape[2:])
 
 
 def weight_gradient(source: Tensor, target: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
@@ -226,11 +230,11 @@ def weight_gradient(source: Tensor, target: Tensor, numbers: Convolving, shape: 
     left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
     right = target.transpose(0, 1).reshape(groups * outside, count, *over)
     swapped = Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
-    found = first_of_each(swapped.over(left, right), shape[2:])
-    return found.transpose(0, 1).reshape(list(shape))
+    gradient = crop_space(swapped.over(left, right), shape[2:])
+    return gradient.transpose(0, 1).reshape(list(shape))
 
 
-def first_of_each(value: Tensor, sizes: Sequence[int]) -> Tensor:
+def crop_space(value: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the first elements along each dimension of space."""
     for place, size in enumerate(sizes):
         if value.shape[2 + place] != size:
@@ -241,12 +245,11 @@ def first_of_each(value: Tensor, sizes: Sequence[int]) -> Tensor:
 CONVOLUTIONS: Mapping[Any, Any] = {aten.convolution_backward.default: convolution_backward}
 
 APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial(convolution_backward, apart=True)}
-"""The same without a transposed convolution of groups."""
+"""The backward for a format that has no transposed convolution of groups."""
 
 
-# ----------------------------------------------------------------------------
-# Writes to indices, the backward of embeddings and of shrinking, and views by strides.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ indexed writes, embeddings, shrinking, views by
+# strides
 
 
 def embedding_dense_backward(
@@ -269,20 +272,20 @@ def embedding_dense_backward(
 
 def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """Return a tensor with values written at indices: one scatter over the indexed dimensions."""
-    given = {side: each for side, each in enumerate(indices) if each is not None}
-    if any(each.dtype in (torch.bool, torch.uint8) for each in given.values()):
-        return masked_put(value, given, values, accumulate)
-    places = torch.broadcast_tensors(*given.values())
+    indexed = {side: index_tensor for side, index_tensor in enumerate(indices) if index_tensor is not None}
+    if any(index_tensor.dtype in (torch.bool, torch.uint8) for index_tensor in indexed.values()):
+        return masked_put(value, indexed, values, accumulate)
+    places = torch.broadcast_tensors(*indexed.values())
     linear = torch.zeros_like(places[0], dtype=torch.int64)
-    for side, place in zip(given, places, strict=True):
+    for side, place in zip(indexed, places, strict=True):
         size = value.shape[side]
         linear = linear * size + torch.where(place < 0, place + size, place)
-    others = [side for side in range(value.dim()) if side not in given]
-    order = [*given, *others]
+    others = [side for side in range(value.dim()) if side not in indexed]
+    order = [*indexed, *others]
     rest = [value.shape[side] for side in others]
-    sizes = [value.shape[side] for side in given]
+    sizes = [value.shape[side] for side in indexed]
     rows = value.permute(order).reshape([torch.Size(sizes).numel(), torch.Size(rest).numel()])
-    written = placed_first(values, places[0].shape, list(given), others, value.shape)
+    written = placed_first(values, places[0].shape, list(indexed), others, value.shape)
     written = written.reshape([linear.numel(), rows.shape[1]]).to(value.dtype)
     at = linear.reshape(-1, 1).expand_as(written)
     put = rows.scatter_add(0, at, written) if accumulate else rows.scatter(0, at, written)
@@ -298,8 +301,8 @@ def placed_first(
     before = [whole[side] for side in others if adjacent and side < sides[0]]
     after = [whole[side] for side in others if not adjacent or side > sides[0]]
     spread = values.expand([*before, *shape, *after])
-    moved = range(len(before), len(before) + len(shape))
-    return spread.permute([*moved, *range(len(before)), *range(len(before) + len(shape), spread.dim())])
+    index_sides = range(len(before), len(before) + len(shape))
+    return spread.permute([*index_sides, *range(len(before)), *range(len(before) + len(shape), spread.dim())])
 
 
 def masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
@@ -366,14 +369,12 @@ INDEXING: Mapping[Any, Any] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# Pooling and resizing, and their backward.
+# ------------------------------------------------------------------ pooling and resizing, and their backward
 #
-# The gradient of a largest value is added where it was taken from. Averages and resizing are linear in each
-#  dimension: their backward is the transpose of what they make of one row of an identity matrix.
-# ----------------------------------------------------------------------------
+# The gradient of a largest value is added at the place of that value. Averages and resizing are linear in each
+# dimension: their backward is the transpose of their response to the rows of an identity matrix.
 
-# ------------------------------------------------------------------ largest values
+# -------------------------------------------------------------- largest values
 
 
 def largest_backward(sides: int) -> Callable[..., Tensor]:
@@ -397,8 +398,8 @@ def adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
         kept = list(value.shape[:-sides])
         with untraced():
             windows = window_places(list(value.shape[-sides:]), list(output_size)).to(value.device)
-        taken = value.reshape([*kept, -1]).index_select(-1, windows.reshape([-1]))
-        largest, places = taken.reshape([*kept, *windows.shape]).max(-1)
+        window_values = value.reshape([*kept, -1]).index_select(-1, windows.reshape([-1]))
+        largest, places = window_values.reshape([*kept, *windows.shape]).max(-1)
         indices = windows.expand([*kept, *windows.shape]).gather(-1, places.unsqueeze(-1)).squeeze(-1)
         return largest.reshape([*kept, *output_size]), indices.reshape([*kept, *output_size])
 
@@ -418,7 +419,7 @@ def window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
     return places
 
 
-# ------------------------------------------------------------------ averages
+# -------------------------------------------------------------- averages
 
 
 def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
@@ -446,7 +447,7 @@ def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
         spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
         for side in range(sides):
-            spread = cut(spread, 2 + side, padding[side], size[side])
+            spread = crop_or_pad(spread, 2 + side, padding[side], size[side])
         return spread.reshape(list(value.shape))
 
     return backward
@@ -459,12 +460,12 @@ def each_side(numbers: Sequence[int], sides: int) -> list[int]:
 
 def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
     """Return by how many elements each window divides along one dimension."""
-    found = []
+    counts = []
     for place in range(reached):
         start = place * step - pad
         end = min(start + kernel, size + pad)
-        found.append(end - start if padded else min(end, size) - max(start, 0))
-    return found
+        counts.append(end - start if padded else min(end, size) - max(start, 0))
+    return counts
 
 
 def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
@@ -476,7 +477,7 @@ def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
         return torch.tensor(counts, dtype=like.dtype, device=like.device).reshape(shape)
 
 
-def cut(value: Tensor, side: int, start: int, size: int) -> Tensor:
+def crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
     """Return `size` elements along a dimension, with zeros after its end."""
     missing = start + size - value.shape[side]
     if missing > 0:
@@ -485,11 +486,11 @@ def cut(value: Tensor, side: int, start: int, size: int) -> Tensor:
     return value if start == 0 and value.shape[side] == size else value.narrow(side, start, size)
 
 
-# ------------------------------------------------------------------ linear in each dimension
+# -------------------------------------------------------------- linear in each dimension
 
 
 def response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
-    """Return what an operator makes of each row of an identity matrix, as a constant of the graph."""
+    """Return the results of an operator on the rows of an identity matrix, as a constant of the graph."""
     with untraced():
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)
@@ -612,19 +613,21 @@ def refuse_antialias(*arguments: Any, **options: Any) -> Tensor:
 
 def resizings() -> dict[Any, Any]:
     """Return the backward of each operator that resizes."""
-    found: dict[Any, Any] = {}
+    backwards: dict[Any, Any] = {}
     for sides, exact in itertools.product((1, 2, 3), ("", "_exact")):
         name = f"{'_' if exact else ''}upsample_nearest{exact}"
         forward = getattr(aten, f"{name}1d").default
-        found[getattr(aten, f"{name}{sides}d_backward").default] = resize_backward(sides, resize_row(forward), False)
+        backwards[getattr(aten, f"{name}{sides}d_backward").default] = resize_backward(
+            sides, resize_row(forward), False
+        )
     row = resize_row(aten.upsample_linear1d.default)
     for sides, name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
-        found[getattr(aten, f"upsample_{name}_backward").default] = resize_backward(sides, row, True)
+        backwards[getattr(aten, f"upsample_{name}_backward").default] = resize_backward(sides, row, True)
     cubic = resize_row_flat(aten.upsample_bicubic2d.default)
-    found[aten.upsample_bicubic2d_backward.default] = resize_backward(2, cubic, True)
-    found[aten._upsample_bilinear2d_aa_backward.default] = refuse_antialias
-    found[aten._upsample_bicubic2d_aa_backward.default] = refuse_antialias
-    return found
+    backwards[aten.upsample_bicubic2d_backward.default] = resize_backward(2, cubic, True)
+    backwards[aten._upsample_bilinear2d_aa_backward.default] = refuse_antialias
+    backwards[aten._upsample_bicubic2d_aa_backward.default] = refuse_antialias
+    return backwards
 
 
 POOLING: Mapping[Any, Any] = {
@@ -653,13 +656,11 @@ POOLING: Mapping[Any, Any] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# The LSTM of a CPU: one layer in one direction, as one operator for all steps of time. Here each step is written out.
+# ------------------------------------------------------------------ the LSTM of a CPU
 #
-#
-# The operator keeps what its backward needs in a workspace of bytes, whose size differs between machines. Here the
-# backward computes the gates again, and the workspace is empty.
-# ----------------------------------------------------------------------------
+# The operator runs one layer in one direction over all steps of time; here each step is written out. The operator keeps
+# what its backward needs in a workspace of bytes, whose size differs between machines. Here the backward computes the
+# gates again, and the workspace is empty.
 
 LSTM = 2
 """The mode of the operator that is an LSTM; others are a GRU and plain recurrences."""
@@ -701,8 +702,8 @@ def lstm_layer(
     refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
     steps, hidden, cell = unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
-    found = [*(step.hidden for step in steps[1:]), hidden]
-    states = torch.stack(found[::-1] if reverse else found).to(x.dtype)
+    hidden_states = [*(step.hidden for step in steps[1:]), hidden]
+    states = torch.stack(hidden_states[::-1] if reverse else hidden_states).to(x.dtype)
     workspace = torch.zeros([0], dtype=torch.uint8, device=x.device)
     return states, hidden.to(x.dtype).reshape(hx_.shape), cell.to(x.dtype).reshape(cx_.shape), workspace
 
@@ -737,7 +738,8 @@ def lstm_layer_backward(
     biases = (weight3, weight4) if has_biases else ()
     steps, hidden, _ = unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
     of_hidden, of_cell = (
-        torch.zeros_like(hidden) if each is None else widened(each).reshape(hidden.shape) for each in (grad_hy, grad_cy)
+        torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
+        for state in (grad_hy, grad_cy)
     )
     of_gates: list[Tensor] = []
     for place, step in reversed(list(enumerate(steps))):
@@ -761,7 +763,7 @@ def unrolled(
     x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
 ) -> tuple[list[LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
-    hidden, cell = (widened(each).reshape(each.shape[-2:]) for each in (hx, cx))
+    hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
     entering = widened(x) @ widened(of_input).t()
     for bias in biases:
         entering = entering + widened(bias)
@@ -789,7 +791,7 @@ def gates_backward(step: LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[
 
 
 def refuse_others(mode: int, batch_sizes: Sequence[int]) -> None:
-    """Raise for what is no LSTM over sequences of one length."""
+    """Raise RefusedError unless it is an LSTM over sequences of one length."""
     if mode != LSTM:
         raise RefusedError(f"aten.mkldnn_rnn_layer with mode={mode} is no LSTM (mode 2), and has no form here")
     if batch_sizes:
@@ -802,14 +804,7 @@ RECURRENT: Mapping[Any, Any] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# Write a graph with the operators that exchange formats have, and compute the same.
-#
-# Formats for inference lack the backward operators, and get some others wrong: batch norm in training, attention that
-#  saves its logarithm. `lower` traces the graph with its inputs, with a form of each such operator: torch's own
-#  decomposition, or one of `benching/forms`. A graph that draws random numbers is refused: `outside_draws` takes out
-#  most.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ lowering a graph
 
 OWN: Mapping[Any, Callable[..., Any]] = {**CONVOLUTIONS, **POOLING, **ATTENTION, **INDEXING}
 
@@ -831,7 +826,7 @@ HANDS_THROUGH = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.d
 
 
 @functools.cache
-def forms(thorough: bool) -> dict[Any, Callable[..., Any]]:
+def decompositions_of(thorough: bool) -> dict[Any, Callable[..., Any]]:
     """Return operator -> its form; `thorough` also has those of every operator outside of torch's core set."""
     torchs = {
         operator: form
@@ -850,7 +845,7 @@ def name_of(operator: Any) -> str:
 def lower(
     module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False, more: Mapping[Any, Any] = NONE
 ) -> fx.GraphModule:
-    """Return a graph that computes the same from such inputs, without what exchange formats lack.
+    """Return a graph that computes the same from such inputs, without operators that exchange formats lack.
 
     `more` has forms for one format in place of the usual ones.
     """
@@ -859,7 +854,7 @@ def lower(
     replace_views(traced)
     program = torch.func.functionalize(traced) if writes(traced) else traced
     with torch.no_grad():
-        lowered = make_fx(program, decomposition_table={**forms(thorough), **more}, tracing_mode="real")(
+        lowered = make_fx(program, decomposition_table={**decompositions_of(thorough), **more}, tracing_mode="real")(
             *copies(inputs)
         )
     for node in list(lowered.graph.nodes):
@@ -895,7 +890,7 @@ def node_schema(node: fx.Node) -> Any:
 def replace_views(module: fx.GraphModule) -> None:
     """Replace views by reshapes, which do not depend on strides; but no view of memory that the graph writes into."""
     nodes = list(module.graph.nodes)
-    written = {owner_of(each) for node in nodes if writes_into(node) for each in node.all_input_nodes}
+    written = {owner_of(source) for node in nodes if writes_into(node) for source in node.all_input_nodes}
     for node in nodes:
         if node.target in RESHAPES and owner_of(node) not in written:
             node.target = aten.reshape.default

@@ -1,7 +1,8 @@
-"""The generators that a graph draws from: their state, and seeds for them.
+"""The graphs of a Capture as compilers take them: as GraphModules with inputs, eager's results, and random draws as
+inputs.
 
-`torch.manual_seed` also tells the devices that were not used yet, each with the text of the whole stack: 2 ms a call,
-where a bench makes thousands, and memory that is never given back.
+The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`sample/rerun`), and a
+step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs satisfy them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.rerun import EagerRun, Program
 from backprint.values.tree import strided_parts
 
+# ------------------------------------------------------------------ random state
+#
+# `torch.manual_seed` also records a seed for devices that are not initialized, each with the text of the whole stack: 2
+# ms a call, where a bench makes thousands, and memory that is never freed.
+
+
 RandomState = tuple[Any, Any]
 """The state of the CPU's generator, and those of the GPUs'."""
 
@@ -60,12 +67,11 @@ def random_now() -> RandomState:
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
 
 
-# ----------------------------------------------------------------------------
-# Take random draws out of a graph: torch draws before each call, and the graph gets what was drawn as further inputs.
+# ------------------------------------------------------------------ draws before a graph runs
 #
-# No exchange format draws as torch does. A draw that needs only the form of a tensor, such as the mask of a dropout,
-#  can happen before the graph runs, from the same random state and in the same order, so the numbers are eager's.
-# ----------------------------------------------------------------------------
+# No exchange format draws as torch does. So torch draws before each call, and the graph gets the draws as further
+# inputs. A draw that needs only the form of a tensor, such as the mask of a dropout, can happen before the graph runs,
+# from the same random state and in the same order, so the numbers are eager's.
 
 FORM_ONLY = {
     "rand_like",
@@ -82,44 +88,44 @@ FORM_ONLY = {
     "new_empty_strided",
     "bernoulli.p",
 }
-"""Operators that read of their first argument only its form; by name, or by name and overload."""
+"""Operators that read only the dtype, shape and strides of their first argument; by name, or by name and overload."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideDraws:
-    """A graph whose last inputs are drawn, and the function that draws them."""
+    """A graph whose last inputs are random draws, and the function that draws them."""
 
     module: fx.GraphModule
     draw: Callable[[], Sequence[Tensor]]
 
 
-def with_draws_outside(module: fx.GraphModule) -> OutsideDraws | None:
+def take_out_draws(module: fx.GraphModule) -> OutsideDraws | None:
     """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
-    made = fx.GraphModule(module, copy.deepcopy(module.graph))
-    nodes = list(made.graph.nodes)
-    free = nodes_without_values(nodes)
-    drawn = nodes_of_draws(nodes)
-    if not any(map(draws, nodes)) or any(draws(node) and node not in free for node in nodes):
+    without_draws = fx.GraphModule(module, copy.deepcopy(module.graph))
+    nodes = list(without_draws.graph.nodes)
+    value_free = nodes_without_values(nodes)
+    drawing_nodes = nodes_of_draws(nodes)
+    if not any(map(draws, nodes)) or any(draws(node) and node not in value_free for node in nodes):
         return None
-    outside = [node for node in nodes if node in free and node in drawn]
-    kept = [node for node in outside if any(user not in outside for user in node.users)]
-    prelude = prelude_of(made, [node for node in nodes if node in free], kept)
-    last = [node for node in nodes if node.op == "placeholder"][-1:]
-    for place, node in enumerate(kept):
-        with made.graph.inserting_after(*last) if last else made.graph.inserting_before(nodes[0]):
-            port = made.graph.placeholder(f"drawn_{place}")
+    outside = [node for node in nodes if node in value_free and node in drawing_nodes]
+    returned = [node for node in outside if any(user not in outside for user in node.users)]
+    prelude = prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
+    ports = [node for node in nodes if node.op == "placeholder"][-1:]
+    for place, node in enumerate(returned):
+        with without_draws.graph.inserting_after(*ports) if ports else without_draws.graph.inserting_before(nodes[0]):
+            port = without_draws.graph.placeholder(f"drawn_{place}")
         port.meta = dict(node.meta)
         node.replace_all_uses_with(port)
-        last = [port]
+        ports = [port]
     for node in reversed(outside):
-        made.graph.erase_node(node)
-    made.graph.lint()
-    made.recompile()
-    return OutsideDraws(made, prelude)
+        without_draws.graph.erase_node(node)
+    without_draws.graph.lint()
+    without_draws.recompile()
+    return OutsideDraws(without_draws, prelude)
 
 
 def draws(node: fx.Node) -> bool:
-    """Whether a node's operator draws random numbers. Attention is lowered by a form of ours, which refuses dropout."""
+    """Whether a node's operator draws random numbers. Attention does not count: its form here refuses dropout."""
     return is_draw(node.target)
 
 
@@ -129,21 +135,21 @@ def is_draw(target: Any) -> bool:
 
 
 def nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    """Return the nodes that depend on no value of an input, only on forms."""
-    free: set[fx.Node] = set()
+    """Return the nodes that depend on no values of inputs, only on dtypes, shapes and strides."""
+    value_free: set[fx.Node] = set()
     for node in nodes:
-        if node.op == "call_function" and all(each in free for each in values_read(node)):
-            free.add(node)
-    return free
+        if node.op == "call_function" and all(read in value_free for read in values_read(node)):
+            value_free.add(node)
+    return value_free
 
 
 def values_read(node: fx.Node) -> list[fx.Node]:
     """Return the nodes whose values a node reads."""
-    form = node.args[0] if node.args and reads_a_form(node) else None
-    return [each for each in node.all_input_nodes if each is not form]
+    form = node.args[0] if node.args and reads_form_only(node) else None
+    return [source for source in node.all_input_nodes if source is not form]
 
 
-def reads_a_form(node: fx.Node) -> bool:
+def reads_form_only(node: fx.Node) -> bool:
     """Whether a node reads only the form of its first argument."""
     schema = schema_if_any(node.target)
     if schema is None:
@@ -154,13 +160,13 @@ def reads_a_form(node: fx.Node) -> bool:
 
 def nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     """Return the nodes that draw or depend on a draw, and tensors that a draw is written into."""
-    found: set[fx.Node] = set()
+    drawn: set[fx.Node] = set()
     for node in nodes:
-        if draws(node) or any(each in found for each in values_read(node)):
-            found.add(node)
+        if draws(node) or any(source in drawn for source in values_read(node)):
+            drawn.add(node)
             if getattr(schema_if_any(node.target), "is_mutable", False):
-                found |= {each for each in node.args[:1] if isinstance(each, fx.Node)}
-    return found
+                drawn |= {source for source in node.args[:1] if isinstance(source, fx.Node)}
+    return drawn
 
 
 def prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
@@ -168,11 +174,11 @@ def prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[f
     graph = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
 
-    def given(node: fx.Node) -> fx.Node:
+    def copied_node(node: fx.Node) -> fx.Node:
         return env[node] if node in env else graph.call_function(torch.empty_strided, *form_of(node))
 
     for node in free:
-        env[node] = graph.node_copy(node, given)
+        env[node] = graph.node_copy(node, copied_node)
     graph.output(tuple(env[node] for node in kept))
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or draws(node))
     return fx.GraphModule(module, graph).forward
@@ -186,13 +192,7 @@ def form_of(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (tuple(value.shape), tuple(value.stride())), {"dtype": value.dtype, "device": value.device}
 
 
-# ----------------------------------------------------------------------------
-# What compilers are given: each graph of a Capture as a torch.fx module, with its inputs and eager's results.
-#
-# The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`sample/rerun`),
-#  and a step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs
-#  hold them.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ graphs and steps with eager's results
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 """A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
@@ -200,7 +200,7 @@ Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class BenchGraph:
-    """One graph that ran in eager: the module that compilers are given, and the run that results are judged by."""
+    """One graph and its run in eager, by which results are judged."""
 
     title: str
     graph: Graph
@@ -208,7 +208,7 @@ class BenchGraph:
 
     @cached_property
     def module(self) -> fx.GraphModule:
-        """The module that compilers are given; their process makes its own, so the judging one seldom needs it."""
+        """The GraphModule. A compiler's process builds its own, so the judging process seldom needs it."""
         return to_fx(unguarded_graph(self.graph))
 
     @property
@@ -218,7 +218,7 @@ class BenchGraph:
 
     @property
     def steps(self) -> int:
-        """How many operators it calls."""
+        """The number of operators that the graph calls."""
         return len(self.graph.steps)
 
 
@@ -237,13 +237,15 @@ class BenchStep:
 
     @property
     def steps(self) -> int:
-        """How many operators both call."""
+        """The number of operators that both graphs call."""
         return self.forward.steps + self.backward.steps
 
     @cached_property
     def strides(self) -> dict[int, tuple[int, ...]]:
-        """The strides for which a backward is compiled, by the places of the saved tensors that it takes. A compiled
-        forward may save a tensor with others."""
+        """Place of a saved tensor -> the strides for which the backward is compiled.
+
+        A compiled forward may save a tensor with other strides.
+        """
         pairs = zip(self.sources, self.backward.run.inputs, strict=True)
         return {
             place: value.stride()
@@ -253,18 +255,18 @@ class BenchStep:
 
     @cached_property
     def sources(self) -> list[tuple[bool, int]]:
-        """Of each input of the backward, whether it is one of the forward's results, and its place there or among the
-        step's arguments: tangents, and constants that the forward does not have, come after the forward's inputs."""
+        """For each input of the backward: whether it is a result of the forward, and its place there or among the
+        step's arguments. Tangents, and constants that the forward does not have, come after the forward's inputs."""
         saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
-        given = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
-        own, found = itertools.count(len(given)), []
+        forward_inputs = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
+        step_places, found = itertools.count(len(forward_inputs)), []
         for port in self.backward.graph.inputs:
             if port.role == "saved" and port.name in saved:
                 found.append((True, saved[port.name]))
-            elif port.role != "tangent" and port.name in given:
-                found.append((False, given[port.name]))
+            elif port.role != "tangent" and port.name in forward_inputs:
+                found.append((False, forward_inputs[port.name]))
             else:
-                found.append((False, next(own)))
+                found.append((False, next(step_places)))
         return found
 
     @cached_property
@@ -284,9 +286,9 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
     recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
     content = content_of(capture, graphs, recipes)
     classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
-    made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
+    values = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
     torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
-    runs = Program(content, classes, made, copies=True).play()
+    runs = Program(content, classes, values, copies=True).play()
     return [BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()]
 
 
@@ -327,27 +329,25 @@ def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
 SERIAL = itertools.count()
 
 
-# ----------------------------------------------------------------------------
-# Graphs that draw random numbers: their draws become inputs, so that results are judged exactly.
+# ------------------------------------------------------------------ draws as inputs, so that results are judged exactly
 #
-# A compiler may draw in its own way. What it drew is then a result of its graph, as the mask of a dropout that the
-#  backward needs: eager runs again with these numbers as inputs, and every other result must be eager's. The numbers
-#  themselves are judged by their distribution (`distributions`). A graph that does not return what it draws is
-#  compared under eager's own random state; a compiler that draws otherwise is given the graph once more, *opened*:
-#  with its draws as further results.
-# ----------------------------------------------------------------------------
+# A compiler may draw in its own way. Its draws are then results of its graph, as the mask of a dropout that the
+# backward needs: eager runs again with these numbers as inputs, and every other result must be eager's. The draws
+# themselves are judged by their distribution (`bench/judge`). A graph that does not return its draws is compared under
+# eager's own random state; a compiler that draws in another way gets the graph once more, *opened*: with its draws as
+# further results.
 
 DROPOUT = "aten.native_dropout.default"
 
 
 @dataclass(frozen=True, slots=True)
 class LiftedDraws:
-    """A graph whose last inputs are what was drawn, and the places of these among the graph's results."""
+    """A graph whose last inputs are its draws, and the places of the draws among its results."""
 
     graph: Graph
     places: tuple[int, ...]
     free: bool
-    """Whether what is drawn depends on no input, so that draws on other inputs have the same distribution."""
+    """Whether the draws depend on no input, so that draws on other inputs have the same distribution."""
 
 
 def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
@@ -364,47 +364,47 @@ def may_draw(target: Any) -> bool:
 
 
 def lifted_draws(graph: Graph) -> LiftedDraws | None:
-    """Return a graph with the draws that it returns as inputs; None if it draws what it does not return."""
+    """Return a graph with its draws as inputs; None if it does not return all of its draws."""
     shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
     names = [name for name in drawn_names(graph) if name in shown]
     specs = {step.name: step.spec for step in graph.steps}
     names = [name for name in names if isinstance(specs[name], TensorSpec)]
     lifted = with_inputs(graph, names)
-    taken = {name for step in lifted.steps for name in used(step)} | {
+    read = {name for step in lifted.steps for name in used(step)} | {
         v.name for v in lifted.results if isinstance(v, Ref)
     }
-    written = {base.name for step in graph.steps if step.name in names for base in written_by(step)}
+    written = {base.name for step in graph.steps if step.name in names for base in written_value(step)}
     return (
         None
-        if steps_that_draw(lifted) or written & taken
-        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= free_names(graph))
+        if steps_that_draw(lifted) or written & read
+        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= value_free_names(graph))
     )
 
 
-def free_names(graph: Graph) -> set[str]:
+def value_free_names(graph: Graph) -> set[str]:
     """Return the names of values that depend on no input's values; a dropout's mask is one."""
     nodes = list(to_fx(graph).graph.nodes)
     masks = {node.name for node in nodes if is_item(node, 1) and str(node.args[0].target) == DROPOUT}
     return masks | {node.name for node in nodes_without_values(nodes)}
 
 
-def written_by(step: Step) -> list[Ref]:
+def written_value(step: Step) -> list[Ref]:
     """Return the value that a step writes into."""
     base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None
     return [base] if isinstance(base, Ref) else []
 
 
 def opened_graph(graph: Graph) -> Graph | None:
-    """Return a graph that returns what it draws too; None where that is not one tensor a draw."""
+    """Return a graph with its draws as further results; None if a draw is not a single tensor."""
     nodes = list(to_fx(graph).graph.nodes)
     pure = [node for node in nodes if node.name in set(drawn_names(graph))]
-    kept = [node.name for node in pure if not pure_users(node, pure)]
+    returned = [node.name for node in pure if not pure_users(node, pure)]
     steps = {step.name: step for step in graph.steps}
     shown = {value.name for value in graph.results if isinstance(value, Ref)}
-    more = [name for name in kept if name not in shown and isinstance(steps[name].spec, TensorSpec)]
-    ports = tuple(Port(f"draw of {name}", "saved", steps[name].spec, name) for name in more)
-    opened = replace(graph, outputs=(*graph.outputs, *ports), results=(*graph.results, *map(Ref, more)))
-    return opened if more and lifted_draws(opened) is not None else None
+    added = [name for name in returned if name not in shown and isinstance(steps[name].spec, TensorSpec)]
+    ports = tuple(Port(f"draw of {name}", "saved", steps[name].spec, name) for name in added)
+    opened = replace(graph, outputs=(*graph.outputs, *ports), results=(*graph.results, *map(Ref, added)))
+    return opened if added and lifted_draws(opened) is not None else None
 
 
 def pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
@@ -413,17 +413,17 @@ def pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
 
 
 def drawn_names(graph: Graph) -> list[str]:
-    """Return the names of values that are drawn: of draws, of what is computed of draws alone, and a dropout's mask."""
+    """Return the names of draws, of values computed from draws alone, and of masks of dropouts."""
     nodes = list(to_fx(graph).graph.nodes)
     free, drawn = nodes_without_values(nodes), nodes_of_draws(nodes)
-    found = []
+    names = []
     for node in nodes:
         if node.op != "call_function":
             continue
         is_mask = is_item(node, 1) and str(node.args[0].target) == DROPOUT
         if is_mask or (node in drawn and node in free) or (draws(node) and str(node.target) != DROPOUT):
-            found.append(node.name)
-    return found
+            names.append(node.name)
+    return names
 
 
 def is_item(node: fx.Node, place: int) -> bool:
@@ -432,18 +432,18 @@ def is_item(node: fx.Node, place: int) -> bool:
 
 
 def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
-    """Return a graph in which these values are inputs, and what is not needed then is gone."""
+    """Return a graph in which these values are inputs, without the steps that are then not needed."""
     steps = {step.name: step for step in graph.steps}
     ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
     masks = {base.name: step.name for step in graph.steps if step.name in names for base in dropout_of(step, steps)}
     body = [part for step in graph.steps if step.name not in names for part in without_dropout(step, steps, masks)]
     wanted = [value.name for value in graph.results if isinstance(value, Ref)]
-    kept = needed(body, wanted, stays)
-    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(kept))
+    needed_steps = needed(body, wanted, writes_needed)
+    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(needed_steps))
 
 
-def stays(step: Step, names: Collection[str]) -> bool:
-    """Whether a step is needed though nothing uses its result: it writes into a value; that of a draw is used."""
+def writes_needed(step: Step, names: Collection[str]) -> bool:
+    """Whether a step is needed although nothing uses its result, because it writes into a value that is needed."""
     flags = operators().get(step.target, "")
     base = step.args[0] if step.args else None
     return "m" in flags and ("r" not in flags or (isinstance(base, Ref) and base.name in names))
@@ -458,12 +458,12 @@ def dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
 
 
 def without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
-    """Return a step; in the place of what a dropout leaves, that of its mask, as eager computes it."""
+    """Return a step; the output of a dropout becomes steps that compute it from the mask, as eager does."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in masks:
             value, p = steps[name].args[:2]
             scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
-            left = f"{step.name}_left"
-            multiplied = replace(step, name=left, target="aten.mul.Tensor", args=(value, Ref(masks[name])))
-            return [multiplied, replace(step, target="aten.mul.Tensor", args=(Ref(left), scale))]
+            scaled_name = f"{step.name}_left"
+            multiplied = replace(step, name=scaled_name, target="aten.mul.Tensor", args=(value, Ref(masks[name])))
+            return [multiplied, replace(step, target="aten.mul.Tensor", args=(Ref(scaled_name), scale))]
     return [step]

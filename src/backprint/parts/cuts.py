@@ -1,4 +1,4 @@
-"""The parts of a Capture, as `bp.split` returns them. Needs no torch."""
+"""Where a forward is cut, and its parts with the values that each takes and makes. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from backprint.graph.steps import live, used
 
 if TYPE_CHECKING:
     from backprint.graph.verdicts import Verdict
+
+
+# ---- The parts of a Capture, as `bp.split` returns them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,7 @@ class Split:
     joined: Capture
 
 
-# ----------------------------------------------------------------------------
-# Find sequences of operators in a forward: those that take each other's results, and those that repeat.
-# ----------------------------------------------------------------------------
+# ---- Sequences of operators: those that take each other's results, and those that repeat
 
 LONGEST = 24
 """The longest sequence of operators that counts as typical."""
@@ -148,10 +149,7 @@ def covering(names: Sequence[str]) -> tuple[str, ...] | None:
     return None if best is None else best[2]
 
 
-# ----------------------------------------------------------------------------
-# Choose where a forward is cut, and label each piece: by ranges, operators, modules, what repeats, or where the
-# fewest bytes cross.
-# ----------------------------------------------------------------------------
+# ---- Where to cut: by ranges, operators, modules, what repeats, or where the fewest bytes cross
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,12 +374,9 @@ def whole_number(text: str, kind: str, low: int, high: int) -> int:
     return int(text)
 
 
-# ----------------------------------------------------------------------------
-# Cut a forward before given steps: the parts, with the values that each takes and makes. No tensors are needed.
-#
+# ---- A forward, cut before given steps
 # Memory that is not initialized crosses no border: an allocation belongs to the part that fills it. Not handled:
-#  symbolic sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
-# ----------------------------------------------------------------------------
+# symbolic sizes (`graph.sizes.at_capture` replaces them first), and cuts through an update in place.
 
 FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
 """Steps that stay in the part of their argument: an item of a result, and an alias of a value."""

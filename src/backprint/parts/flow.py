@@ -1,4 +1,12 @@
-"""Name the values that cross between parts, and find the port of a part at which each is."""
+"""The backward of a part: which values of the whole's backward are the gradients at the part's borders.
+
+A forward is cut between two steps. Its backward has no such place: autograd interleaves the gradients of all parts, and
+sums shares of several parts in one step. So the border is found by numbers. The whole runs once on its recipe's inputs.
+Each part's forward then runs under autograd, from leaves of its own, the last part first (`runs_of_parts`). The
+gradients that autograd returns are looked up among the values of the whole's backward (`BackwardValues`). The steps
+between those of the results and those of the inputs are the part's backward (`backward_of`). If a step between them
+needs a value from beyond the borders, the part is `Inseparable`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +33,8 @@ from backprint.replaying.whole import Play, Played, added
 from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.settings import RandomStates, random_states, set_random_states
 
+# ---- Borders: the values that cross between parts, and their names
+
 
 @dataclass(frozen=True, slots=True)
 class BorderNames:
@@ -41,35 +51,35 @@ class BorderNames:
 def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str = "") -> BorderNames:
     """Return a name for each value that crosses: its output port's in the whole, if any, else its local name."""
     inputs = {port.local: port for port in forward.inputs}
-    taken = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
-    own: dict[str, str] = {}
+    used_names = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
+    output_names: dict[str, str] = {}
     for part in parts:
         for port, result in part.results:
             if port.role == "output" and isinstance(result, Ref) and port.name not in {p.name for p in forward.inputs}:
-                own.setdefault(result.name, port.name)
+                output_names.setdefault(result.name, port.name)
     labels: dict[str, str] = {}
     for part in parts:
         for name in part.gives:
-            label = own.get(name, prefix + name)
-            while name not in own and label in taken:
+            label = output_names.get(name, prefix + name)
+            while name not in output_names and label in used_names:
                 label += "~"
             labels[name] = label
-            taken.add(label)
+            used_names.add(label)
     return BorderNames(inputs, labels)
 
 
 def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
-    """Return the name of the output port whose tangent a value has; '' if the value is at none."""
+    """Return the name of the output port at which a value is, which its tangent has too; '' if it is at none."""
     if local in part.gives:
         return names.of(local)
-    own = (port.name for port, value in part.results if port.role == "output" and value == Ref(local))
-    return next(own, "")
+    output_names = (port.name for port, value in part.results if port.role == "output" and value == Ref(local))
+    return next(output_names, "")
 
 
 def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
     """Return the local name of the value at a part's output port; '' if there is none."""
-    for own, value in part.results:
-        if (own.name, own.role) == (port.name, port.role):
+    for own_port, value in part.results:
+        if (own_port.name, own_port.role) == (port.name, port.role):
             return value.name if isinstance(value, Ref) else ""
     return next((local for local in part.gives if names.of(local) == port.name), "")
 
@@ -92,13 +102,7 @@ def borders_of(capture: Capture, index: int, pieces: Sequence[Piece]) -> Borders
     return Borders(parts, homes(forward, [0, *cuts, len(forward.steps)]), names_at_borders(forward, parts, prefix))
 
 
-# ----------------------------------------------------------------------------
-# The backward of a part: the steps of the whole's backward between the gradients at the part's borders.
-#
-# A backward has no places to cut of its own. `BorderGradients` says which of its values are the gradients of the
-#  part's results and of the values that the part takes; `flow` finds them by running both. `Tangled` names values
-#  that cannot be separated.
-# ----------------------------------------------------------------------------
+# ---- The steps of a part's backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,8 @@ class BorderGradients:
     gradients: Mapping[str, str]
 
 
-class Tangled(GraphError):
-    """A part's backward cannot be separated from the others'."""
+class Inseparable(GraphError):
+    """The backward of a part cannot be separated from those of other parts: the message names the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +131,12 @@ class PartBackward:
 
 
 def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: BorderGradients) -> PartBackward:
-    """Return the steps of the backward between the gradients at a part's borders. Raise Tangled if one lies beyond
-    them.
+    """Return the steps of the backward between the gradients at a part's borders.
 
-    A value of an earlier part that the backward recomputes is saved here instead.
+    The walk goes from the gradients of the part's inputs to the values that they are computed from, and stops at the
+    gradients of its results. A saved value of this part or an earlier one becomes a saved port. A value of an earlier
+    part that the backward recomputes, as with checkpointing, is saved here instead: its steps are not the part's. Raise
+    Inseparable if the walk meets a tangent that is not one of the part's, or a saved value of a later part.
     """
     backward = pair.backward
     assert backward is not None
@@ -143,7 +149,9 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
     def is_earlier(name: str) -> bool:
         return home.get(again.get(name, ""), part.index) < part.index
 
-    for name in behind(flow.gradients.values(), steps, lambda each: each in flow.tangents or is_earlier(each)):
+    for name in behind(
+        flow.gradients.values(), steps, lambda value_name: value_name in flow.tangents or is_earlier(value_name)
+    ):
         if name in flow.tangents:
             continue
         seen.add(name)
@@ -152,10 +160,10 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
             continue
         port = ports[name]
         if port.role == "tangent":
-            raise Tangled(f"its backward takes the tangent of {port.name!r}, which is not one of its results")
+            raise Inseparable(f"its backward takes the tangent of {port.name!r}, which is not one of its results")
         value = saved_as.get(port.name, "") if port.role == "saved" else ""
         if home.get(value, -1) > part.index:
-            raise Tangled(f"its backward takes {value!r}, which a later part makes")
+            raise Inseparable(f"its backward takes {value!r}, which a later part makes")
         saved[name] = None
     kept = tuple(step for step in backward.steps if step.name in seen and step.name not in saved and not step.is_guard)
     return PartBackward(kept, tuple(saved))
@@ -172,20 +180,27 @@ def saved_values(pair: Pair) -> dict[str, str]:
 
 
 def recomputed(pair: Pair) -> dict[str, str]:
-    """Return the values that the backward recomputes: its names for them, each with the forward's."""
+    """Return the forward's name for each value that the backward recomputes, by the backward's name.
+
+    A step of the backward recomputes a step of the forward if it makes the same call of saved or recomputed values.
+    """
     forward, backward = pair.forward, pair.backward
     assert backward is not None
     known = {call_text(step, {}): step.name for step in forward.steps if remakes(step)}
     saved_as = saved_values(pair)
-    found = {
+    forward_names = {
         port.local: saved_as[port.name] for port in backward.inputs if port.name in saved_as and port.role == "saved"
     }
-    made: dict[str, str] = {}
+    recomputed_names: dict[str, str] = {}
     for step in backward.steps:
-        same = known.get(call_text(step, found)) if remakes(step) and set(used(step)) <= found.keys() else None
+        same = (
+            known.get(call_text(step, forward_names))
+            if remakes(step) and set(used(step)) <= forward_names.keys()
+            else None
+        )
         if same is not None:
-            found[step.name] = made[step.name] = same
-    return made
+            forward_names[step.name] = recomputed_names[step.name] = same
+    return recomputed_names
 
 
 def remakes(step: Step) -> bool:
@@ -199,50 +214,45 @@ def call_text(step: Step, called: Mapping[str, str]) -> str:
     return show_step(replace(other, name="_", spec=None))
 
 
-def with_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
-    """Add the steps and inputs of the whole that only the part's saved values need. Raise Tangled if another part makes
-    one."""
+def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
+    """Add the steps and inputs of the whole that only the part's saved values need, such as a transposed weight. Raise
+    Inseparable if another part makes one of these values."""
     steps = {step.name: step for step in pair.forward.steps}
     inputs = {port.local for port in pair.forward.inputs}
     holds = part.holds
     extra: dict[str, None] = {}
-    wanted = [local for _, value in saved_side(pair, saved) for local in refs(value)]
+    wanted = [local for _, value in saved_ports(pair, saved) for local in refs(value)]
     for local in behind(wanted, steps, lambda name: name in holds):
         if local in holds:
             continue
         if local in steps and local in edge.home:
-            raise Tangled(f"its backward takes {local!r}, which its forward does not")
+            raise Inseparable(f"its backward takes {local!r}, which its forward does not")
         extra[local] = None
-    made = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
+    steps_to_add = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
     takes = tuple(local for local in extra if local in inputs)
-    return replace(part, steps=(*part.steps, *made), takes=(*part.takes, *takes))
+    return replace(part, steps=(*part.steps, *steps_to_add), takes=(*part.takes, *takes))
 
 
-def saved_side(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
+def saved_ports(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
     """Return the saved ports of a part's forward, each with its value, from the backward's local names."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
-    given = {
+    saved_values = {
         port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
     }
     ports = {port.local: port for port in backward.inputs}
     steps = {step.name: step for step in backward.steps}
-    found: list[tuple[Port, Value]] = []
+    rows: list[tuple[Port, Value]] = []
     for local in names:
         if local in ports and ports[local].role == "saved":
             port = ports[local]
-            found.append((Port(port.name, "saved", port.spec), given[port.name]))
+            rows.append((Port(port.name, "saved", port.spec), saved_values[port.name]))
         elif local in steps:
-            found.append((Port(local, "saved", steps[local].spec), Ref(recomputed(pair)[local])))
-    return tuple(found)
+            rows.append((Port(local, "saved", steps[local].spec), Ref(recomputed(pair)[local])))
+    return tuple(rows)
 
 
-# ----------------------------------------------------------------------------
-# Run every part as the whole ran it, and find which values of the whole's backward are the gradients at its borders.
-#
-# The whole runs once on its recipe's inputs. Each part's forward then runs under autograd, from leaves of its own.
-#  The gradients that autograd computes are looked up among the values of the whole's backward.
-# ----------------------------------------------------------------------------
+# ---- Gradients at the borders, from a run of every part
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +260,18 @@ class PartRun:
     """One part as the whole ran it: its inputs and results, and the gradients at its borders, by local names.
 
     `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
-    names a gradient that is missing there. `astray` is an input of the whole whose gradient by autograd of the parts
-    differs from that of the whole's backward.
+    names a gradient that is missing there. `inconsistent` is an input of the whole whose gradient by autograd of the
+    parts differs from that of the whole's backward.
     """
 
     values: dict[str, Any]
-    given: dict[str, Any]
+    results: dict[str, Any]
     random: RandomStates
     tangents: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     flow: BorderGradients | None = None
     why: str = ""
-    astray: str = ""
+    inconsistent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,20 +299,21 @@ def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]
     backward."""
     traced = traced_parts(pair, borders, played)
     if pair.backward is None:
-        return [each.run for each in traced]
+        return [last.run for last in traced]
     values = BackwardValues(pair.backward, played.backward_inputs)
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
-        each = traced.pop()
-        later.append(named_in(values, each, *border_gradients(each, played, later)))
-    astray = gradient_astray(pair, played, later)
-    return [replace(run, astray=astray) for run in reversed(later)]
+        last = traced.pop()
+        later.append(named_in(values, last, *border_gradients(last, played, later)))
+    inconsistent = inconsistent_gradient(pair, played, later)
+    return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
 
 
-def gradient_astray(pair: Pair, played: Played, later: Sequence[PartRun]) -> str:
+def inconsistent_gradient(pair: Pair, played: Played, later: Sequence[PartRun]) -> str:
     """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
 
-    Then the forward has lost what stopped a gradient in the program, such as a `detach`.
+    Such a forward has lost the step that stopped a gradient in the program: without the `detach` of
+    `x.sin() * x.cos().detach()`, autograd of the parts adds the gradient of the cosine.
     """
     for port in pair.forward.inputs:
         total = added([run.gradients[port.local] for run in later if port.local in run.gradients])
@@ -317,12 +328,12 @@ def gradient_astray(pair: Pair, played: Played, later: Sequence[PartRun]) -> str
 def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPart]:
     """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
     forward, backward = pair.forward, pair.backward
-    asking = set() if backward is None else differentiated(backward)
-    given = {port.local: played.values[port.name] for port in forward.inputs}
-    flags = {port.local: port.name in asking for port in forward.inputs}
+    with_gradient = set() if backward is None else differentiated(backward)
+    known_values = {port.local: played.values[port.name] for port in forward.inputs}
+    require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
     set_random_states(played.random)
     make_subs = subgraphs(forward)
-    return [traced_part(part, given, flags, make_subs) for part in borders.parts]
+    return [traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
 
 
 def differentiated(backward: Graph) -> set[str]:
@@ -331,21 +342,21 @@ def differentiated(backward: Graph) -> set[str]:
 
 
 def traced_part(
-    part: ForwardPart, given: dict[str, Any], flags: dict[str, bool], subs: Mapping[str, Any]
+    part: ForwardPart, known_values: dict[str, Any], require_grad: dict[str, bool], subs: Mapping[str, Any]
 ) -> TracedPart:
-    """Run one part's forward under autograd. Its results, and whether they require grad, are added to `given` and
-    `flags`."""
-    writes = any("m" in operators().get(step.target, "") for step in part.steps)
-    leaves = {local: leaf_of(given[local], flags.get(local, False)) for local in part.takes}
-    scope = {name: value.clone() if writes and isinstance(value, Tensor) else value for name, value in leaves.items()}
-    values, random = {local: given[local] for local in part.takes}, random_states()
+    """Run one part's forward under autograd. Its results, and whether they require grad, are added to
+    `known_values` and `require_grad`."""
+    updates = any("m" in operators().get(step.target, "") for step in part.steps)
+    leaves = {local: leaf_of(known_values[local], require_grad.get(local, False)) for local in part.takes}
+    scope = {name: value.clone() if updates and isinstance(value, Tensor) else value for name, value in leaves.items()}
+    values, state = {local: known_values[local] for local in part.takes}, random_states()
     with torch.enable_grad():
         perform_steps(part.steps, scope, subs)
     returned = {local: scope[local] for local in results_of(part)}
-    gave = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
-    given.update(gave)
-    flags.update({name: isinstance(value, Tensor) and value.requires_grad for name, value in returned.items()})
-    return TracedPart(part, PartRun(values, gave, random), leaves, returned)
+    detached = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
+    known_values.update(detached)
+    require_grad.update({name: isinstance(value, Tensor) and value.requires_grad for name, value in returned.items()})
+    return TracedPart(part, PartRun(values, detached, state), leaves, returned)
 
 
 def leaf_of(value: Any, requires_grad: bool) -> Any:
@@ -374,25 +385,25 @@ def border_gradients(
     if not tangents or not leaves:
         return tangents, {}
     outputs = [differentiable[local] for local in tangents]
-    shaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
+    reshaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
     try:
-        found = torch.autograd.grad(outputs, list(leaves.values()), shaped, allow_unused=True)
+        gradients = torch.autograd.grad(outputs, list(leaves.values()), reshaped, allow_unused=True)
     except RuntimeError as error:  # of a kernel in autograd's own backward, or of an operator without one
         raise RefusedError(
             f"steps {traced.part.start}-{traced.part.stop}: autograd of this part of the forward fails "
             f"({str(error)[:160]}): capture with engine='eager', or cut elsewhere"
         ) from error
-    return tangents, {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
+    return tangents, {name: gradient for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
 
 
 def total_tangent(part: ForwardPart, local: str, played: Played, later: Sequence[PartRun]) -> Tensor | None:
     """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
-    asked = [
+    own_tangents = [
         played.tangents[port.name]
         for port, value in part.results
         if port.role == "output" and value == Ref(local) and port.name in played.tangents
     ]
-    return added([*asked, *(run.gradients[local] for run in later if local in run.gradients)])
+    return added([*own_tangents, *(run.gradients[local] for run in later if local in run.gradients)])
 
 
 class BackwardValues:
@@ -434,23 +445,29 @@ class BackwardValues:
 def named_in(
     values: BackwardValues, traced: TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
 ) -> PartRun:
-    """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them."""
+    """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them.
+
+    Several values may equal a gradient, such as the gradient of a sum, which is that of each addend. The walk back may
+    meet any of those that equal a result's gradient, so each is a name of it. Of those that equal an input's gradient
+    one is taken, if possible the gradient of a step of this part: another may be computed beyond the part's borders.
+    """
     steps = {step.name for step in traced.part.steps}
-    names: dict[str, str] = {}
+    result_of: dict[str, str] = {}
     shares: dict[str, str] = {}
     missing: list[str] = []
     for local, total in tangents.items():
-        alike = values.like(total)
-        if not alike:
+        equal = values.like(total)
+        if not equal:
             missing.append(f"the gradient of {local!r} is not a value of the whole's backward")
-        names |= {each: local for each in alike if each not in names}
+        result_of |= {name: local for name in equal if name not in result_of}
     for local, gradient in gradients.items():
-        alike = values.like(gradient)
-        if not alike:
+        equal = values.like(gradient)
+        if not equal:
             missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
             continue
-        echoing = [each for each in alike if set(values.echoes.get(each, ())) & steps]
-        shares[local] = (echoing or alike)[0]
+        echoing = [name for name in equal if set(values.echoes.get(name, ())) & steps]
+        shares[local] = (echoing or equal)[0]
+    # Earlier parts continue from the whole's own values: these may differ in the last bits from autograd of the part.
     own = gradients | {local: values.values[name] for local, name in shares.items()}
-    flow = BorderGradients(names, shares)
+    flow = BorderGradients(result_of, shares)
     return replace(traced.run, tangents=tangents, gradients=own, flow=flow, why=next(iter(missing), ""))

@@ -1,4 +1,9 @@
-"""Make a Pair of a part: its forward Graph, which saves the values that its backward needs, and its backward Graph."""
+"""Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
+
+The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not separate,
+or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the `why` of
+its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +47,17 @@ from backprint.parts.flow import (
     BorderGradients,
     BorderNames,
     Borders,
+    Inseparable,
     PartBackward,
     PartRun,
-    Tangled,
     backward_of,
     borders_of,
     local_of,
     played_pairs,
     runs_of_parts,
-    saved_side,
+    saved_ports,
     tangent_name,
-    with_saved,
+    with_steps_of_saved,
 )
 from backprint.replaying.arguments import tangent_as
 from backprint.replaying.at_capture import held_against_program
@@ -66,6 +71,8 @@ from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
 from backprint.values.settings import set_random_states
+
+# ---- The Pair of a part: a forward that saves the values that its backward needs, and the backward
 
 
 def pair_of(
@@ -81,7 +88,7 @@ def pair_of(
     saved: tuple[tuple[Port, Value], ...] = ()
     backward = None
     if cut is not None and flow is not None:
-        saved, backward = saved_side(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
+        saved, backward = saved_ports(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
     return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
 
 
@@ -187,9 +194,7 @@ def identifier(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
 
 
-# ----------------------------------------------------------------------------
-# The program behind a part: its forward, run eagerly, and autograd of that.
-# ----------------------------------------------------------------------------
+# ---- The program behind a part: its forward, run eagerly, and autograd of it
 
 
 class PartOrigin(FixedOrigin):
@@ -244,9 +249,7 @@ class PartOrigin(FixedOrigin):
             return {port.key: make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}
 
 
-# ----------------------------------------------------------------------------
-# A part as a Capture of its own, with recipes for the values that it had in the whole.
-# ----------------------------------------------------------------------------
+# ---- A part as a Capture, with recipes for the values that it had in the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +365,7 @@ def required(pair: Pair) -> tuple[str, ...]:
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
 
 
-# ----------------------------------------------------------------------------
-# Capture the forward of a part again, if the whole's backward does not separate at its borders.
-# ----------------------------------------------------------------------------
+# ---- A part captured again, if the whole's backward does not separate at its borders
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
@@ -439,9 +440,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
 
 
-# ----------------------------------------------------------------------------
-# Link the parts of a Capture as the Pairs of one Capture.
-# ----------------------------------------------------------------------------
+# ---- The parts linked as the Pairs of one Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,9 +487,7 @@ def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
     raise GraphError(f"no part has the port {str(key)!r:.80}")
 
 
-# ----------------------------------------------------------------------------
-# The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes.
-# ----------------------------------------------------------------------------
+# ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
@@ -512,11 +509,11 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
     set_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
-        compare(port.name, port.role, value, of.ran.given[local])
+        compare(port.name, port.role, value, of.ran.results[local])
         for port, value in results.items()
         if port.role != "saved" and isinstance(value, Tensor)
         for local in [local_of(of.part, of.borders.names, port)]
-        if local in of.ran.given
+        if local in of.ran.results
     ]
     ports += gradients_against_whole(of, made, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
@@ -544,14 +541,7 @@ def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results:
     ]
 
 
-# ----------------------------------------------------------------------------
-# Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
-#
-# The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not
-#  separate, or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and
-#  the `why` of its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by
-#  name.
-# ----------------------------------------------------------------------------
+# ---- Cutting
 
 SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"
@@ -633,7 +623,7 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
         return None, of.ran.why
     try:
         pair = sliced(of)
-    except Tangled as error:
+    except Inseparable as error:
         return None, str(error)
     made = capture_of_part(of, pair, SLICED)
     verdict = verdict_of_part(of, made)
@@ -643,21 +633,21 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
 
 
 def sliced(of: PartOfWhole) -> Pair:
-    """Return a part as a Pair with the whole's own backward steps; raise Tangled if they cannot be separated."""
+    """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
     pair, flow = of.pair, of.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
         return forward_alone(of)
     cut = backward_of(pair, of.part, of.borders.home, flow)
-    part = with_saved(pair, of.part, cut.saved, of.borders)
+    part = with_steps_of_saved(pair, of.part, cut.saved, of.borders)
     return pair_of(pair, part, of.borders.names, of.piece.label, flow, cut)
 
 
 def check_opaque(of: PartOfWhole, why: str) -> None:
     """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
     edges = of.opaque or (of.whole.opaque if of.ran.why else ())
-    if not edges and not of.ran.astray:
+    if not edges and not of.ran.inconsistent:
         return
-    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.astray)
+    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.inconsistent)
     raise RefusedError(
         f"{of.whole.name}, {of.piece.label}: the backward cannot be separated here ({why}), and autograd of the "
         f"forward {unseen}: cut elsewhere, or leave that part whole"

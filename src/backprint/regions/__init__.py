@@ -3,7 +3,7 @@
 This module is the face: `region` and `compare`.
 
 - `nouns`: a pass, its nodes and its edges. `watch`: the nodes and operators that are made inside open blocks.
-- `follow`: one backward call, followed over the nodes of a region. `build`: a pass of it. `region`: the context
+- `follow`: one backward call, followed over the nodes of a region. `build`: a pass of it. `context`: the context
   manager.
 - `dumps`: passes on disk. `comparing`: two dumps. `pictures`: a pass as a picture and a page.
 """
@@ -17,7 +17,7 @@ from backprint.common.tried import warn_with_this_torch
 
 if TYPE_CHECKING:
     from backprint.regions.comparing import DumpComparison
-    from backprint.regions.region import Region
+    from backprint.regions.context import Region
 
 
 def region(
@@ -38,7 +38,7 @@ def region(
     partially; without it passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf
     or an error, and `limit=5` at most five.
     """
-    from backprint.regions.region import make_region
+    from backprint.regions.context import make_region
 
     warn_with_this_torch()
     return make_region(path, gradients, stacks, name, every, limit, only_bad)

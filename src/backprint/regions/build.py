@@ -42,15 +42,15 @@ class PassBuild:
     def make_pass(self, index: int, error: str) -> Pass:
         """Make the Pass, with its number and the backward's error."""
         inside = set(self.ran)
-        given = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
+        feeding = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
         near = [
             node
             for node in self.call.flows
-            if node in inside or node in given or any(t in inside for t, _ in self.call.nodes[node].targets)
+            if node in inside or node in feeding or any(t in inside for t, _ in self.call.nodes[node].targets)
         ]
         self.title([*near, *self.unrun(near, inside)], inside)
         edges = [edge for node in near for edge in self.edges(node, inside)]
-        inputs = [each for node in near if node in inside or node in given for each in self.inputs(node)]
+        inputs = [row for node in near if node in inside or node in feeding for row in self.inputs(node)]
         return Pass(
             self.core.title,
             index,
@@ -62,7 +62,7 @@ class PassBuild:
             tuple(edges),
             tuple(inputs),
             error,
-            tuple(f"{type(each).__name__}: {each}" for each in self.call.wrong[:3]),
+            tuple(f"{type(row).__name__}: {row}" for row in self.call.wrong[:3]),
             {"torch": torch.__version__},
             self.origin(near),
             RUN,
@@ -70,12 +70,12 @@ class PassBuild:
 
     def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
         """Nodes that a gradient went to and that did not run: where `torch.autograd.grad` ends."""
-        found: dict[Any, None] = {}
+        nodes: dict[Any, None] = {}
         for node in near:
             for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].returned, strict=False):
                 if node in inside and target is not None and kept is not None and target[0] not in self.call.flows:
-                    found[target[0]] = None
-        return list(found)
+                    nodes[target[0]] = None
+        return list(nodes)
 
     def titles_in_order(self, near: list[Any]) -> list[Any]:
         """The nodes as they ran, then those that did not."""
@@ -86,11 +86,11 @@ class PassBuild:
 
     def title(self, near: list[Any], inside: set[Any]) -> None:
         """Name each node: those inside in the order in which they were made, the others in the order of the pass."""
-        taken: dict[str, int] = {}
-        self.titles.update(titles_inside(self.core, self.call.nodes, inside, taken))
+        used_names: dict[str, int] = {}
+        self.titles.update(titles_inside(self.core, self.call.nodes, inside, used_names))
         for node in near:
             if node not in inside:
-                self.titles[node] = watch.unique_title(self.outside(node), taken)
+                self.titles[node] = watch.unique_title(self.outside(node), used_names)
 
     def outside(self, node: Any) -> str:
         """The name of a node that was not made in the region."""
@@ -104,11 +104,11 @@ class PassBuild:
 
     def tensor(self, node: Any, place: int) -> str:
         """The name of the forward tensor whose gradient a node's input is."""
-        each = self.call.nodes[node]
-        if watch.is_leaf(each.kind):
+        reached = self.call.nodes[node]
+        if watch.is_leaf(reached.kind):
             return self.titles[node]
-        made = each.made if self.is_inside(node) else None
-        known = (made.outputs.get(place) if made is not None else None) or self.users.get((id(node), place))
+        record = reached.made if self.is_inside(node) else None
+        known = (record.outputs.get(place) if record is not None else None) or self.users.get((id(node), place))
         if known:
             return known
         return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
@@ -123,28 +123,28 @@ class PassBuild:
             for ran in runs_of_node(self.call.nodes[node]):
                 if ran.bad_results and ran.source is not None and ran.source.what == "NaN":
                     return origin_of(self.core, ran)
-        return next((found for node in near if (found := self.went_bad(node)) is not None), None)
+        return next((origin for node in near if (origin := self.went_bad(node)) is not None), None)
 
     def went_bad(self, node: Any) -> NonfiniteOrigin | None:
         """Where the NaN and Inf come from in the gradients that a node took or returned."""
-        flow, each, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
+        flow, reached, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
         if inside and (place := first_nonfinite(flow.taken)) is not None:
             return self.brought(node, place)
         slots = [
             slot if inside or self.is_into(target) else None
-            for slot, target in zip(flow.returned, each.slots, strict=False)
+            for slot, target in zip(flow.returned, reached.slots, strict=False)
         ]
         slot = first_nonfinite(slots)
         if slot is None:
             return None
         if not inside:
-            target = each.slots[slot]
+            target = reached.slots[slot]
             assert target is not None
             return self.brought(*target)
-        ran = next((ran for ran in runs_of_node(each) if ran.source is not None and not ran.source.given), None)
+        ran = next((ran for ran in runs_of_node(reached) if ran.source is not None and not ran.source.given), None)
         if ran is not None:
             return origin_of(self.core, ran)
-        target, own = each.slots[slot], self.node(node, True)
+        target, own = reached.slots[slot], self.node(node, True)
         tensor = self.tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
             nonfinite_kind(flow.returned[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
@@ -158,14 +158,14 @@ class PassBuild:
         """The origin for a node that took NaN or Inf: they came from outside, unless every gradient that was added up
         for it is finite and comes from inside."""
         own = self.node(node, True)
-        taken = self.call.flows[node].taken
+        incoming = self.call.flows[node].taken
         feeders = [
             (source, returned)
             for source, flow in self.call.flows.items()
             for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
-        what = nonfinite_kind(taken[place] if place < len(taken) else None) or "NaN"
+        what = nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
         ends = (", ".join(own.ops), own.line, self.tensor(node, place), own.name)
         if feeders and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in feeders):
             return NonfiniteOrigin(
@@ -175,32 +175,37 @@ class PassBuild:
 
     def node(self, node: Any, inside: bool) -> Node:
         """The Node of an autograd node."""
-        each = self.call.nodes[node]
-        leaf = watch.is_leaf(each.kind)
+        reached = self.call.nodes[node]
+        leaf = watch.is_leaf(reached.kind)
         tensors = tuple(self.tensor(node, place) for place in range(len(watch.input_metadata(node))))
-        if not inside or each.made is None:
+        if not inside or reached.made is None:
             return Node(
-                self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=watch.why_opaque(each.kind)
+                self.titles[node],
+                reached.kind,
+                False,
+                tensors=tensors,
+                leaf=leaf,
+                opaque=watch.why_opaque(reached.kind),
             )
-        made = each.made
-        stack = made.stack if self.core.stacks else ()
+        record = reached.made
+        stack = record.stack if self.core.stacks else ()
         return Node(
             self.titles[node],
-            each.kind,
+            reached.kind,
             True,
-            watch.operator_names(each.kind, made),
+            watch.operator_names(reached.kind, record),
             stack,
-            made.line,
+            record.line,
             tensors,
             leaf,
-            watch.why_opaque(each.kind),
-            self.core.names.place_of_node(made),
+            watch.why_opaque(reached.kind),
+            self.core.names.place_of_node(record),
         )
 
     def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
         """The edges from a node, where one of the two ends is inside."""
         flow = self.call.flows[node]
-        found = []
+        edges = []
         for slot, target in enumerate(self.call.nodes[node].slots):
             if target is None or not flow.returned or not (node in inside or target[0] in inside):
                 continue
@@ -209,19 +214,19 @@ class PassBuild:
                 continue
             name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
             ends = (self.titles[node], self.titles[target[0]], slot, target[1], self.tensor(*target))
-            found.append(Edge(name, *ends, kept is not None, **self.flowed(kept, *target)))
-        return found
+            edges.append(Edge(name, *ends, kept is not None, **self.flowed(kept, *target)))
+        return edges
 
     def inputs(self, node: Any) -> list[Input]:
         """The gradients that a node took."""
         flow: NodeFlow = self.call.flows[node]
-        found = []
+        inputs = []
         for place, kept in enumerate(flow.taken):
             if kept is not None:
                 name = f"{self.titles[node]}:{place}"
                 ends = (self.titles[node], place, self.tensor(node, place))
-                found.append(Input(name, *ends, **self.flowed(kept, node, place)))
-        return found
+                inputs.append(Input(name, *ends, **self.flowed(kept, node, place)))
+        return inputs
 
     def flowed(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
         """The fields of a gradient as far as this region keeps them; without one, those that it would have."""
@@ -236,7 +241,7 @@ class PassBuild:
 
     def roots(self) -> tuple[BackwardRoot, ...]:
         """The tensors that the backward began at."""
-        found = []
+        roots = []
         for index, (root, kept) in enumerate(zip(self.call.roots, self.call.root_kept, strict=False)):
             node = root_node(root)
             place = root.output_nr if isinstance(root, (Tensor, torch.autograd.graph.GradientEdge)) else 0
@@ -246,8 +251,8 @@ class PassBuild:
                 or self.call.titles.get(index)
                 or (f"{title} {index}" if index else title)
             )
-            found.append(BackwardRoot(name, title, **self.flowed(kept, node, place)))
-        return tuple(found)
+            roots.append(BackwardRoot(name, title, **self.flowed(kept, node, place)))
+        return tuple(roots)
 
 
 def first_nonfinite(flowed: Iterable[KeptGradient | None]) -> int | None:
@@ -262,12 +267,12 @@ def nonfinite_kind(kept: KeptGradient | None) -> str:
     return "NaN" if kept.stats.nan else "Inf"
 
 
-def runs_of_node(each: ReachedNode) -> tuple[OperatorRun, ...]:
+def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
     """The operators that ran for a node; for a custom function, all that ran in its forward."""
-    if each.made is None:
+    if reached.made is None:
         return ()
-    ran = watch.operator_of(each.kind, each.made) or next(iter(each.made.after), None)
-    return (*each.made.within, *((ran,) if ran is not None else ()))
+    ran = watch.operator_of(reached.kind, reached.made) or next(iter(reached.made.after), None)
+    return (*reached.made.within, *((ran,) if ran is not None else ()))
 
 
 def origin_of(core: Any, ran: OperatorRun) -> NonfiniteOrigin:
@@ -300,31 +305,31 @@ def describe_inf(source: NonfiniteSource | None) -> str:
     return f"of {source.what} from {source.op}{at}"
 
 
-def node_record(each: ReachedNode) -> NodeRecord:
+def node_record(reached: ReachedNode) -> NodeRecord:
     """The record of a node inside."""
-    assert each.made is not None
-    return each.made
+    assert reached.made is not None
+    return reached.made
 
 
 def titles_inside(
-    core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], taken: dict[str, int]
+    core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], used_names: dict[str, int]
 ) -> dict[Any, str]:
     """Name the nodes of a region, in the order in which they were made; `taken` counts the names."""
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
         name, rank = watch.base_title(nodes[node].kind, nodes[node].made, id(core))
-        titles[node] = watch.unique_title(name if not rank else f"{name}_{rank}", taken)
+        titles[node] = watch.unique_title(name if not rank else f"{name}_{rank}", used_names)
     return titles
 
 
-# ------------------------------------------------------------------ the forward alone
+# ---- The forward alone
 
 
 def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
     """The autograd graph of a region, from the nodes that its tensors still hold."""
-    inside = [node for node, each in nodes.items() if core in each.cores]
-    taken: dict[str, int] = {}
-    titles = titles_inside(core, nodes, inside, taken)
+    inside = [node for node, reached in nodes.items() if core in reached.cores]
+    used_names: dict[str, int] = {}
+    titles = titles_inside(core, nodes, inside, used_names)
     users = core.names.here()
     edges = []
     for node in list(titles):
@@ -333,17 +338,17 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
                 leaf = watch.is_leaf(nodes[target].kind)
                 known = core.names.parameter(target.variable) if leaf else ""
                 known = known or users.get((id(target.variable), -1) if leaf else (id(target), place), "")
-                titles[target] = watch.unique_title(known or ("leaf" if leaf else nodes[target].kind), taken)
-            made = nodes[target].made
-            known = made.outputs.get(place, "") if made is not None and core in nodes[target].cores else ""
+                titles[target] = watch.unique_title(known or ("leaf" if leaf else nodes[target].kind), used_names)
+            record = nodes[target].made
+            known = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
             edges.append((titles[target], titles[node], known or users.get((id(target), place), "") or titles[target]))
-    found = []
+    rows = []
     for node, title in titles.items():
-        each = nodes[node]
-        if core not in each.cores:
-            found.append(Node(title, each.kind, False, leaf=watch.is_leaf(each.kind)))
+        reached = nodes[node]
+        if core not in reached.cores:
+            rows.append(Node(title, reached.kind, False, leaf=watch.is_leaf(reached.kind)))
             continue
-        made = node_record(each)
-        ops, module = watch.operator_names(each.kind, made), core.names.place_of_node(made)
-        found.append(Node(title, each.kind, True, ops, made.stack, made.line, module=module))
-    return RegionForward(tuple(found), tuple(edges))
+        record = node_record(reached)
+        ops, module = watch.operator_names(reached.kind, record), core.names.place_of_node(record)
+        rows.append(Node(title, reached.kind, True, ops, record.stack, record.line, module=module))
+    return RegionForward(tuple(rows), tuple(edges))

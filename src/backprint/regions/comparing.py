@@ -1,4 +1,4 @@
-"""Two dumps of one region, compared edge by edge: where they first differ, by how much, and what only one has."""
+"""Two dumps of one region, compared edge by edge; and the passes of a dump as they are shown."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ from backprint.replaying.results import compare
 from backprint.values.closeness import TOLERANCE
 from backprint.values.statistics import Stats
 from backprint.values.tree import strided_parts
+
+# ---- The comparison: the first difference, how large it is, and edges that only one dump has
+
 
 GOOD = ("bitwise", "close", "same")
 
@@ -99,7 +102,9 @@ def compare_dumps(
 
 def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpComparison:
     """Compare passes of the same number, so that bounded dumps are compared step by step; else in order."""
-    ours, theirs = ({(each.region, each.index): each for each in side} for side in (left, right))
+    ours, theirs = (
+        {(region_pass.region, region_pass.index): region_pass for region_pass in side} for side in (left, right)
+    )
     numbered = len(ours) == len(left) and len(theirs) == len(right)
     common = [key for key in ours if key in theirs] if numbered else []
     if common:
@@ -109,9 +114,9 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpCompariso
     else:
         pairs = list(zip(left, right, strict=False))
         notes = [
-            f"pass {one.index} of the first is held against pass {two.index} of the second"
-            for one, two in pairs
-            if one.index != two.index
+            f"pass {ours_pass.index} of the first is held against pass {theirs_pass.index} of the second"
+            for ours_pass, theirs_pass in pairs
+            if ours_pass.index != theirs_pass.index
         ]
     places = [key[1] for key in common] or list(range(len(pairs)))
     rows = [row for place, pair in zip(places, pairs, strict=True) for row in compare_pass(place, *pair)]
@@ -126,19 +131,19 @@ def first_notes(notes: list[str]) -> tuple[str, ...]:
 
 def compare_pass(index: int, left: Pass, right: Pass) -> list[ComparisonRow]:
     """Compare two passes: roots, edges, then inputs, in the order of the first; those of the second alone come last."""
-    lines = {edge.name: str(line) for each in (right, left) for edge in each.edges if (line := each.where(edge))}
-    found = []
+    lines = {edge.name: str(line) for side in (right, left) for edge in side.edges if (line := side.where(edge))}
+    rows = []
     kinds: tuple[tuple[str, Callable[[Pass], Sequence[Any]]], ...] = (
         ("root", lambda of: of.roots),
         ("edge", lambda of: of.edges),
         ("input", lambda of: of.inputs),
     )
     for what, parts_of in kinds:
-        ours, theirs = ({each.name: each for each in parts_of(of)} for of in (left, right))
+        ours, theirs = ({side.name: side for side in parts_of(of)} for of in (left, right))
         for name in dict.fromkeys((*ours, *theirs)):
             row = compare_flowed(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def compare_flowed(
@@ -186,20 +191,22 @@ def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, fl
             return "bitwise", 0.0, 0.0, ""
     if left.layout != right.layout:
         return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
-    a, b = (strided_parts(each.detach())[-1].resolve_conj().to(comparison_dtype(each)) for each in (left, right))
+    a, b = (
+        strided_parts(gradient.detach())[-1].resolve_conj().to(comparison_dtype(gradient)) for gradient in (left, right)
+    )
     if a.shape != b.shape:
         return "differs", None, None, "its values are in other places"
     if a.is_complex():
         a, b = torch.view_as_real(a), torch.view_as_real(b)
     finite = torch.isfinite(a)
     if not torch.equal(finite, torch.isfinite(b)):
-        counts = [int((~torch.isfinite(each)).sum()) for each in (a, b)]
+        counts = [int((~torch.isfinite(gradient)).sum()) for gradient in (a, b)]
         return "differs", math.inf, math.inf, f"{counts[0]} NaN or Inf in the first, {counts[1]} in the second"
     apart = (a - b)[finite].abs()
     most = float(apart.max()) if apart.numel() else 0.0
     largest = float(a[finite].abs().max()) if apart.numel() else 0.0
     error = most / max(largest, 1e-30) if most else 0.0
-    tolerance = max(TOLERANCE.get(str(each.dtype)[6:], 0.0) for each in (left, right))
+    tolerance = max(TOLERANCE.get(str(gradient.dtype)[6:], 0.0) for gradient in (left, right))
     return ("close" if error <= tolerance else "differs"), error, most, detail
 
 
@@ -209,7 +216,7 @@ def comparison_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def compare_stats(
-    left: Stats, right: Stats, one: str, two: str, detail: str
+    left: Stats, right: Stats, left_name: str, right_name: str, detail: str
 ) -> tuple[str, float | None, float | None, str]:
     """Compare statistics: norms, means, deviations and bounds; returns as `compare_gradients` does."""
     if (left.nan, left.inf) != (right.nan, right.inf):
@@ -217,19 +224,17 @@ def compare_stats(
         return "differs", math.inf, None, counts
     if left == right:
         return "same", 0.0, None, "by statistics"
-    scale = max(abs(each) for each in (left.min or 0.0, left.max or 0.0, 1e-30))
+    scale = max(abs(bound) for bound in (left.min or 0.0, left.max or 0.0, 1e-30))
     pairs = ((left.min, right.min), (left.max, right.max), (left.mean, right.mean), (left.std, right.std))
     error = max(abs((a or 0.0) - (b or 0.0)) / scale for a, b in pairs)
     if math.isfinite(left.norm) and math.isfinite(right.norm):
         error = max(error, abs(left.norm - right.norm) / max(abs(left.norm), 1e-30))
-    tolerance = max(TOLERANCE.get(each, 0.0) for each in (one, two))
+    tolerance = max(TOLERANCE.get(bound, 0.0) for bound in (left_name, right_name))
     verdict = "close" if error <= tolerance else "differs"
     return verdict, error, None, "; ".join(filter(None, (detail, "by statistics")))
 
 
-# ----------------------------------------------------------------------------
-# What of a dump is shown: its passes one by one, the bad part of one, and a pass as plain values for JSON.
-# ----------------------------------------------------------------------------
+# ---- A dump as it is shown: its passes, the first bad one, and a pass as plain values for JSON
 
 LISTED = 20
 """How many numbers of passes an error lists."""
@@ -269,40 +274,40 @@ def unreached_lines(content: Mapping[str, Any], folder: Path) -> Iterator[str]:
     yield "a gradient reaches an operator whose result the loss depends on, and that ran with gradients enabled"
 
 
-def bad_part(found: Pass) -> Pass:
+def bad_part(region_pass: Pass) -> Pass:
     """Return a pass with the gradients that have NaN or Inf alone, the nodes at their ends, and the one that they come
     from."""
-    edges = tuple(edge for edge in found.edges if is_bad(edge))
-    inputs = tuple(each for each in found.inputs if is_bad(each))
-    roots = tuple(each for each in found.roots if is_bad(each))
+    edges = tuple(edge for edge in region_pass.edges if is_bad(edge))
+    inputs = tuple(part for part in region_pass.inputs if is_bad(part))
+    roots = tuple(part for part in region_pass.roots if is_bad(part))
     ends = {name for edge in edges for name in (edge.source, edge.target)}
-    ends |= {each.node for each in inputs} | {root.node for root in roots}
-    ends |= {found.origin.node} if isinstance(found.origin, NonfiniteOrigin) else set()
-    nodes = tuple(node for node in found.nodes if node.name in ends)
-    return replace(found, nodes=nodes, edges=edges, inputs=inputs, roots=roots)
+    ends |= {part.node for part in inputs} | {root.node for root in roots}
+    ends |= {region_pass.origin.node} if isinstance(region_pass.origin, NonfiniteOrigin) else set()
+    nodes = tuple(node for node in region_pass.nodes if node.name in ends)
+    return replace(region_pass, nodes=nodes, edges=edges, inputs=inputs, roots=roots)
 
 
-def is_bad(each: Flowed) -> bool:
+def is_bad(part: Flowed) -> bool:
     """Whether a gradient has NaN or Inf."""
-    return each.stats is not None and each.stats.bad
+    return part.stats is not None and part.stats.bad
 
 
-def pass_as_dict(found: Pass) -> dict[str, Any]:
+def pass_as_dict(region_pass: Pass) -> dict[str, Any]:
     """Return a pass as plain values, for JSON: NaN and Inf are texts, gradients are left out."""
-    origin = found.origin
+    origin = region_pass.origin
     return {
-        "region": found.region,
-        "run": found.run,
-        "pass": found.index,
-        "time": found.time,
-        "seconds": found.seconds,
-        "gradients": found.level,
-        "bad": found.bad,
-        "error": found.error,
-        "notes": list(found.notes),
-        "environment": dict(found.environment),
+        "region": region_pass.region,
+        "run": region_pass.run,
+        "pass": region_pass.index,
+        "time": region_pass.time,
+        "seconds": region_pass.seconds,
+        "gradients": region_pass.level,
+        "bad": region_pass.bad,
+        "error": region_pass.error,
+        "notes": list(region_pass.notes),
+        "environment": dict(region_pass.environment),
         "origin": with_line(asdict(origin), origin.line) if isinstance(origin, NonfiniteOrigin) else None,
-        "roots": [{"name": each.name, "node": each.node, **flowed_dict(each)} for each in found.roots],
+        "roots": [{"name": part.name, "node": part.node, **flowed_dict(part)} for part in region_pass.roots],
         "nodes": [
             with_line(
                 {
@@ -318,7 +323,7 @@ def pass_as_dict(found: Pass) -> dict[str, Any]:
                 },
                 node.line,
             )
-            for node in found.nodes
+            for node in region_pass.nodes
         ],
         "edges": [
             {
@@ -329,10 +334,11 @@ def pass_as_dict(found: Pass) -> dict[str, Any]:
                 "flows": edge.flows,
                 **flowed_dict(edge),
             }
-            for edge in found.edges
+            for edge in region_pass.edges
         ],
         "inputs": [
-            {"name": each.name, "node": each.node, "tensor": each.tensor, **flowed_dict(each)} for each in found.inputs
+            {"name": part.name, "node": part.node, "tensor": part.tensor, **flowed_dict(part)}
+            for part in region_pass.inputs
         ],
     }
 
@@ -342,7 +348,7 @@ def with_line(content: dict[str, Any], line: StackLine | None) -> dict[str, Any]
     return content | {"line": line._asdict() if line is not None else None}
 
 
-def flowed_dict(each: Flowed) -> dict[str, Any]:
+def flowed_dict(part: Flowed) -> dict[str, Any]:
     """Return the shape, the dtype, the device and the statistics of a gradient."""
-    stats = {name: number_as_json(value) for name, value in asdict(each.stats).items()} if each.stats else None
-    return {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats}
+    stats = {name: number_as_json(value) for name, value in asdict(part.stats).items()} if part.stats else None
+    return {"shape": list(part.shape), "dtype": part.dtype, "device": part.device, "stats": stats}

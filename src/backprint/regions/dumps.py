@@ -1,9 +1,9 @@
-"""Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
+"""Dumps: passes of a region on disk.
 
-graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
-gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
+    graph.json             everything but tensors: nodes, edges, inputs, roots, stacks, stats
+    gradients.safetensors  with gradients="values": the exact bits, by edge, input and root
 
-`backprint region show` prints it and `backprint region draw` draws it: never the program's own step.
+`backprint region show` prints a dump and `backprint region draw` draws it, never the program's own step.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ from backprint.regions.nouns import (
 from backprint.values.statistics import Stats
 from backprint.values.tensor_files import write_safetensors
 
+# ---- Writing a pass: a folder of its own, written beside its place and renamed, so that it is complete or absent
+
+
 FORMAT = 2
 
 
@@ -59,13 +62,13 @@ class DumpedPass:
         return read_pass(self.place)
 
 
-# ------------------------------------------------------------------ folders
+# ---- Folders
 
 
-def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
+def write_pass(region_pass: Pass, folder: Path, head: str) -> DumpedPass:
     """Write a pass into the next free folder below `folder`."""
     tensors: dict[str, Tensor] = {}
-    content = pass_json(found, tensors)
+    content = pass_json(region_pass, tensors)
     return DumpedPass(write_dump_folder(folder, head, content, tensors))
 
 
@@ -134,7 +137,7 @@ def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
         return place
 
 
-# ------------------------------------------------------------------ as JSON
+# ---- As JSON
 
 
 def number_as_json(value: float | None) -> Any:
@@ -191,30 +194,30 @@ def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | 
     }
 
 
-def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A pass as a JSON object; its gradients go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
 
-    def kept(name: str, each: Flowed) -> dict[str, Any]:
-        row = {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats_json(each.stats)}
-        if each.gradient is not None:
-            row |= keep_gradient(name, each.gradient, tensors, seen)
+    def kept(name: str, part: Flowed) -> dict[str, Any]:
+        row = {"shape": list(part.shape), "dtype": part.dtype, "device": part.device, "stats": stats_json(part.stats)}
+        if part.gradient is not None:
+            row |= keep_gradient(name, part.gradient, tensors, seen)
         return row
 
     return {
         "format": FORMAT,
-        "region": found.region,
-        "run": found.run,
+        "region": region_pass.region,
+        "run": region_pass.run,
         "reached": True,
-        "index": found.index,
-        "time": found.time,
-        "origin": origin_json(found.origin),
-        "seconds": found.seconds,
-        "gradients": found.level,
-        "error": found.error,
-        "notes": list(found.notes),
-        "environment": dict(found.environment),
-        "nodes": [node_json(node) for node in found.nodes],
+        "index": region_pass.index,
+        "time": region_pass.time,
+        "origin": origin_json(region_pass.origin),
+        "seconds": region_pass.seconds,
+        "gradients": region_pass.level,
+        "error": region_pass.error,
+        "notes": list(region_pass.notes),
+        "environment": dict(region_pass.environment),
+        "nodes": [node_json(node) for node in region_pass.nodes],
         "edges": [
             {
                 "name": e.name,
@@ -226,13 +229,13 @@ def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
                 "flows": e.flows,
                 **kept(f"edge {e.name}", e),
             }
-            for e in found.edges
+            for e in region_pass.edges
         ],
         "inputs": [
             {"name": i.name, "node": i.node, "place": i.place, "tensor": i.tensor, **kept(f"input {i.name}", i)}
-            for i in found.inputs
+            for i in region_pass.inputs
         ],
-        "roots": [{"name": r.name, "node": r.node, **kept(f"root {n}", r)} for n, r in enumerate(found.roots)],
+        "roots": [{"name": r.name, "node": r.node, **kept(f"root {n}", r)} for n, r in enumerate(region_pass.roots)],
     }
 
 
@@ -262,9 +265,7 @@ def keep_gradient(
     return row
 
 
-# ----------------------------------------------------------------------------
-# Reading dumps. The content of a file is checked, and nothing of it is executed.
-# ----------------------------------------------------------------------------
+# ---- Reading: the content of a file is checked, and nothing of it is executed
 
 MOST = 128 << 20
 """The most bytes of a graph.json that is read."""
@@ -301,7 +302,7 @@ def check_dump(path: str | os.PathLike[str]) -> None:
 def read_passes(path: str | os.PathLike[str], run: str = LATEST) -> list[Pass]:
     """The passes of a dump: of a pass's own folder, or of a region's folder, where `run` selects the run: `latest`,
     `all`, or a run's name or the beginning of it."""
-    return [read_pass(each) for each in folders_of(path, run)]
+    return [read_pass(pass_folder) for pass_folder in folders_of(path, run)]
 
 
 def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool = False) -> list[Path]:
@@ -311,10 +312,10 @@ def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool 
         return [place]
     runs = runs_of(place)
     chosen = runs if run == ALL else [select_run(runs, run, place)]
-    found = [folder for each in chosen for folder in each.folders]
+    folders = [folder for run_of_dump in chosen for folder in run_of_dump.folders]
     if unreached:
-        return found
-    passes = [folder for folder in found if read_graph_json(folder).get("reached", True)]
+        return folders
+    passes = [folder for folder in folders if read_graph_json(folder).get("reached", True)]
     if not passes:
         where = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
         raise RegionError(f"{path}: no backward pass has reached this region{where}")
@@ -327,19 +328,19 @@ def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
     if not place.is_dir():
         raise RegionError(f"{path}: no such folder")
     own = (place / "graph.json").exists()
-    every = [place] if own else [each.parent for each in place.glob("*/graph.json") if each.parent.name[0] != "."]
+    every = [place] if own else [file.parent for file in place.glob("*/graph.json") if file.parent.name[0] != "."]
     if not every:
         raise RegionError(f"{path}: no pass here: a region's dump has folders with graph.json")
-    found: dict[str, list[tuple[Path, float, bool]]] = {}
+    folders_of_run: dict[str, list[tuple[Path, float, bool]]] = {}
     for folder in sorted(every, key=folder_order):
         content = read_graph_json(folder)
         row = (folder, begin_of_pass(content, folder), bool(content.get("reached", True)))
-        found.setdefault(str(content.get("run", "")), []).append(row)
+        folders_of_run.setdefault(str(content.get("run", "")), []).append(row)
     runs = [
         DumpRun(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
-        for name, rows in found.items()
+        for name, rows in folders_of_run.items()
     ]
-    return sorted(runs, key=lambda each: (bool(each.name), each.last))
+    return sorted(runs, key=lambda file: (bool(file.name), file.last))
 
 
 def folder_order(folder: Path) -> tuple[str, int]:
@@ -350,20 +351,22 @@ def folder_order(folder: Path) -> tuple[str, int]:
 
 def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
     """The time at which a pass began."""
-    found = content.get("time", 0.0)
-    if type(found) not in (int, float) or not abs(found) < 1e11:
-        raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r:.80}")
-    return float(found)
+    time = content.get("time", 0.0)
+    if type(time) not in (int, float) or not abs(time) < 1e11:
+        raise RegionError(f"{folder}: graph.json is malformed: its time is {time!r:.80}")
+    return float(time)
 
 
 def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
     """Select a run by `latest`, its name, or the beginning of its name."""
     if run == LATEST:
         return runs[-1]
-    named = [each for each in runs if each.name == run] or [each for each in runs if run and each.name.startswith(run)]
+    named = [candidate for candidate in runs if candidate.name == run] or [
+        candidate for candidate in runs if run and candidate.name.startswith(run)
+    ]
     if len(named) != 1:
         count = "no run" if not named else f"{len(named)} runs"
-        names = ", ".join(each.name or "(format 1)" for each in runs)
+        names = ", ".join(candidate.name or "(format 1)" for candidate in runs)
         raise RegionError(f"{place}: {count} of the name {run!r}; it has {names}")
     return named[0]
 
@@ -514,10 +517,10 @@ def origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin 
     if row is None:
         return None
     names = ("what", "where", "op", "tensor", "node", "detail")
-    found = NonfiniteOrigin(line=line_from_json(row["line"]), **{name: str(row[name]) for name in names})
-    if found.where not in ("forward", "inputs", "backward", "gradients"):
-        raise ValueError(f"an origin is {found.where!r}")
-    return found
+    origin = NonfiniteOrigin(line=line_from_json(row["line"]), **{name: str(row[name]) for name in names})
+    if origin.where not in ("forward", "inputs", "backward", "gradients"):
+        raise ValueError(f"an origin is {origin.where!r}")
+    return origin
 
 
 def stats_from_json(row: Any) -> Stats | None:
@@ -535,11 +538,11 @@ def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
     name = row.get("kept")
     if name is None:
         return None
-    found = tensors[name]
+    tensor = tensors[name]
     if row.get("complex"):
-        found = torch.view_as_complex(found)
+        tensor = torch.view_as_complex(tensor)
     if "sparse" in row:
         places = tensors[f"{name} indices"]
         ordered = bool(row["coalesced"]) or None
-        found = torch.sparse_coo_tensor(places, found, row["sparse"], is_coalesced=ordered, check_invariants=True)
-    return found
+        tensor = torch.sparse_coo_tensor(places, tensor, row["sparse"], is_coalesced=ordered, check_invariants=True)
+    return tensor

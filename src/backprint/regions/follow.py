@@ -63,7 +63,7 @@ class ReachedNode:
     @property
     def targets(self) -> tuple[tuple[Any, int], ...]:
         """The nodes that take its gradients, each with the input."""
-        return tuple(each for each in self.slots if each is not None)
+        return tuple(target for target in self.slots if target is not None)
 
 
 class BackwardCall:
@@ -72,13 +72,13 @@ class BackwardCall:
     def __init__(self, roots: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> None:
         self.create_graph = create_graph
         self.nodes = reachable_nodes(roots)
-        self.cores = list(dict.fromkeys(core for each in self.nodes.values() for core in each.cores))
+        self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.given = roots, gradients
         self.titles = root_names(roots) if self.cores else {}
-        for each in self.nodes.values():
-            if each.cores and each.made is not None:
-                each.made.touched = True
-                for other in nodes_of_operator(each.kind, each.made):
+        for reached in self.nodes.values():
+            if reached.cores and reached.made is not None:
+                reached.made.touched = True
+                for other in nodes_of_operator(reached.kind, reached.made):
                     other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
@@ -125,48 +125,48 @@ class BackwardCall:
     def after(self, node: Any) -> Callable[[Any, Any], None]:
         """The hook that runs after a node, for its gradients."""
 
-        def hook(returned: Any, taken: Any) -> None:
+        def hook(returned: Any, incoming: Any) -> None:
             if running_call() is self:
                 watch.here.deriving = None
                 with self.quietly():
-                    kept = self.taken(node, taken)
+                    kept = self.incoming_gradients(node, incoming)
                     targets = self.nodes[node].slots
                     self.flows[node] = NodeFlow(
-                        kept, tuple(self.given_to(targets[slot], each) for slot, each in enumerate(returned))
+                        kept, tuple(self.given_to(targets[slot], gradient) for slot, gradient in enumerate(returned))
                     )
 
         return hook
 
     def deriving(self, node: Any) -> Callable[[Any], None]:
         """The hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
-        each = self.nodes[node]
+        reached = self.nodes[node]
 
-        def hook(taken: Any) -> None:
-            if running_call() is self and each.made is not None:
-                watch.here.deriving = (each.cores, (each.kind, each.made))
+        def hook(incoming: Any) -> None:
+            if running_call() is self and reached.made is not None:
+                watch.here.deriving = (reached.cores, (reached.kind, reached.made))
 
         return hook
 
     def before(self, node: Any) -> Callable[[Any], None]:
         """The hook that runs before a node that only takes gradients."""
 
-        def hook(taken: Any) -> None:
+        def hook(incoming: Any) -> None:
             if running_call() is self:
                 with self.quietly():
-                    self.flows[node] = NodeFlow(self.taken(node, taken))
+                    self.flows[node] = NodeFlow(self.incoming_gradients(node, incoming))
 
         return hook
 
-    def taken(self, node: Any, taken: Any) -> tuple[KeptGradient | None, ...]:
+    def incoming_gradients(self, node: Any, incoming: Any) -> tuple[KeptGradient | None, ...]:
         """Keep the gradients that a node takes; one that comes unchanged from a single node is kept already."""
         if self.level == "none":
-            return tuple([self.keep(tensor) for tensor in taken])
-        found = []
-        for place, tensor in enumerate(taken):
+            return tuple([self.keep(tensor) for tensor in incoming])
+        kept = []
+        for place, tensor in enumerate(incoming):
             held = self.held.pop((node, place), None)
             same = held is not None and held[0] is tensor
-            found.append(held[1] if same and held is not None else self.keep(tensor))
-        return tuple(found)
+            kept.append(held[1] if same and held is not None else self.keep(tensor))
+        return tuple(kept)
 
     def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:
         """Keep a gradient that a node returns, for its target too where nothing else feeds that."""
@@ -208,16 +208,16 @@ device_text = functools.cache(str)
 
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
     """Every autograd node that can be reached from the roots."""
-    found: dict[Any, ReachedNode] = {}
+    reached: dict[Any, ReachedNode] = {}
     stack = [node for root in roots if (node := root_node(root)) is not None]
     while stack:
         node = stack.pop()
-        if node in found:
+        if node in reached:
             continue
         targets = node.next_functions
-        found[node] = reached_node(node, targets)
-        stack += [target for target, _ in targets if target is not None and target not in found]
-    return found
+        reached[node] = reached_node(node, targets)
+        stack += [target for target, _ in targets if target is not None and target not in reached]
+    return reached
 
 
 def root_node(root: Any) -> Any:
@@ -227,9 +227,9 @@ def root_node(root: Any) -> Any:
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
 
 
-def nodes_of_operator(kind: str, made: NodeRecord) -> Sequence[NodeRecord]:
+def nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
     """The other nodes that were made for the same operator."""
-    ran = operator_of(kind, made)
+    ran = operator_of(kind, record)
     return ran.nodes if ran is not None else ()
 
 
@@ -250,7 +250,7 @@ def reached_node(node: Any, targets: Any) -> ReachedNode:
     return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
 
 
-# ------------------------------------------------------------------ whose hook it is
+# ---- Whose hook it is
 
 _local = threading.local()
 _tasks: dict[int, BackwardCall] = {}

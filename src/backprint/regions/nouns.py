@@ -209,8 +209,8 @@ class Pass:
     @cached_property
     def first_bad(self) -> Edge | Unwatched | None:
         """The first edge with NaN or Inf; `Unwatched` where gradients were not looked at."""
-        found = next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
-        return found if found is not None or self.watched else Unwatched()
+        bad_edge = next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
+        return bad_edge if bad_edge is not None or self.watched else Unwatched()
 
     @property
     def watched(self) -> bool:
@@ -224,7 +224,7 @@ class Pass:
         return bool(
             self.error
             or isinstance(self.origin, NonfiniteOrigin)
-            or any(each.stats is not None and each.stats.bad for each in every)
+            or any(part.stats is not None and part.stats.bad for part in every)
         )
 
     @property
@@ -283,4 +283,4 @@ class BackwardView:
     @property
     def accumulated(self) -> dict[str, Any]:
         """The gradient at each node's input, where values were kept."""
-        return {each.name: each.gradient for each in self.of.inputs if each.gradient is not None}
+        return {row.name: row.gradient for row in self.of.inputs if row.gradient is not None}

@@ -1,4 +1,4 @@
-"""A pass, or a forward that no pass has reached, as a scene: autograd's nodes, once for each direction."""
+"""A pass as a picture and a page. A command makes them from a dump's graph.json, never the program's own step."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from backprint.regions.dumps import folders_of, parse_forward, parse_pass, read_
 from backprint.regions.nouns import Edge, Node, NonfiniteOrigin, Pass, RegionForward, Unwatched
 from backprint.values.statistics import Stats
 
+# ---- A pass, or a forward that no pass has reached, as a scene of autograd's nodes, once for each direction
 
-def drawn_pass(found: Pass) -> DrawnPair:
+
+def drawn_pass(region_pass: Pass) -> DrawnPair:
     """Return a pass as it is drawn, with what was measured on its edges."""
-    forward, count = found.nodes[::-1], len(found.nodes)
+    forward, count = region_pass.nodes[::-1], len(region_pass.nodes)
     ours = {node.name: place for place, node in enumerate(forward)}
-    theirs = {node.name: count + place for place, node in enumerate(found.nodes)}
-    flowing = [edge for edge in found.edges if edge.source in ours and edge.target in ours]
+    theirs = {node.name: count + place for place, node in enumerate(region_pass.nodes)}
+    flowing = [edge for edge in region_pass.edges if edge.source in ours and edge.target in ours]
     ahead = taken((ours[edge.target], ours[edge.source]) for edge in flowing)
     back = taken((theirs[edge.source], theirs[edge.target]) for edge in flowing)
-    near = nodes_beside_leaves(found)
+    near = nodes_beside_leaves(region_pass)
     nodes = [scene_node(node, FORWARD, ahead.get(ours[node.name], ()), near=near.get(node.name)) for node in forward]
     nodes += [
         scene_node(node, BACKWARD, back.get(theirs[node.name], ()), (ours[node.name],), near.get(node.name))
-        for node in found.nodes
+        for node in region_pass.nodes
     ]
     marks: dict[tuple[int, int], FlowMark] = {}
     for edge in flowing:
@@ -41,35 +43,35 @@ def drawn_pass(found: Pass) -> DrawnPair:
         ends, mark = (theirs[edge.source], theirs[edge.target]), mark_of(edge)
         if ends not in marks or (mark.is_bad and not marks[ends].is_bad):
             marks[ends] = mark
-    title = f"{found.region}, pass {found.index}"
+    title = f"{region_pass.region}, pass {region_pass.index}"
     return drawn_scene(Scene(title, tuple(nodes), count, (), ()), (FREE,) * len(nodes), marks=marks)
 
 
-def drawn_forward(title: str, found: RegionForward) -> DrawnPair:
+def drawn_forward(title: str, forward: RegionForward) -> DrawnPair:
     """Return the forward of a region as it is drawn."""
-    places = {node.name: place for place, node in enumerate(found.nodes)}
-    known = [(maker, taker, tensor) for maker, taker, tensor in found.edges if maker in places and taker in places]
+    places = {node.name: place for place, node in enumerate(forward.nodes)}
+    known = [(maker, taker, tensor) for maker, taker, tensor in forward.edges if maker in places and taker in places]
     ahead = taken((places[maker], places[taker]) for maker, taker, _ in known)
-    nodes = tuple(scene_node(node, FORWARD, ahead.get(places[node.name], ())) for node in found.nodes)
+    nodes = tuple(scene_node(node, FORWARD, ahead.get(places[node.name], ())) for node in forward.nodes)
     marks = {(places[maker], places[taker]): forward_mark(tensor) for maker, taker, tensor in known}
     return drawn_scene(Scene(title, nodes, len(nodes), (), ()), (FREE,) * len(nodes), marks=marks)
 
 
 def taken(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """Return for each node the nodes whose results it takes, each once."""
-    found: dict[int, list[int]] = {}
+    sources: dict[int, list[int]] = {}
     for maker, taker in flows:
-        if maker not in (values := found.setdefault(taker, [])):
+        if maker not in (values := sources.setdefault(taker, [])):
             values.append(maker)
-    return found
+    return sources
 
 
-def nodes_beside_leaves(found: Pass) -> dict[str, tuple[Node, str]]:
+def nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
     """Return for each leaf a node that gives it a gradient, and the name of its tensor: it is drawn beside that."""
-    nodes = {node.name: node for node in found.nodes}
+    nodes = {node.name: node for node in region_pass.nodes}
     return {
         edge.target: (nodes[edge.source], edge.tensor)
-        for edge in reversed(found.edges)
+        for edge in reversed(region_pass.edges)
         if edge.source in nodes and edge.target in nodes and nodes[edge.target].leaf
     }
 
@@ -83,20 +85,20 @@ def scene_node(
 ) -> SceneNode:
     """Return a node of autograd as a node of a scene: with its operators in the forward, its kind in the backward; a
     leaf with the name of its tensor."""
-    said = (", ".join(node.ops) if side == FORWARD else "") or node.kind
+    label = (", ".join(node.ops) if side == FORWARD else "") or node.kind
     place = node
     if near is not None:
         place, name = near[0], near[1].rpartition(".")[2]
-        said = name if side == FORWARD else f"grad {name}"
+        label = name if side == FORWARD else f"grad {name}"
     line = node.line or place.line
     source = Source("?", 0, "", "", place.module) if place.module else None
     if line is not None:
         source = Source(line.file or "?", line.line, line.function, line.code, place.module)
-    token = (said if near is None else "leaf", len(inputs))
+    token = (label if near is None else "leaf", len(inputs))
     return SceneNode(
         side,
         node.name,
-        said,
+        label,
         None,
         tuple(inputs),
         source=source,
@@ -121,21 +123,21 @@ def mark_of(edge: Edge) -> FlowMark:
     return FlowMark(f"{edge.tensor} {list(edge.shape)}" if edge.flows else f"{edge.tensor}: None", text, False)
 
 
-def page_data_of_pass(found: Pass, drawn: DrawnPair) -> dict[str, Any]:
+def page_data_of_pass(region_pass: Pass, drawn: DrawnPair) -> dict[str, Any]:
     """Return the data of the page of a pass."""
-    theirs = {node.name: drawn.scene.forward + place for place, node in enumerate(found.nodes)}
+    theirs = {node.name: drawn.scene.forward + place for place, node in enumerate(region_pass.nodes)}
     rows: dict[int, Stats] = {}
-    for edge in found.edges:
+    for edge in region_pass.edges:
         if edge.stats is not None and edge.source in theirs:
             value = theirs[edge.source]
             rows[value] = max(rows.get(value, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm))
-    return page_of_scene(drawn, dict(facts_of_pass(found)), rows)
+    return page_of_scene(drawn, dict(facts_of_pass(region_pass)), rows)
 
 
-def facts_of_pass(found: Pass) -> Mapping[str, str]:
+def facts_of_pass(region_pass: Pass) -> Mapping[str, str]:
     """Return what the page says about a pass."""
-    origin = found.origin
-    known = {"gradients": found.level, "error": found.error, "run": found.run}
+    origin = region_pass.origin
+    known = {"gradients": region_pass.level, "error": region_pass.error, "run": region_pass.run}
     if isinstance(origin, NonfiniteOrigin | Unwatched):
         known["NaN and Inf"] = str(origin)
     return {name: text for name, text in known.items() if text}
@@ -147,7 +149,7 @@ def page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int,
     line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
     code: dict[str, Any] = {"forward": [], "backward": [], "ends": [[], []]}
     data = scene_data(drawn, strings, Measured([False] * count, [0] * count, line, code))
-    stats = {"value": list(rows), "rows": [stats_row(each) for each in rows.values()]}
+    stats = {"value": list(rows), "rows": [stats_row(row) for row in rows.values()]}
     return {
         "format": FORMAT,
         "title": drawn.scene.name,
@@ -157,15 +159,13 @@ def page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int,
     }
 
 
-def html_of_pass(found: Pass) -> str:
+def html_of_pass(region_pass: Pass) -> str:
     """Return what a notebook shows of a pass: its picture."""
-    drawn = drawn_pass(found)
+    drawn = drawn_pass(region_pass)
     return as_image(svg_of(picture_of(drawn, opened_frames(drawn)), drawn.scene.name), drawn.scene.name)
 
 
-# ----------------------------------------------------------------------------
-# Pictures and pages of a dump, made by a command from its graph.json: never in the program's own step.
-# ----------------------------------------------------------------------------
+# ---- Pictures and pages
 
 PICTURE, DOT, PAGE = "graph.svg", "graph.dot", "page.html"
 
@@ -175,9 +175,9 @@ def draw_dump(path: str | os.PathLike[str], run: str, nodes: int = READABLE) -> 
     for folder in folders_of(path, run, unreached=True):
         content = read_graph_json(folder)
         if content.get("reached"):
-            found = parse_pass(content, folder)
-            drawn = drawn_pass(found)
-            data = page_data_of_pass(found, drawn)
+            region_pass = parse_pass(content, folder)
+            drawn = drawn_pass(region_pass)
+            data = page_data_of_pass(region_pass, drawn)
         else:
             drawn = drawn_forward(f"{content['region']}, which no pass has reached", parse_forward(content, folder))
             data = page_of_scene(drawn, {}, {})

@@ -1,8 +1,10 @@
-"""The functions of torch that a region replaces for the whole process, and puts back.
+"""Watching open blocks: every autograd node and every operator is recorded while a block of a region is open.
 
-While a block is open anomaly mode is on, so that torch calls `torch.fx.traceback.format_stack` for each new autograd
-node; that function is replaced, and users read and set anomaly mode as if it were their own. While a recorded node is
-alive, backward calls go through a function of ours. Who counts blocks and nodes, and so when to install, is `watch`.
+Anomaly mode is on while a block is open, so torch calls `torch.fx.traceback.format_stack` whenever a node is made, in
+the thread that makes it, and keeps the result in the node's metadata. That function is replaced while a block is open
+anywhere; the result is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block,
+sees the operators. Blocks and living nodes are counted for the whole process, and the functions of torch are put back
+with the last of them.
 """
 
 from __future__ import annotations
@@ -51,12 +53,17 @@ from backprint.tracing.frames import is_users
 from backprint.values.statistics import NARROW_DTYPES
 from backprint.values.tree import plain_leaves
 
+# ---- Functions of torch that are replaced for the whole process, and put back
+# Users read and set anomaly mode as if it were their own. While a recorded node is alive, backward calls go through a
+# function of ours.
+
+
 _replaced: dict[str, Any] = {}
 _users_anomaly = (False, True)
 _follow: Callable[..., Any] | None = None
 
 
-# ------------------------------------------------------------------ custom functions
+# ---- Custom functions
 
 
 def apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +77,7 @@ APPLY = (apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__c
 """The code of a frame in which a custom function's node is made, and its forward runs."""
 
 
-# ------------------------------------------------------------------ anomaly mode
+# ---- Anomaly mode
 
 
 def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
@@ -126,7 +133,7 @@ def original_stack_texts() -> list[str]:
     return [text for text in texts if __file__ not in text]
 
 
-# ------------------------------------------------------------------ backward calls
+# ---- Backward calls
 
 
 def install_engine_hooks() -> None:
@@ -164,12 +171,8 @@ def follow_backward_with(follow: Callable[..., Any]) -> None:
     _follow = follow
 
 
-# ----------------------------------------------------------------------------
-# Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
-#
-#
-# Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive.
-# ----------------------------------------------------------------------------
+# ---- Records of operators, autograd nodes and Python stacks
+# A record never keeps a node, a graph, a gradient or a module alive.
 
 DEEPEST = 100
 """The most frames of a stack that are kept."""
@@ -183,7 +186,7 @@ class BlockWatcher(Protocol):
     stacks: bool
     watches: bool
 
-    def node_made(self, made: NodeRecord) -> None:
+    def node_made(self, record: NodeRecord) -> None:
         """An autograd node was made in the open block."""
 
     def operator_ran(self, ran: OperatorRun) -> None:
@@ -195,7 +198,7 @@ class BlockWatcher(Protocol):
     def failed(self, error: Exception) -> None:
         """Watching raised an error, and the program goes on."""
 
-    def nodes_died(self, made: list[NodeRecord]) -> None:
+    def nodes_died(self, records: list[NodeRecord]) -> None:
         """Autograd nodes were freed."""
 
 
@@ -250,8 +253,8 @@ class NodeRecord:
     @property
     def line(self) -> StackLine | None:
         """The innermost line of the user's code."""
-        found = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
-        return stack_line(found) if found else None
+        frame_of_user = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
+        return stack_line(frame_of_user) if frame_of_user else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -269,36 +272,33 @@ that would make a copy of them, which keeps tensors alive."""
 
 def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
     """The modules whose forward is running, the innermost first."""
-    found = []
+    modules = []
     while frame is not None:
         if frame.f_code is CALL:
             variables = frame.f_locals
-            found.append(weakref.ref(variables["self"]))
+            modules.append(weakref.ref(variables["self"]))
             if sys.version_info < (3, 13):  # the frame keeps this dictionary, and so what it holds
                 variables.clear()
         frame = frame.f_back
-    return tuple(found)
+    return tuple(modules)
 
 
 def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
     """The frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's code."""
-    found: list[tuple[CodeType, int]] = []
-    while frame is not None and len(found) < DEEPEST:
+    frames: list[tuple[CodeType, int]] = []
+    while frame is not None and len(frames) < DEEPEST:
         code = frame.f_code
-        found.append((code, frame.f_lasti))
+        frames.append((code, frame.f_lasti))
         if not whole and is_users(code.co_filename):
             break
         frame = frame.f_back
-    return tuple(found)
+    return tuple(frames)
 
 
-# ----------------------------------------------------------------------------
-# Names of nodes, after the operators they stand for; names of tensors, after the user's variables around the region.
-#
+# ---- Names of nodes and tensors
 # A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
-#  names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function
-#  can see, and any other tensor the name of the node that made it.
-# ----------------------------------------------------------------------------
+# names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
+# see, and any other tensor the name of the node that made it.
 
 MOST = 2000
 """The most variables, and items of a container, that are looked at."""
@@ -311,8 +311,8 @@ OPAQUE = {
 
 def tag_of(node: Any) -> NodeTag | None:
     """The tag of a node that was made in a block."""
-    found = node.metadata.get("traceback_")
-    return found if type(found) is NodeTag else None
+    tag = node.metadata.get("traceback_")
+    return tag if type(tag) is NodeTag else None
 
 
 def node_kind(node: Any) -> str:
@@ -337,31 +337,31 @@ def kind_stem(kind: str) -> str:
     return kind.partition("Backward")[0].lower()
 
 
-def operator_of(kind: str, made: NodeRecord) -> OperatorRun | None:
+def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
     """The operator that a node stands for: one that ran after the node was made, or the one just before."""
     wanted = kind_stem(kind)
-    for ran in (*made.after, made.before):
+    for ran in (*record.after, record.before):
         if ran is not None and ran.packet.replace("_", "").lower() == wanted:
             return ran
     if kind == "CopySlices":
-        return made.before
+        return record.before
     return None
 
 
-def operator_names(kind: str, made: NodeRecord) -> tuple[str, ...]:
+def operator_names(kind: str, record: NodeRecord) -> tuple[str, ...]:
     """The forward operators of a node; for a node that a backward made, those of the node whose backward it was."""
-    if made.of is not None:
-        return operator_names(*made.of)
-    if made.within:
-        return tuple(ran.name for ran in made.within)
-    ran = operator_of(kind, made)
+    if record.of is not None:
+        return operator_names(*record.of)
+    if record.within:
+        return tuple(ran.name for ran in record.within)
+    ran = operator_of(kind, record)
     if (
         ran is None
-        and made.after
-        and len(made.after[0].nodes) == 1
+        and record.after
+        and len(record.after[0].nodes) == 1
         and kind not in ("AccumulateGrad", "AsStridedBackward0")
     ):
-        ran = made.after[0]
+        ran = record.after[0]
     return (ran.name,) if ran is not None else ()
 
 
@@ -370,28 +370,28 @@ def why_opaque(kind: str) -> str:
     return next((why for name, why in OPAQUE.items() if name in kind), "")
 
 
-def base_title(kind: str, made: NodeRecord | None, core: int) -> tuple[str, int | None]:
+def base_title(kind: str, record: NodeRecord | None, core: int) -> tuple[str, int | None]:
     """The base of an inside node's title, and its rank among nodes of that base, where it is known."""
-    ran = operator_of(kind, made) if made is not None else None
+    ran = operator_of(kind, record) if record is not None else None
     if ran is not None and kind != "CopySlices" and core in ran.rank:
         return ran.packet, ran.rank[core]
     return kind.partition("Backward")[0] or kind, None
 
 
-def unique_title(name: str, taken: dict[str, int]) -> str:
+def unique_title(name: str, used_names: dict[str, int]) -> str:
     """`name`, or `name_1` and so on where it is taken."""
-    if name not in taken:
-        taken[name] = 0
+    if name not in used_names:
+        used_names[name] = 0
         return name
     while True:
-        taken[name] += 1
-        found = f"{name}_{taken[name]}"
-        if found not in taken:
-            taken[found] = 0
-            return found
+        used_names[name] += 1
+        title = f"{name}_{used_names[name]}"
+        if title not in used_names:
+            used_names[title] = 0
+            return title
 
 
-# ------------------------------------------------------------------ the user's names
+# ---- The user's names
 
 
 class UserNames:
@@ -405,17 +405,17 @@ class UserNames:
 
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """Take names from variables; returns the tensors among them that require grad."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, value in leaves_of_variables(variables):
             if issubclass(type(value), nn.Module):
                 self.module(name, value)
-            elif value.requires_grad and name not in found:
-                found[name] = value
-        return found
+            elif value.requires_grad and name not in tensors:
+                tensors[name] = value
+        return tensors
 
     def module(self, name: str, module: nn.Module) -> None:
         """Keep a module that the block can see."""
-        if all(each() is not module for each in self.modules.values()):
+        if all(reference() is not module for reference in self.modules.values()):
             self.modules[name] = weakref.ref(module)
 
     def keep(self, tensors: Mapping[str, Tensor]) -> None:
@@ -439,26 +439,26 @@ class UserNames:
 
     def roots(self) -> Iterator[tuple[str, nn.Module]]:
         """The outermost modules, and what the paths in them begin with: their names where there are several."""
-        modules = [(name, module) for name, each in self.modules.items() if (module := each()) is not None]
+        modules = [(name, module) for name, reference in self.modules.items() if (module := reference()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
         for name, module in reversed(modules):
             yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
 
-    def place_of_node(self, made: NodeRecord) -> str:
+    def place_of_node(self, record: NodeRecord) -> str:
         """The path of the innermost known module whose forward made a node, or ''."""
-        return next((self.places[id(each)][1] for each in made.modules if id(each) in self.places), "")
+        return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
 
     def here(self) -> dict[tuple[int, int], str]:
         """The names of living tensors: by grad_fn and output number, or by the tensor itself."""
-        found: dict[tuple[int, int], str] = {}
+        names: dict[tuple[int, int], str] = {}
         for name, held in self.tensors.items():
             tensor = held()
             if tensor is None:
                 continue
             key = (id(tensor), -1) if tensor.grad_fn is None else (id(tensor.grad_fn), tensor.output_nr)
-            found.setdefault(key, name)
-        return found
+            names.setdefault(key, name)
+        return names
 
 
 def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -494,17 +494,17 @@ def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str,
 
 def visible_variables(frame: FrameType) -> dict[str, Any]:
     """The variables that a frame's code can see: its own, and the globals that it names."""
-    found = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
-    return found | locals_of(frame)
+    variables = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
+    return variables | locals_of(frame)
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
     """A copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors alive,
     so the cache is cleared."""
-    found = frame.f_locals
-    copy = dict(found)
+    variables = frame.f_locals
+    copy = dict(variables)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        found.clear()
+        variables.clear()
     return copy
 
 
@@ -519,14 +519,10 @@ def dtype_text(dtype: torch.dtype) -> str:
     return str(dtype)[6:]
 
 
-# ----------------------------------------------------------------------------
-# Where the NaN and Inf of a forward come from: which operator made them, or with which tensor they came in.
-#
-# While a block that watches numbers is open, each operator's results are looked at: one sum, and a closer look where
-#  it is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that
-#  take it later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not
-#  looked at.
-# ----------------------------------------------------------------------------
+# ---- The sources of NaN and Inf in a forward: the operator that made them, or the tensor with which they came in
+# While a block that watches numbers is open, each operator's results are checked: one sum, and every element if the sum
+# is not finite. A tensor with NaN or Inf is remembered, weakly, with its NonfiniteSource, so that operators that take
+# it later have the same source. Uninitialized memory, and memory that an operator only overwrites, are not checked.
 
 Frame = tuple[CodeType, int]
 
@@ -555,7 +551,7 @@ class NonfiniteSource:
 
     def is_in(self, core: Any) -> bool:
         """Whether a block was open there."""
-        return any(each() is core for each in self.cores)
+        return any(reference() is core for reference in self.cores)
 
 
 _known: Any = WeakTensorKeyDictionary()
@@ -596,9 +592,9 @@ def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
     schema = schema_of(func)
     packet = schema.name.partition("::")[2]
     written = tuple(
-        (place, each.name)
-        for place, each in enumerate(schema.arguments)
-        if each.alias_info is not None and each.alias_info.is_write
+        (place, argument.name)
+        for place, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
     looked = not func.is_view and not any(word in packet for word in UNINITIALIZED)
     out = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
@@ -621,7 +617,7 @@ class OperatorLook:
             {id(tensor): nonfinite_values(tensor) if reads else "" for tensor in self.changed} if self.looked else {}
         )
 
-    def taken(self) -> Iterator[tuple[Tensor, str]]:
+    def nonfinite_arguments(self) -> Iterator[tuple[Tensor, str]]:
         """Its tensor arguments, each with the NaN or Inf that it had before the run."""
         for tensor in nested_tensors((*self.args, *self.kwargs.values())):
             known = self.before.get(id(tensor))
@@ -629,10 +625,10 @@ class OperatorLook:
 
     def source(self, result: Any, cores: Sequence[Any], frame: Frame | None) -> tuple[NonfiniteSource | None, bool]:
         """The source of the NaN or Inf in its results, or else in its arguments; and whether its results have any."""
-        given = [*nested_tensors(result), *self.changed] if self.looked else []
-        kinds = [(tensor, kind) for tensor in given if (kind := nonfinite_values(tensor))]
+        results = [*nested_tensors(result), *self.changed] if self.looked else []
+        kinds = [(tensor, kind) for tensor in results if (kind := nonfinite_values(tensor))]
         if not kinds:
-            return self.met(given), False
+            return self.met(results), False
         what = "NaN" if any(kind == "NaN" for _, kind in kinds) else "Inf"
         source = self.born(what, cores, frame)
         for tensor, _ in kinds:
@@ -651,17 +647,17 @@ class OperatorLook:
 
     def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
         """The source of NaN or Inf in its results: that of an argument, or the operator itself."""
-        taken = [(tensor, kind) for tensor, kind in self.taken() if kind]
-        same = next((tensor for tensor, kind in taken if kind == what), None)
+        bad_arguments = [(tensor, kind) for tensor, kind in self.nonfinite_arguments() if kind]
+        same = next((tensor for tensor, kind in bad_arguments if kind == what), None)
         if same is not None:
             self.same = same if base_of(same) is None else base_of(same)
             return recall_source(same) or self.outside(same, what, cores, frame)
         source = NonfiniteSource(what, str(self.func), frame, cores)
         source.given = any(
-            type(each) is float and not math.isfinite(each) for each in nontensors(self.args, self.kwargs)
+            type(number) is float and not math.isfinite(number) for number in nontensors(self.args, self.kwargs)
         )
-        if taken:
-            source.of = recall_source(taken[0][0]) or self.outside(*taken[0], cores, frame)
+        if bad_arguments:
+            source.of = recall_source(bad_arguments[0][0]) or self.outside(*bad_arguments[0], cores, frame)
         return source
 
     def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
@@ -683,16 +679,16 @@ def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
 
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            found = next((name for name, value in locals_of(frame).items() if value is tensor), "")
-            if found:
-                return found
+            name_of_variable = next((name for name, value in locals_of(frame).items() if value is tensor), "")
+            if name_of_variable:
+                return name_of_variable
         frame = frame.f_back
     return ""
 
 
 def nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
     """The arguments that are not tensors."""
-    yield from (each for each in (*args, *kwargs.values()) if not isinstance(each, Tensor))
+    yield from (value for value in (*args, *kwargs.values()) if not isinstance(value, Tensor))
 
 
 def remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
@@ -712,22 +708,13 @@ def forget_source(tensor: Tensor) -> None:
 def recall_source(tensor: Tensor) -> NonfiniteSource | None:
     """The source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
     with _origins_lock:
-        found = _known.get(tensor)
-        if found is None and base_of(tensor) is not None:
-            found = _known.get(base_of(tensor))
-        return found
+        known = _known.get(tensor)
+        if known is None and base_of(tensor) is not None:
+            known = _known.get(base_of(tensor))
+        return known
 
 
-# ----------------------------------------------------------------------------
-# Seeing what is made inside open blocks: every autograd node, and every operator.
-#
-# Torch calls `format_stack` whenever a node is made while anomaly mode is on, in the thread that makes it, and keeps
-#  the result in the node's metadata. `anomaly` replaces that function while a block is open anywhere, and the result
-#  is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block, sees the operators.
-#
-# Blocks and living nodes are counted for the whole process; what `anomaly` replaced is put back with the last of
-#  them.
-# ----------------------------------------------------------------------------
+# ---- Nodes and operators inside open blocks
 
 KEYS = ModeKey
 
@@ -737,9 +724,9 @@ class NodeTag(list[str]):
 
     __slots__ = ("cores", "made")
 
-    def __init__(self, made: NodeRecord, cores: tuple[BlockWatcher, ...], texts: Iterable[str]) -> None:
+    def __init__(self, record: NodeRecord, cores: tuple[BlockWatcher, ...], texts: Iterable[str]) -> None:
         super().__init__(texts)
-        self.made, self.cores = made, cores
+        self.made, self.cores = record, cores
 
     def __del__(self) -> None:
         _dead.append((self.made, self.cores))
@@ -768,7 +755,7 @@ _alive = 0
 _dead: collections.deque[tuple[NodeRecord, tuple[BlockWatcher, ...]]] = collections.deque()
 
 
-# ------------------------------------------------------------------ blocks
+# ---- Blocks
 
 
 def open_block(core: BlockWatcher) -> None:
@@ -821,10 +808,10 @@ def report_dead_nodes() -> None:
         gone: dict[int, tuple[BlockWatcher, list[NodeRecord]]] = {}
         try:
             while _dead:
-                made, cores = _dead.popleft()
+                record, cores = _dead.popleft()
                 _alive -= 1
                 for core in cores:
-                    gone.setdefault(id(core), (core, []))[1].append(made)
+                    gone.setdefault(id(core), (core, []))[1].append(record)
             if not _alive and not _blocks:
                 uninstall_engine_hooks()
         finally:
@@ -833,7 +820,7 @@ def report_dead_nodes() -> None:
             core.nodes_died(mades)
 
 
-# ------------------------------------------------------------------ nodes
+# ---- Nodes
 
 
 def record_new_node() -> list[str]:
@@ -847,29 +834,29 @@ def record_new_node() -> list[str]:
     frame: FrameType | None = sys._getframe(1)
     apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
-    made = NodeRecord(next(_count), stack_frames(frame, any(core.stacks for core in cores)), here.last)
-    made.modules = running_modules(frame)
+    record = NodeRecord(next(_count), stack_frames(frame, any(core.stacks for core in cores)), here.last)
+    record.modules = running_modules(frame)
     if here.used:
         here.group, here.used = [], False
-    here.group.append(made)
+    here.group.append(record)
     if apply is not None:
-        made.apply = apply
-        here.applying.append(made)
-    return tag_node(made, cores)
+        record.apply = apply
+        here.applying.append(record)
+    return tag_node(record, cores)
 
 
-def tag_node(made: NodeRecord, cores: tuple[BlockWatcher, ...]) -> NodeTag:
+def tag_node(record: NodeRecord, cores: tuple[BlockWatcher, ...]) -> NodeTag:
     """Tell the open blocks of a node; returns the tag that torch keeps in its metadata."""
     global _alive
     with _lock:
         _alive += 1
     for core in cores:
-        core.node_made(made)
+        core.node_made(record)
     texts = user_stack_texts()
-    if not texts and made.line is not None:
-        line = made.line
+    if not texts and record.line is not None:
+        line = record.line
         texts = [f'  File "{line.file}", line {line.line}, in {line.function}\n']
-    return NodeTag(made, cores, texts)
+    return NodeTag(record, cores, texts)
 
 
 def tag_node_of_backward(cores: tuple[BlockWatcher, ...], of: tuple[str, NodeRecord]) -> NodeTag:
@@ -882,7 +869,7 @@ def user_stack_texts() -> list[str]:
     return [text for text in original_stack_texts() if __file__ not in text]
 
 
-# ------------------------------------------------------------------ operators
+# ---- Operators
 
 
 class OperatorMode(TorchDispatchMode):
@@ -968,8 +955,8 @@ def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     if inner and owner is not None:
         owner.within.append(ran)
     elif grads:
-        for made in here.group:
-            made.after.append(ran)
+        for record in here.group:
+            record.after.append(ran)
     here.used = True
     here.last = ran
     for core in here.open:
@@ -980,13 +967,13 @@ def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
 def running_custom_function(frame: FrameType | None) -> NodeRecord | None:
     """The node of the innermost custom function whose forward is running, if any."""
     while here.applying:
-        made = here.applying[-1]
-        each = frame
-        while each is not None:
-            if each is made.apply:
-                return made
-            each = each.f_back
-        made.apply = None
+        record = here.applying[-1]
+        caller = frame
+        while caller is not None:
+            if caller is record.apply:
+                return record
+            caller = caller.f_back
+        record.apply = None
         here.applying.pop()
     return None
 

@@ -25,10 +25,10 @@ class Again(nn.Module):
     at: At
 
     def forward(self, **inputs: Any) -> Any:
-        given = {**self.numbers, **state_of(self), **leaves(inputs)}
+        values = {**self.numbers, **state_of(self), **leaves(inputs)}
         changed = {port.name for port in self.graph.by_role("mutation")}
         # autograd may have saved tensors that are written to below
-        run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
+        run_on = {name: value.clone() if name in changed else value for name, value in values.items()}
         env = feed(self.graph, run_on, True, graded=True)
         make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at)
         named: dict[str, Any] = {}
@@ -37,7 +37,7 @@ class Again(nn.Module):
                 named[port.name] = make(result)
             elif port.role == "mutation":
                 with torch.no_grad():
-                    given[port.name].copy_(make(result))
+                    values[port.name].copy_(make(result))
         return self.fills(named)
 
 
@@ -68,19 +68,19 @@ def module_of(
     graph = at_hints(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
-    made = capture.recipes.make(names=[port.name for port in ports])
+    tensors = capture.recipes.make(names=[port.name for port in ports])
     module: Again = type(capture.name, (Again,), {"forward": with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = filler(capture)
     module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
     inputs: dict[str, Any] = {}
-    asked = {name for name, _ in asks}
+    names_with_grad = {name for name, _ in asks}
     for port in ports:
-        tensor = made[port.name]
+        tensor = tensors[port.name]
         if port.role == "input":
-            put_nested(inputs, port.name, tensor.requires_grad_(port.name in asked))
+            put_nested(inputs, port.name, tensor.requires_grad_(port.name in names_with_grad))
         else:
-            hold(module, port, tensor, port.name in asked)
+            hold(module, port, tensor, port.name in names_with_grad)
     return module, inputs, asks, rests
 
 
@@ -101,9 +101,11 @@ def asking(
     """Choose which ports require grad: those with a gradient in the saved backward; without a backward, the
     parameters."""
     if backward is not None:
-        given = {port.name for port in backward.by_role("gradient")}
-        asks = [(port.name, "the saved backward returns its gradient") for port in ports if port.name in given]
-        return tuple(asks), tuple((port.name, f"{port.role}") for port in ports if port.name not in given)
+        names_with_gradient = {port.name for port in backward.by_role("gradient")}
+        asks = [
+            (port.name, "the saved backward returns its gradient") for port in ports if port.name in names_with_gradient
+        ]
+        return tuple(asks), tuple((port.name, f"{port.role}") for port in ports if port.name not in names_with_gradient)
     able = [port for port in ports if port.role == "parameter" and "float" in getattr(port.spec, "dtype", "")]
     names = {port.name for port in able}
     rests = tuple((port.name, port.role) for port in ports if port.name not in names)
@@ -126,10 +128,10 @@ def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
 
 def leaves(inputs: Mapping[str, Any], head: str = "") -> dict[str, Any]:
     """Flatten nested dictionaries into names."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for key, value in inputs.items():
-        found |= leaves(value, f"{head}{key}.") if isinstance(value, dict) else {f"{head}{key}": value}
-    return found
+        by_name |= leaves(value, f"{head}{key}.") if isinstance(value, dict) else {f"{head}{key}": value}
+    return by_name
 
 
 def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:

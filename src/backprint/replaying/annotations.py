@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.errors import GraphError
-from backprint.graph.links import Lie
+from backprint.graph.links import Contradiction
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.graph.text import show_spec
@@ -41,8 +41,8 @@ class Sheet:
 
     def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
         """Compare one value with its annotation."""
-        asked = with_numbers(spec, value) if self.sizes and not self.numbers else spec
-        if not agrees(asked, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
+        annotated = with_numbers(spec, value) if self.sizes and not self.numbers else spec
+        if not agrees(annotated, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
             where = f", where {sizes_in_words(self.sizes)}" if self.sizes and any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
             true = None if self.graph.symbols else corrected(spec, value)
@@ -76,11 +76,11 @@ class Notes:
         self.sheets.append(Sheet(graph, sizes, self.strides, self.numbers))
         return self.sheets[-1]
 
-    def lies(self) -> Iterator[Lie]:
+    def contradictions(self) -> Iterator[Contradiction]:
         """Yield every wrong annotation."""
         for sheet in self.sheets:
             for (role, name), (_, _, text) in sheet.found.items():
-                yield Lie(role, name, text)
+                yield Contradiction(role, name, text)
 
 
 NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
@@ -120,11 +120,11 @@ def corrected_graph(graph: Graph, sheet: Sheet) -> Graph:
     """Correct a graph's annotations by those that a run has found."""
 
     def of(role: str, name: str, spec: Spec) -> Spec:
-        found = sheet.found.get((role, name))
-        return found[1] if found is not None and found[0] == spec else spec
+        value_spec = sheet.found.get((role, name))
+        return value_spec[1] if value_spec is not None and value_spec[0] == spec else spec
 
-    def ports(given: Sequence[Port]) -> tuple[Port, ...]:
-        return tuple(replace(port, spec=of(port.role, port.name, port.spec)) for port in given)
+    def ports(graph_ports: Sequence[Port]) -> tuple[Port, ...]:
+        return tuple(replace(port, spec=of(port.role, port.name, port.spec)) for port in graph_ports)
 
     steps = tuple(
         step if step.is_guard else replace(step, spec=of("step", step.name, step.spec)) for step in graph.steps
@@ -138,7 +138,8 @@ def corrected(spec: Spec, value: Any) -> Spec:
         return spec_of(value)
     if isinstance(value, (tuple, list)) and isinstance(spec, tuple) and len(spec) == len(value):
         return tuple(
-            corrected(part, each) if each is not None else part for part, each in zip(spec, value, strict=True)
+            corrected(part, part_value) if part_value is not None else part
+            for part, part_value in zip(spec, value, strict=True)
         )
     return None
 
@@ -156,7 +157,9 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
             same = isinstance(value, (tuple, list)) and len(value) == len(spec)
             pairs = zip(spec, value, strict=True) if same else ()
             # an operator returns None for a result that was not requested, such as a gradient
-            return same and all(each is None or agrees(part, each, sizes, strides) for part, each in pairs)
+            return same and all(
+                part_value is None or agrees(part, part_value, sizes, strides) for part, part_value in pairs
+            )
     return False
 
 
@@ -179,7 +182,7 @@ def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], stri
 def with_numbers(spec: Spec, value: Any) -> Spec:
     """Replace constant sizes in an annotation by those of a value."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
-        return tuple(with_numbers(part, each) for part, each in zip(spec, value, strict=True))
+        return tuple(with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):
         return spec
     shape = [now if isinstance(size, int) else size for size, now in zip(spec.shape, value.shape, strict=True)]

@@ -1,4 +1,8 @@
-"""Strides of tensors, compared with those of ports."""
+"""The arguments of a replay: bound to ports, and compared with the captured call.
+
+These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
+which share memory if one of them is written to; the strides of inputs.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,8 @@ from backprint.values.likeness import (
 from backprint.values.memory import memory_spans, overlapping_pairs
 from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
 
+# ---- Strides of tensors, compared with those of ports
+
 
 def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     """Return the strides that a port has for a tensor of this shape; None if they are not known."""
@@ -44,14 +50,14 @@ def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple
 
 def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor."""
-    found, step = [], 1
+    strides, step = [], 1
     for size in reversed(shape):
-        found.append(step)
+        strides.append(step)
         step *= max(int(size), 1)
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
-def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
+def has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
     """Whether a tensor has these strides, in dimensions with more than one element."""
     if tensor.numel() == 0:
         return True
@@ -61,10 +67,12 @@ def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
     """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
-    if lies(tensor, wanted) or any(step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)):
+    if has_strides(tensor, wanted) or any(
+        step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
+    ):
         return tensor
-    made = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
-    return made.copy_(tensor.detach())
+    copy = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor.detach())
 
 
 def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
@@ -75,23 +83,21 @@ def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, 
     return laid_as(tangent, known_ if known_ is not None else torch.empty_like(output).stride())
 
 
-# ----------------------------------------------------------------------------
-# Check that the same tensors are one, share memory and have the strides as at capture, or refuse the call.
-# ----------------------------------------------------------------------------
+# ---- Tensors that are the same or share memory, compared with those of the captured call
 
 INPUT_ALONE = "capture again on inputs like these"
 
 
-def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+def check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
-    ports = {port.name: port for port in free_ports(capture) if port.name in given}
+    ports = {port.name: port for port in free_ports(capture) if port.name in passed}
     sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
     for name, port in ports.items():
-        tensor, spec = given[name], port.spec
+        tensor, spec = passed[name], port.spec
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
             continue
         wanted = strides(spec, tensor, sizes)
-        if wanted is not None and not lies(tensor, wanted):
+        if wanted is not None and not has_strides(tensor, wanted):
             raise GuardError(
                 f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
                 f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
@@ -100,10 +106,10 @@ def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping
 
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
     """Say how to give a tensor the strides that it had at capture."""
-    if lies(torch.empty(tensor.shape, device="meta"), wanted):
+    if has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if tensor.dim() == dim and lies(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
+        if tensor.dim() == dim and has_strides(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
             return f"pass {name}.contiguous(memory_format={form}), "
     if 0 in wanted:
         return "pass it expanded as it was, "
@@ -113,25 +119,29 @@ def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -
 def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
     ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
-    found: dict[str, Tensor] = {}
+    state_values: dict[str, Tensor] = {}
     for port in ports:
         tensor, spec = values[port.name], port.spec
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
             continue
         wanted = strides(spec, tensor, {})
-        if wanted is not None and not lies(tensor, wanted):
-            found[port.name] = laid_as(tensor, wanted)
-    return found
+        if wanted is not None and not has_strides(tensor, wanted):
+            state_values[port.name] = laid_as(tensor, wanted)
+    return state_values
 
 
-def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Raise unless the same arguments are one tensor as at capture: a program may compare them, and gradients add
     up."""
     same = set(capture.signature.same)
     for left, right in same:
         both = left in values and right in values
-        own = left in given  # a parameter that is passed too may be given as another view of its memory, in `state`
-        if both and right in given and not (values[left] is values[right] if own else one(values[left], values[right])):
+        own = left in passed  # a parameter that is passed too may be given as another view of its memory, in `state`
+        if (
+            both
+            and right in passed
+            and not (values[left] is values[right] if own else one(values[left], values[right]))
+        ):
             raise GuardError(
                 f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
             )
@@ -139,7 +149,7 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
         return
     first: dict[int, str] = {}
     heads = {right: left for left, right in same}
-    for name, tensor in given.items():
+    for name, tensor in passed.items():
         other = first.setdefault(id(tensor), name)
         if heads.get(name, name) != heads.get(other, other):
             raise GuardError(
@@ -170,8 +180,8 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     read |= {right: read[left] for left, right in same if left in read}
     written = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
-    aliases = [each for each in capture.signature.aliases if names >= set(each[:2])]
-    then = {each[:2]: each[2] for each in aliases if written & set(each[:2])}
+    aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
+    then = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
     known = {frozenset(pair) for pair in same}
     now: dict[tuple[str, str], int] = {}
@@ -205,13 +215,7 @@ def shared(apart: int | None) -> str:
     return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
 
 
-# ----------------------------------------------------------------------------
-# The parameters, buffers and constants that a replay runs on: the live module's, the caller's `state`, or the
-# recipes'.
-#
-#
-# The recipes' are used only if the caller says so.
-# ----------------------------------------------------------------------------
+# ---- Parameters, buffers and constants: the live module's, the caller's `state`, or the recipes' if the caller says so
 
 State = Mapping[str, Tensor] | str | None
 """Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
@@ -237,10 +241,10 @@ def check_state(capture: Capture, state: State) -> None:
             raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
 
 
-def check_twice(given: Mapping[str, Tensor], state: State) -> None:
+def check_twice(passed: Mapping[str, Tensor], state: State) -> None:
     """Raise if `state` has another tensor for an argument."""
     for name, value in state.items() if isinstance(state, Mapping) else ():
-        if name in given and given[name] is not value:
+        if name in passed and passed[name] is not value:
             raise UsageError(
                 f"state has {name!r}, which is an argument and is given: state is for parameters, buffers and "
                 "constants; give each tensor once"
@@ -251,8 +255,8 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
     """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return with_state(capture, capture.origin.values(), state), {}
-    made = capture.recipes.make()
-    inputs, tangents = without_tangents(made)
+    tensors = capture.recipes.make()
+    inputs, tangents = without_tangents(tensors)
     values = {**inputs, **(state if isinstance(state, Mapping) else {})}
     values |= {right: values[left] for left, right in capture.signature.same if left in values}
     missing = [port for port in free_ports(capture) if port.name not in values]
@@ -267,45 +271,47 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
 def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
     """Return the recipes' parameters, buffers, inputs and constants by name, without tangents."""
     names = [port.name for port in free_ports(capture)]
-    made = capture.recipes.make()
-    made |= {right: made[left] for left, right in capture.signature.same if left in made and right not in made}
-    if missing := [name for name in names if name not in made]:
+    tensors = capture.recipes.make()
+    tensors |= {
+        right: tensors[left] for left, right in capture.signature.same if left in tensors and right not in tensors
+    }
+    if missing := [name for name in names if name not in tensors]:
         raise ReplayError(f"no recipe makes {missing[0]!r}: {capture.name} was saved without data")
-    return {name: made[name] for name in names}
+    return {name: tensors[name] for name in names}
 
 
-def with_state(capture: Capture, given: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
+def with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
     """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
-    found = {**given, **(state if isinstance(state, Mapping) else {})}
+    values = {**passed, **(state if isinstance(state, Mapping) else {})}
     same = {right: left for left, right in capture.signature.same}
     missing: list[Port] = []
     for port in free_ports(capture):
-        if port.name in found or (port.name in same and same[port.name] in found):
+        if port.name in values or (port.name in same and same[port.name] in values):
             continue
         if port.role == "input" and port.name not in same:
             raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(input_names(capture))}")
         missing.append(port)
     if missing:
-        found |= state_values(capture, missing, state)
-    found |= {right: found[left] for right, left in same.items() if right not in found and left in found}
-    return found
+        values |= state_values(capture, missing, state)
+    values |= {right: values[left] for right, left in same.items() if right not in values and left in values}
+    return values
 
 
 def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
     """Return the values of these parameters, buffers and constants, which were not given."""
     names = [port.name for port in ports]
     live = live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
-    found = {name: live[name] for name in names if name in live}
-    rest = [name for name in names if name not in found]
+    values = {name: live[name] for name in names if name in live}
+    rest = [name for name in names if name not in values]
     if rest:
-        found |= from_recipes(capture, rest, state)
-    found |= {name: each for name, each in capture.origin.constants.items() if name in rest}
+        values |= from_recipes(capture, rest, state)
+    values |= {name: constant for name, constant in capture.origin.constants.items() if name in rest}
     for port in ports:
-        if port.name not in found and port.name not in {right for _, right in capture.signature.same}:
+        if port.name not in values and port.name not in {right for _, right in capture.signature.same}:
             raise ReplayError(
                 f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
             )
-    return found
+    return values
 
 
 def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
@@ -321,8 +327,8 @@ def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[s
             f"{capture.name}{gone} has no values of {whose}, only recipes that redraw them: pass "
             "state=model.state_dict() to run on the program's own, or state='recipe' to run on redrawn ones"
         )
-    made: dict[str, Tensor] = capture.recipes.make(names=names)
-    return {name: made[name] for name in names if name in made}
+    tensors: dict[str, Tensor] = capture.recipes.make(names=names)
+    return {name: tensors[name] for name in names if name in tensors}
 
 
 def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
@@ -335,19 +341,14 @@ def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
 
 def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
     """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
-    found = capture.origin.live()
+    live = capture.origin.live()
     if capture.fake:
-        missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
-        found |= capture.recipes.make(names=missing)
-    return found
+        missing = [name for name in wanted if name in capture.recipes.recipes and name not in live]
+        live |= capture.recipes.make(names=missing)
+    return live
 
 
-# ----------------------------------------------------------------------------
-# Bind arguments to ports, and check that a call matches the captured one.
-#
-# These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same,
-#  and which share memory if one of them is written to; the strides of inputs.
-# ----------------------------------------------------------------------------
+# ---- Arguments bound to ports
 
 
 def values_of(
@@ -357,12 +358,12 @@ def values_of(
     check_state(capture, state)
     if not args and not kwargs:
         return own_values(capture, state)
-    given = arguments(capture, args, kwargs)
-    hold_flags(capture, given)
-    check_twice(given, state)
-    values = with_state(capture, given, state)
+    passed = arguments(capture, args, kwargs)
+    hold_flags(capture, passed)
+    check_twice(passed, state)
+    values = with_state(capture, passed, state)
     check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
-    check_same(capture, given, values)
+    check_same(capture, passed, values)
     check_memory(capture, values)
     return {name: values[name] for name in values} | laid_state(capture, values), {}
 
@@ -374,11 +375,11 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         return by_path(capture, args, kwargs)
     rows = {row.name: row for row in signature.call}
     ports = {port.name for port in free_ports(capture)}
-    found: dict[str, list[tuple[Any, Any]]] = {}
+    leaves_by_argument: dict[str, list[tuple[Any, Any]]] = {}
     values: dict[str, Tensor] = {}
     for name, key, value in bound(capture, rows, args, kwargs):
         if name in rows:
-            found.setdefault(name, []).append((key, value))
+            leaves_by_argument.setdefault(name, []).append((key, value))
         elif isinstance(value, Tensor) and name in ports:
             values[name] = value
         elif isinstance(value, Tensor):
@@ -387,12 +388,12 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             )
         elif value is not None:
             raise GuardError(f"argument {name!r} = {value!r:.80} was not given at capture: capture again with it")
-    live = capture.origin.objects()
+    live = capture.origin.objects_by_parameter()
     for row in signature.call:
-        if row.name not in found and row.name[:1] != "*":
+        if row.name not in leaves_by_argument and row.name[:1] != "*":
             check_missing(row, values)
         else:
-            values |= matched(row, found.get(row.name, []), live.get(row.name, ()))
+            values |= matched(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
     return values
 
 
@@ -430,11 +431,12 @@ def has_tensors(like: Like) -> bool:
     return isinstance(like, list) and any(map(has_tensors, like))
 
 
-def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
+def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """Return the tensors in a parameter's value; everything else in it must be as at capture."""
     state = DescribeState(lambda index: index)
     likes = [
-        (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like) for key, value in given
+        (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
+        for key, value in passed_leaves
     ]
     if row.name.startswith("**"):
         now: Like = {"dict": [[repr(key), like] for key, like in likes]}
@@ -463,11 +465,11 @@ def tensor_names(like: Like) -> Iterator[Any]:
         if "tensor" in like:
             yield like["tensor"]
         else:
-            for each in like.values():
-                yield from tensor_names(each)
+            for part in like.values():
+                yield from tensor_names(part)
     elif isinstance(like, list):
-        for each in like:
-            yield from tensor_names(each)
+        for part in like:
+            yield from tensor_names(part)
 
 
 def check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
@@ -517,18 +519,18 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return values
 
 
-def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
+def hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
     """Raise unless the flags that the program read of its arguments are as at capture."""
     for guard in capture.guards:
         name, _, rest = guard.text.partition(": ")
         key, _, wanted = rest.partition(" == ")
-        if guard.kind != "flag" or name not in given or key not in FLAGS:
+        if guard.kind != "flag" or name not in passed or key not in FLAGS:
             continue
-        found = repr(FLAGS[key](given[name]))
-        if found != wanted:
+        flag = repr(FLAGS[key](passed[name]))
+        if flag != wanted:
             where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
             raise GuardError(
-                f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {found} here. "
+                f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {flag} here. "
                 "Capture again on arguments like these"
             )
 

@@ -61,49 +61,58 @@ LIGHT = 2**20
 
 
 def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
-    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed."""
-    found: dict[PortKey, PortVerdict] = {}
+    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed.
+
+    Each difference has causes that are named in different ways, so each is followed by the question that tells them
+    apart: does the program return something else for other tensors of the same values (`by_identity`)? Then it reads
+    what no graph has, such as the `id` of an argument, and no redraw would show more.
+    """
+    verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.preserving_random_states():
-        captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
-        if not captured and (since_first := differs_from_first(capture, program, values)):
+        captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
+        if not captured and (first_difference := differs_from_first(capture, program, values)):
             identity = by_identity(capture, program, values)
-            return Proof(tuple(found.values()), identity=identity, moved=since_first)
-        if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
-            captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
+            return Proof(tuple(verdicts.values()), identity=identity, moved=first_difference)
+        # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
+        # these; then those of the recorded backward are used.
+        if captured and reads_tangents(capture):
+            captured = differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
         if captured:
-            return Proof(tuple(found.values()), captured, identity=by_identity(capture, program, values))
-        if program.unchecked_reads:
-            return Proof(tuple(found.values()), "", program.unchecked_reads[0], every_input(capture, values))
-        light = sum(value.numel() for value in values.values()) <= LIGHT
-        if light and program.ran_on_aliases and (identity := by_identity(capture, program, values)):
-            return Proof(tuple(found.values()), identity=identity)
-        others = [*redraws(capture, values, light), *guarded_redraws(capture, values, light)]
+            return Proof(tuple(verdicts.values()), captured, identity=by_identity(capture, program, values))
+        if program.unguarded:
+            return Proof(tuple(verdicts.values()), "", program.unguarded[0], every_input(capture, values))
+        is_light = sum(value.numel() for value in values.values()) <= LIGHT
+        if is_light and program.ran_on_aliases and (identity := by_identity(capture, program, values)):
+            return Proof(tuple(verdicts.values()), identity=identity)
+        others = [*redraws(capture, values, is_light), *guarded_redraws(capture, values, is_light)]
         reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
-        unseen = differs_on(capture, reseeded, {}) if light or not others else ""
-        alone: list[str] = []
-        for other in others if not unseen else ():
+        reseeded_difference = differs_on(capture, reseeded, {}) if is_light or not others else ""
+        only_captured: list[str] = []
+        for other in others if not reseeded_difference else ():
             compared = False
-            for moved in other.tries:
-                draw = Draw(other.name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
-                redrawn = compared_on(capture, draw, found if other.name == "redrawn" else {})
-                compared |= redrawn is not None
-                if not redrawn:
+            for new_values in other.tries:
+                draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+                difference = compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
+                compared |= difference is not None
+                if not difference:
                     continue
                 if identity := by_identity(capture, program, values):
-                    return Proof(tuple(found.values()), identity=identity)
-                if not light and (unseen := differs_on(capture, reseeded, {})):
+                    return Proof(tuple(verdicts.values()), identity=identity)
+                if not is_light and (reseeded_difference := differs_on(capture, reseeded, {})):
                     break
-                redrawn = f"the program reads them in a way that Backprint does not see: on others, {redrawn}"
-                pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
-                return Proof(tuple(found.values()), "", redrawn, pins)
-            alone += () if compared else other.alone
-        if unseen:
-            unseen = f"under another seed, {unseen}: Backprint does not see all random numbers that are drawn"
-            return Proof(tuple(found.values()), unseen, identity=by_identity(capture, program, values))
-    drawn = program.drawn_from()
-    pins = every_input(capture, values) if drawn else ()
-    return Proof(tuple(found.values()), pins=pins, drawn=drawn, alone=guards_alone(capture, alone))
+                difference = f"the program reads them in a way that Backprint does not see: on others, {difference}"
+                pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
+                return Proof(tuple(verdicts.values()), "", difference, pins)
+            only_captured += () if compared else other.alone
+        if reseeded_difference:
+            reseeded_difference = (
+                f"under another seed, {reseeded_difference}: Backprint does not see all random numbers that are drawn"
+            )
+            return Proof(tuple(verdicts.values()), reseeded_difference, identity=by_identity(capture, program, values))
+    generators = program.own_generators()
+    pins = every_input(capture, values) if generators else ()
+    return Proof(tuple(verdicts.values()), pins=pins, drawn=generators, alone=guards_alone(capture, only_captured))
 
 
 def differs_from_first(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
@@ -123,17 +132,17 @@ def differs_from_first(capture: Capture, program: TracedOrigin, values: Mapping[
 
 def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
     """Return a guard for each input that was compared at its captured values alone, with the guard that is to blame."""
-    found = []
+    guards = []
     for name in names:
         text = next((guard.text for guard in capture.guards if name in guard.inputs and guard.kind in HELD), "")
-        found.append(
+        guards.append(
             Guard(
                 "alone",
                 f"{name} was compared at its captured values alone: no other that was tried keeps `{text[:120]}`",
                 (name,),
             )
         )
-    return tuple(found)
+    return tuple(guards)
 
 
 def by_identity(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
@@ -148,12 +157,12 @@ def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor]
     """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
     torch.manual_seed(seed)
     try:
-        gave = program.run_step_without_default_grad(values, anew)
+        outcome = program.run_step_without_default_grad(values, anew)
     except Exception as error:  # the program may raise anything: there is nothing to compare
         if is_defect(error):
             raise
         return None
-    return results_by_port(gave.outputs, gave.mutations, gave.gradients)
+    return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
 def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
@@ -179,35 +188,35 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
     groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
     alone = []
     for name in moved:
-        one_moved = {each: moved[each] for each in groups.get(name, {name})}
-        if differs_on(capture, replace(draw, values={**values, **one_moved}), {}):
+        new_values = {member: moved[member] for member in groups.get(name, {name})}
+        if differs_on(capture, replace(draw, values={**values, **new_values}), {}):
             alone.append(name)
     return alone or list(moved)
 
 
-def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) -> str:
+def differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
     """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing, or if nothing was
     compared."""
-    return compared_on(capture, draw, found) or ""
+    return compared_on(capture, draw, verdicts) or ""
 
 
-def compared_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) -> str | None:
+def compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
     """Compare on one draw, and keep the verdicts in `found`; return what differs, None if nothing could be compared.
 
     On other inputs than the captured ones a Capture may raise, which is not silently wrong.
     """
     try:
-        tried = attempt(capture, draw, [])
+        attempted = attempt(capture, draw, [])
     except ReplayError as error:
         if draw.name != "captured":
             return None
         if error.__cause__ is not None and "the original program failed" in str(error):
             raise RaisesAgain(error.__cause__) from error.__cause__
         return str(error)
-    if tried is None or not tried.verdicts:
+    if attempted is None or not attempted.verdicts:
         return None
-    keep_worst(found, draw.name, tried.verdicts)
-    return differing(tried.verdicts)
+    keep_worst(verdicts, draw.name, attempted.verdicts)
+    return differing(attempted.verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +281,9 @@ def changed(
 ) -> Iterator[Mapping[str, Tensor]]:
     """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
     for change in changes:
-        moved = joined_again(own, {each: own[each] for each in group}, change)
-        if any(digest(tensor) != digest(own[name]) for name, tensor in moved.items()):
-            yield moved
+        new_values = joined_again(own, {member: own[member] for member in group}, change)
+        if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
+            yield new_values
 
 
 def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
@@ -289,15 +298,15 @@ def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
 def compared_whole(pair: Pair) -> set[str]:
     """Return the values of a forward of which a guard fixes every element: it compares them with `aten.equal`."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
-    found: set[str] = set()
+    names: set[str] = set()
     for step in pair.forward.steps:
         if step.is_guard and step.target == "assert_equal" and isinstance(step.args[0], Ref):
-            judged = steps.get(step.args[0].name)
-            if judged is None:
-                found.add(step.args[0].name)
-            elif judged.target == "aten.equal.default" and step.args[1] is True:
-                found.update(each.name for each in judged.args if isinstance(each, Ref))
-    return found
+            maker = steps.get(step.args[0].name)
+            if maker is None:
+                names.add(step.args[0].name)
+            elif maker.target == "aten.equal.default" and step.args[1] is True:
+                names.update(value.name for value in maker.args if isinstance(value, Ref))
+    return names
 
 
 def own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -316,7 +325,7 @@ def joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: 
         group = groups.get(name, (name,))
         if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
             continue
-        widest = max(group, key=lambda each: copies[each].numel())
+        widest = max(group, key=lambda member: copies[member].numel())
         fresh = change(own[widest].detach(), seed)
         done |= set(group)
         if fresh is not None and 0 not in copies[widest].stride():

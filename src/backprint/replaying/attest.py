@@ -17,7 +17,7 @@ from backprint.replaying.oracles import (
     against_autograd,
     against_kept,
     against_results,
-    beside_tensors,
+    compare_other_results,
     eager,
     part_eager,
 )
@@ -51,58 +51,64 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     """
     alive = capture.origin.alive
     draw = drawn(capture, "recipe", None)
-    again = redrawn(capture, draw)
-    said: list[str] = []
+    fresh = redrawn(capture, draw)
+    details: list[str] = []
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
         checked = run_first(capture, draw)
-        wanted = eager(capture, draw) if alive else None
-        beside = beside_tensors(capture) if alive else []
-        got, results = checked.got, checked.got.results
-        if wanted is not None:
-            verdicts = witnessed(against_results(capture, draw, results, wanted), REDRAWN)
+        expected = eager(capture, draw) if alive else None
+        other_results = compare_other_results(capture) if alive else []
+        replayed, results = checked.replayed, checked.replayed.results
+        if expected is not None:
+            verdicts = witnessed(against_results(capture, draw, results, expected), REDRAWN)
         elif capture.witness is not None:
             verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
         else:
-            verdicts = against_autograd(capture, draw, results, said)
-        verdicts = [*verdicts, *beside, *checked.lies]
-        parts = part_witness(capture, got) if alive else {}
-        found = {port.key: port for port in verdicts}
-        keep_worst(found, "", capture.origin.doubts)
+            verdicts = against_autograd(capture, draw, results, details)
+        verdicts = [*verdicts, *other_results, *checked.contradictions]
+        parts = part_witness(capture, replayed) if alive else {}
+        verdict_of_port = {port.key: port for port in verdicts}
+        keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
         second: dict[str, Row] = {}
-        if alive and wanted is not None:
-            second = second_witness(capture, draw, found, said)
-            keep_worst(found, "resized", resize(capture, again, said))
+        if alive and expected is not None:
+            second = second_witness(capture, draw, verdict_of_port, details)
+            keep_worst(verdict_of_port, "resized", resize(capture, fresh, details))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    seen = Power(())
+    measured = Power(())
     if power != "none":
-        base = base_of(draw, got)
-        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
-    said += [*why_without_power(seen), *(guard.text for guard in compared_alone(capture))]
-    verdict = summed_up(capture.name, backward, found, said, dict(seen.most))
+        base = base_of(draw, replayed)
+        measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
+    details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
+    verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most))
     rows = (
-        {str(key): numbers_of(value) for key, value in wanted.items()} | parts | second
-        if wanted is not None
+        {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
+        if expected is not None
         else dict(capture.witness or {}) or None
     )
-    return Attested(rows, verdict, port_values(capture, got), seen, checked.notes)
+    return Attested(rows, verdict, port_values(capture, replayed), measured, checked.notes)
 
 
-def second_witness(capture: Capture, first: Draw, found: dict[PortKey, PortVerdict], said: list[str]) -> dict[str, Row]:
+def second_witness(
+    capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]
+) -> dict[str, Row]:
     """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
     draw = second_draw(capture, first)
-    if draw is None or (tried := attempt(capture, replace(draw, name="fresh"), said)) is None or not tried.verdicts:
+    if (
+        draw is None
+        or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None
+        or not attempted.verdicts
+    ):
         return {}
-    keep_worst(found, SECOND, tried.verdicts)
-    moved = second_values(capture, with_tangents(first.values, first.tangents or {}))
-    return {GIVEN: given_row(moved)} | {
+    keep_worst(verdict_of_port, SECOND, attempted.verdicts)
+    values = second_values(capture, with_tangents(first.values, first.tangents or {}))
+    return {GIVEN: given_row(values)} | {
         f"{SECOND} {key}": numbers_of(value) for key, value in eager(capture, draw).items()
     }
 
 
 def run_first(capture: Capture, draw: Draw) -> CheckedRun:
-    """The Capture's own results. Where it raises and the program does too, the program's error is raised."""
+    """Return the Capture's own results. If it raises and the program does too, raise the program's error."""
     try:
         return checked_run(capture, draw)
     except ReplayError as error:
@@ -111,23 +117,23 @@ def run_first(capture: Capture, draw: Draw) -> CheckedRun:
         raise
 
 
-def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
+def part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
     """Return the digests of each Pair's own program, on the Pair's values."""
     if not capture.origin.parts:
         return {}
-    wanted = [part_eager(capture, index, played) for index, played in enumerate(got.parts)]
-    named = zip(capture.pairs, wanted, strict=False)
+    expected = [part_eager(capture, index, played) for index, played in enumerate(replayed.parts)]
+    named = zip(capture.pairs, expected, strict=False)
     return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
 
 
-def port_values(capture: Capture, got: Replayed) -> tuple[dict[PortKey, Any], ...]:
+def port_values(capture: Capture, replayed: Replayed) -> tuple[dict[PortKey, Any], ...]:
     """Return the values on each Pair's inputs."""
-    found = []
-    for pair, played in zip(capture.pairs, got.parts, strict=True):
+    rows = []
+    for pair, played in zip(capture.pairs, replayed.parts, strict=True):
         values = {port.key: played.values[port.name] for port in pair.forward.inputs}
         values |= keyed("constant", played.values) | keyed("tangent", played.tangents)
-        found.append(values | keyed("saved", played.saved))
-    return tuple(found)
+        rows.append(values | keyed("saved", played.saved))
+    return tuple(rows)
 
 
 def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]:

@@ -64,15 +64,15 @@ def second_draw(capture: Capture, first: Draw, kept: bool = False) -> Draw | Non
     the sample has."""
     if kept and GIVEN not in (capture.witness or {}):
         return None
-    made = with_tangents(first.values, first.tangents or {})
-    moved = kept_values(capture, made) if kept else second_values(capture, made)
-    return named_draw(capture, SECOND, {**made, **moved}) if moved else None
+    values = with_tangents(first.values, first.tangents or {})
+    moved = kept_values(capture, values) if kept else second_values(capture, values)
+    return named_draw(capture, SECOND, {**values, **moved}) if moved else None
 
 
 def otherwise(capture: Capture) -> Draw:
     """Return a draw with other values than the recipes make, drawn or exact: parameters, buffers and tangents too."""
-    made = capture.recipes.make()
-    return named_draw(capture, "fresh", made | other_values(capture, made, FRESH))
+    values = capture.recipes.make()
+    return named_draw(capture, "fresh", values | other_values(capture, values, FRESH))
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
@@ -110,7 +110,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
     """Return normal tangents for all differentiable outputs, with their strides; None if a spec is not known."""
     source = torch.Generator().manual_seed(seed)
     known = specs(capture)
-    found = {}
+    tangents = {}
     for name in capture.signature.differentiable:
         spec = known.get(name)
         if not isinstance(spec, TensorSpec) or spec.layout != "strided" or any(type(n) is not int for n in spec.shape):
@@ -119,5 +119,5 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
         shape = tuple(int(size) for size in spec.shape)
         part = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
         drawn = torch.randn(shape, dtype=part, generator=source)
-        found[name] = laid_as(drawn.to(dtype).to(spec.device), strides(spec, drawn, {}) or drawn.stride())
-    return found
+        tangents[name] = laid_as(drawn.to(dtype).to(spec.device), strides(spec, drawn, {}) or drawn.stride())
+    return tangents

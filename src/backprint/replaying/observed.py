@@ -38,16 +38,16 @@ def observed_values(capture: Capture) -> ValueStats:
         for step in graph.steps
         if step.target.startswith("aten.") and operator_name(step.target) in UNWRITTEN
     }
-    found: ValueStats = {}
+    statistics: ValueStats = {}
 
     def watch(graph: Graph, name: str, value: Any) -> None:
         known = id(graph) in places and (id(graph), name) not in empty
         if known and isinstance(value, Tensor) and has_stats(value):
-            found[(*places[id(graph)], name)] = stats_of(value)
+            statistics[(*places[id(graph)], name)] = stats_of(value)
 
     with values_watched(watch):
         replay(capture)
-    return found
+    return statistics
 
 
 def has_stats(value: Tensor) -> bool:

@@ -1,8 +1,8 @@
-"""Recognize differences that are only rounding: of results that would be 0 in exact arithmetic, such as the gradient of
-a convolution's bias before a batch norm. Another order of the same sums has another remainder, however small.
+"""Oracles: what results are compared with.
 
-Such a result is small relative to the others, and moves as far as the difference if the inputs move by one unit in the
-last place. Both are required: the second alone would accept a difference at the step of a step function.
+While the program lives, it runs in eager on each draw of inputs (`against_program`). From disk, the digests of its
+results are compared (`against_kept`). If a sample has none, autograd of the saved forward is a second opinion on the
+gradients (`against_autograd`), used only if there is no opaque edge.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ from backprint.replaying.whole import Played, replay_values
 from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
 from backprint.values.settings import RandomStates, random_states, set_random_states
 from backprint.values.tree import ones_tangent
+
+# ---- Differences that are only rounding
+# A result may be 0 in exact arithmetic, such as the gradient of a convolution's bias before a batch norm. What is
+# computed is the remainder of a sum, and another order of the same sum has another remainder: by itself the relative
+# error says nothing. Such a difference is `close` and not `wrong` if two conditions hold. It is small relative to the
+# largest value of its role, and the result moves as far if the inputs move by one unit in the last place. The second
+# alone would accept a difference at the step of a step function.
 
 
 def rounding_forgiven(
@@ -95,13 +102,13 @@ def movements(
     moved: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
-            gave = step(replace(draw, values=nudged(draw.values, seed)))
+            outcome = step(replace(draw, values=nudged(draw.values, seed)))
         except Exception as error:  # the program may raise anything on other inputs: such a run shows nothing
             if is_defect(error):
                 raise
             return {}
         for key in keys:
-            left, right = gave.get(key), results.get(key)
+            left, right = outcome.get(key), results.get(key)
             if left is not None and right is not None and left.shape == right.shape and left.numel():
                 by = float((left.double() - right.double()).abs().max())
                 moved[key] = max(moved.get(key, 0.0), by)
@@ -117,12 +124,7 @@ def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return moved
 
 
-# ----------------------------------------------------------------------------
-# Oracles: what results are compared with. The program in eager while it lives, else autograd of the saved forward.
-#
-#
-# Autograd of the saved forward is a second opinion, used only if there is no opaque edge.
-# ----------------------------------------------------------------------------
+# ---- The oracles
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
@@ -139,54 +141,70 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
-    """Return the original program's results. A tensor that only the graph writes keeps its given value."""
+    """Return the original program's results, run now on a draw."""
     torch.manual_seed(draw.seed)
-    gave = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
+    outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
+    # If the graph writes a tensor and the program does not, the program's value is the one that the tensor was passed
+    # with. Without this default the port would have no counterpart.
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
-    return results_by_port(gave.outputs, {**written, **gave.mutations}, gave.gradients)
+    return results_by_port(outcome.outputs, {**written, **outcome.mutations}, outcome.gradients)
 
 
-def against_program(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
-    """Compare every port with the original program, run now."""
+def against_program(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+    """Compare every port with the original program, run now; no verdicts, and a reason in `details`, if it raises.
+
+    On the captured inputs the program ran once, so an error there is an error of the check. Redrawn inputs may be
+    impossible for it (an index out of range), which proves nothing about the Capture.
+    """
     try:
-        wanted = eager(capture, draw)
+        expected = eager(capture, draw)
     except Exception as error:  # the user's program may raise anything on redrawn inputs
         if is_defect(error):
             raise
         if draw.name != "captured" and capture.origin.partial:
-            said.append("a recorded step is compared on the values that it had, and on no others")
+            details.append("a recorded step is compared on the values that it had, and on no others")
             return []
         if draw.name == "captured":
             raise ReplayError(
                 f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
             ) from error
-        said.append(
+        details.append(
             f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
         )
         return []
-    beside = beside_tensors(capture)
-    return [*against_results(capture, draw, kept_results(capture.origin, results, wanted), wanted), *beside]
+    other_results = compare_other_results(capture)
+    return [*against_results(capture, draw, kept_results(capture.origin, results, expected), expected), *other_results]
 
 
-def beside_tensors(capture: Capture) -> list[PortVerdict]:
-    """Return a verdict if the program's last result differs in what is no tensor: a replay returns that as captured."""
-    differs = capture.origin.differs()
-    return [PortVerdict("result", "output", "wrong", differs)] if differs else []
+def compare_other_results(capture: Capture) -> list[PortVerdict]:
+    """Return a `wrong` verdict if a result of the program that is no tensor differs from that at capture.
+
+    A replay returns such results as they were captured: `return loss, step` with a counter `step` is `wrong` as soon as
+    the program returns another number.
+    """
+    difference = capture.origin.result_difference()
+    return [PortVerdict("result", "output", "wrong", difference)] if difference else []
 
 
-def against_results(capture: Capture, draw: Draw, results: Results, wanted: Results) -> list[PortVerdict]:
-    """Compare every port with the program's results on a draw: `unproven` if it does not repeat them, `close` if it is
-    rounding."""
-    verdicts = against(results, wanted)
+def against_results(capture: Capture, draw: Draw, results: Results, expected: Results) -> list[PortVerdict]:
+    """Compare every port with the program's results on a draw.
+
+    A port that is not bitwise is `unproven` if the program does not return the same twice, as with atomic additions on
+    a GPU or a generator of its own, and `close` if the difference is rounding.
+    """
+    verdicts = against(results, expected)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
-    again = eager(capture, draw)
-    verdicts = [unsteady(port, wanted, again) for port in verdicts]
-    return rounding_forgiven(verdicts, wanted, sizes_of(wanted), draw, lambda other: eager(capture, other))
+    again = eager(capture, draw)  # only now: a second run of the program takes as long as the first
+    verdicts = [unsteady(port, expected, again) for port in verdicts]
+    return rounding_forgiven(verdicts, expected, sizes_of(expected), draw, lambda other: eager(capture, other))
 
 
 def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
-    """Compare every port with the sample's digests of the original program's results on a draw."""
+    """Compare every port with the sample's digests of the original program's results on a draw.
+
+    The program is gone, so the graph itself runs on the nudged inputs that show whether a difference is rounding.
+    """
     kept = capture.witness or {}
     named = second_rows(kept) if draw.name == SECOND else kept.items()
     rows = {key: row for key, row in ((PortKey.from_text(text), row) for text, row in named) if key.role in OUT_ROLES}
@@ -199,22 +217,26 @@ def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVer
     return rounding_forgiven(against_rows(rows, results), results, sizes, draw, replay_on)
 
 
-def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
-    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no oracle left."""
+def against_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no oracle left.
+
+    Autograd sees only the forward's operators. With an opaque edge, such as a custom `autograd.Function` or a `no_grad`
+    island, its gradient is not the program's, so nothing is compared: a backward that is right would be called wrong.
+    """
     if capture.links:
-        said.append("no oracle: the program is gone, and each pair is checked alone")
+        details.append("no oracle: the program is gone, and each pair is checked alone")
         return no_oracle(results)
     if capture.opaque:
         edge = capture.opaque[0]
-        said.append(
+        details.append(
             f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
         )
         return no_oracle(results)
     pair = capture.pairs[0]
-    said.append("the program is gone: checked against autograd of the saved forward alone")
+    details.append("the program is gone: checked against autograd of the saved forward alone")
     torch.manual_seed(draw.seed)
     same = {right: left for left, right in capture.signature.same}
-    return by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, said)
+    return by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
 
 
 def by_autograd(
@@ -224,15 +246,15 @@ def by_autograd(
     values: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
     results: Results,
-    said: list[str],
+    details: list[str],
 ) -> list[PortVerdict]:
     """Compare gradients with autograd of the saved forward; compare nothing if it cannot be differentiated."""
     try:
-        wanted = second_opinion(pair, differentiable, same, values, tangents)
+        expected = second_opinion(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
-        said.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
+        details.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
         return no_oracle(results)
-    return gradients_alone(against(results, wanted))
+    return gradients_alone(against(results, expected))
 
 
 def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
@@ -257,30 +279,39 @@ def second_opinion(
     values: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
 ) -> Results:
-    """Return the results of autograd of the saved forward on these inputs."""
-    asking = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    """Return the results of autograd of the saved forward on these inputs.
+
+    A tensor that was passed under two names is one leaf, the first: autograd then sums its gradient as in the program,
+    and both names have the sum.
+    """
+    names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
-        name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
+        name: tensor.detach().clone().requires_grad_(name in names_with_gradient and name not in same)
         for name, tensor in values.items()
     }
     with torch.enable_grad(), AS_WRITTEN():
-        found = zip(pair.forward.outputs, run_graded(pair.forward, leaves), strict=True)
-    given_back = of_role("output", {port.key: value for port, value in found})
-    outputs = {name: given_back[name] for name in differentiable}
-    given = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
-    wanted = [name for name in leaves if leaves[name].requires_grad]
+        returned = zip(pair.forward.outputs, run_graded(pair.forward, leaves), strict=True)
+    outputs_by_name = of_role("output", {port.key: value for port, value in returned})
+    outputs = {name: outputs_by_name[name] for name in differentiable}
+    tangents_of_outputs = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
+    inputs_with_grad = [name for name in leaves if leaves[name].requires_grad]
     with AS_WRITTEN():
         gradients = (
-            torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
-            if wanted
+            torch.autograd.grad(
+                list(outputs.values()),
+                [leaves[name] for name in inputs_with_grad],
+                tangents_of_outputs,
+                allow_unused=True,
+            )
+            if inputs_with_grad
             else ()
         )
-    named = dict(zip(wanted, gradients, strict=True))
+    named = dict(zip(inputs_with_grad, gradients, strict=True))
     named |= {right: named[left] for right, left in same.items() if left in named}
-    return results_by_port({name: value.detach() for name, value in given_back.items()}, {}, named)
+    return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, named)
 
 
-def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said: list[str]) -> list[PortVerdict]:
+def part_verdicts(capture: Capture, index: int, played: Played, draw: str, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts of one Pair's own results, on the Pair's values."""
     if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
         return []
@@ -293,22 +324,22 @@ def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said:
         return []
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:
-        said.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
+        details.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
         return no_oracle(results)
-    said.append("the program is gone: checked against autograd of the saved forward alone")
+    details.append("the program is gone: checked against autograd of the saved forward alone")
     with quiet_generators(played.random):
         same = {right: left for left, right in capture.signature.same if left in played.values}
-        return by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, said)
+        return by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, details)
 
 
 def part_against_program(capture: Capture, index: int, played: Played) -> list[PortVerdict]:
     """Compare one Pair with the program that it was traced from, run now."""
-    wanted = part_eager(capture, index, played)
-    verdicts = against(kept_results(capture.origin.parts[index], played.results, wanted), wanted)
+    expected = part_eager(capture, index, played)
+    verdicts = against(kept_results(capture.origin.parts[index], played.results, expected), expected)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = part_eager(capture, index, played)
-    return [unsteady(port, wanted, again) for port in verdicts]
+    return [unsteady(port, expected, again) for port in verdicts]
 
 
 def part_eager(capture: Capture, index: int, played: Played) -> Results:
@@ -316,7 +347,7 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
     oracle = capture.origin.parts[index]
     with quiet_generators(played.random):
         try:
-            gave = oracle.run_step(played.values, played.tangents)
+            outcome = oracle.run_step(played.values, played.tangents)
         except BackprintError:
             raise
         except Exception as error:  # the graph may raise anything, but its Pair did not
@@ -325,8 +356,8 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
     written = {name: played.values[name] for name in played.mutations if name in played.values}
-    asked: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(played.gradients or {})
-    return results_by_port(gave.outputs, {**written, **gave.mutations}, {**asked, **gave.gradients})
+    no_gradients: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(played.gradients or {})
+    return results_by_port(outcome.outputs, {**written, **outcome.mutations}, {**no_gradients, **outcome.gradients})
 
 
 @contextlib.contextmanager

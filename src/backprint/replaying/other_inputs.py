@@ -1,12 +1,4 @@
-"""Inputs of a sample that have one value everywhere, and a second draw on which they have not.
-
-At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
-any order of them. A check on such inputs alone does not see these faults. While the program lives, a proof runs on
-other inputs too. For a sample, `save` keeps digests of the program's results on the second draw, and `verify` compares
-with them. Where a sample has none, the ports that depend on such inputs have no power.
-
-Integers are left out: they are indices and counts, and a program need not run on others.
-"""
+"""Other inputs than a sample's own: a second draw where values are constant, and other sizes."""
 
 from __future__ import annotations
 
@@ -27,6 +19,14 @@ from backprint.replaying.results import Row, numbers_of
 from backprint.replaying.whole import SIZE
 from backprint.sample.generator import digest
 from backprint.sample.redraws import another, units
+
+# ---- The second draw: inputs of a sample that have one value everywhere get different values
+# At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
+# any order of them. A check on such inputs alone does not see these faults. While the program lives, a proof runs on
+# other inputs too. For a sample, `save` keeps digests of the program's results on the second draw, and `verify`
+# compares with them. Where a sample has none, the ports that depend on such inputs have no power. Integers are left
+# out: they are indices and counts, and a program need not run on others.
+
 
 SECOND = "redrawn"
 """The name of the second draw, and how the rows of its results begin in a witness."""
@@ -116,9 +116,7 @@ def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
             yield text.removeprefix(f"{SECOND} "), row
 
 
-# ----------------------------------------------------------------------------
-# Resize inputs to other sizes than captured, if the conditions that tracing found allow any.
-# ----------------------------------------------------------------------------
+# ---- Other sizes than captured, if the conditions that tracing found allow any
 
 Change = Callable[[int], int]
 
@@ -174,7 +172,7 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
     if outside(forward.symbols, sizes) is not None:
         return False
     texts = [guard.text for guard in capture.guards if guard.kind == "size"]
-    conditions = [text for text in texts if (found := SIZE.fullmatch(text)) and not found["name"]]
+    conditions = [text for text in texts if (match := SIZE.fullmatch(text)) and not match["name"]]
     try:
         if not all(evaluate(text, sizes) for text in conditions if known(text, sizes)):
             return False
@@ -190,14 +188,14 @@ def resized(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """Return the inputs and tangents at other sizes: the given ones, truncated or repeated along each dimension."""
     forward = capture.pairs[0].forward
-    made = {
+    new_values = {
         port.name: stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
     }
-    same = {right: made[left] for left, right in capture.signature.same if left in made}
+    same = {right: new_values[left] for left, right in capture.signature.same if left in new_values}
     if tangents is None:
-        return {**values, **made, **same}, None
+        return {**values, **new_values, **same}, None
     outputs = {port.name: port for port in forward.by_role("output")}
-    return {**values, **made, **same}, {
+    return {**values, **new_values, **same}, {
         name: stretched_sizes(outputs[name], value, sizes) for name, value in tangents.items()
     }
 
@@ -212,15 +210,15 @@ def stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tens
         raise ReplayError(
             f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {sizes_in_words(sizes)}: {list(shape)}"
         )
-    found = value.detach()
+    tensor = value.detach()
     for index, size in enumerate(shape):
-        found = found.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
-    stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else found.contiguous().stride()
+        tensor = tensor.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
+    stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else tensor.contiguous().stride()
     over = [index for index, (size, step) in enumerate(zip(shape, stride, strict=True)) if step == 0 and size > 1]
     for index in over:  # an expanded dimension has one value
-        found = found.narrow(index, 0, 1)
+        tensor = tensor.narrow(index, 0, 1)
     try:
-        made = torch.empty_strided(found.shape, stride, dtype=value.dtype, device=value.device).copy_(found)
+        larger = torch.empty_strided(tensor.shape, stride, dtype=value.dtype, device=value.device).copy_(tensor)
     except RuntimeError:  # elements overlap in another way and cannot be written separately
-        return found.expand(shape)
-    return made.as_strided(shape, stride)
+        return tensor.expand(shape)
+    return larger.as_strided(shape, stride)

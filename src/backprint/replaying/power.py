@@ -1,4 +1,14 @@
-"""Convert a Capture to float64: every floating-point dtype in its graphs."""
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
+
+A check of a port that no input moves proves nothing about it. A port's power is its largest movement in the standard
+redraws (`PowerMeasurement.standard_redraws`). These are limited by number, never by time. The trials of `own` and `all`
+are about inputs: which of them a graph could ignore without a check noticing. A port of integers or bools has power if
+any element changes.
+
+Which ports depend on which inputs is read from the graphs. A path is not yet a dependence: a bias before a batch norm
+and a shift of scores before a softmax have a path to every output, and move none. So a port with a path that does not
+move is tried once more at a neutral point, in float64 (`PowerMeasurement.independent_ports`).
+"""
 
 from __future__ import annotations
 
@@ -39,6 +49,9 @@ from backprint.sample.redraws import another, neutral, units
 from backprint.values import settings
 from backprint.values.tree import strided_parts
 
+# ---- A Capture in float64: every floating-point dtype in its graphs
+
+
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 
 
@@ -57,6 +70,7 @@ def wide(capture: Capture) -> Capture:
 
 
 def widened(graph: Graph) -> Graph:
+    """Return a graph with float64 for every floating-point dtype, in its ports, steps and subgraphs."""
     return replace(
         graph,
         inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
@@ -67,11 +81,13 @@ def widened(graph: Graph) -> Graph:
 
 
 def wide_spec(port: Port) -> Any:
+    """Return the spec of a port in float64."""
     spec = port.spec
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
 
 
 def wide_step(step: Step) -> Step:
+    """Return a step whose dtype arguments are float64."""
     args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
     return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
 
@@ -92,44 +108,26 @@ def wide_value(value: Value) -> Any:
     return value
 
 
-# ----------------------------------------------------------------------------
-# Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
-#
-# A check of a port that no input moves proves nothing about it. Inputs are redrawn one by one, and in groups, each
-#  time from the same base run, and every port that depends on the redrawn inputs is measured. Which ports depend on
-#  which inputs is read from the graphs. A path does not mean dependence (a bias before a batch norm, a shift of
-#  scores before a softmax), so a port with a path that does not move is tried once more: in float64, at a neutral
-#  point, where weights keep the scale of their inputs and nothing is dead or saturated. If it does not move there
-#  either, to NULL of its size, it does not depend on that input mathematically, and need not move. If it moves there,
-#  this sample's own values hide the input: weak.
-#
-# **A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together,
-#  and while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard,
-#  one input alone. A port that depends on an input on which the Capture was compared at its captured values alone has
-#  none. They are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report
-#  one number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them,
-#  other movement of these ports does not count. A port of integers or bools has power if any element changes. The
-#  trials of `own` and `all` are about inputs: which of them could be ignored without a check noticing.
-# ----------------------------------------------------------------------------
+# ---- Measuring
 
 SEED = 0x90E7
 
 GROUPS = {"parameter": "parameters", "buffer": "buffers"}
-"""Inputs that are redrawn together, by their role."""
+"""The roles whose inputs are redrawn together, and the names of these redraws."""
 
 CHOICES = ("quick", "own", "all")
 
-EVERYTHING, TOGETHER = "everything", "inputs"
+EVERYTHING, OWN_INPUTS = "everything", "inputs"
 
-BROKE = "does not run on it"
+DOES_NOT_RUN = "does not run on it"
 
 MOST_BYTES = 2**31
 """If inputs and saved values have more bytes, the neutral point is not tried, and a port that does not move is weak."""
 
-NUDGE, LITTLE = 2**-6, 2**-10
-"""Relative steps of floats where a draw breaks the program, or a guard holds the input."""
+NUDGE, SMALL_NUDGE = 2**-6, 2**-10
+"""Relative steps of floats where new values break the program, or a guard holds the input."""
 
-FURTHER, ALONE = 10, 4
+MOST_FURTHER, MOST_SINGLE = 10, 4
 """The most redraws for ports that do not move, and how many of these are of one input alone."""
 
 Sides = tuple[Results, ...]
@@ -139,10 +137,10 @@ Way = tuple[bool, "float | None"]
 """How inputs are redrawn: floats only or all, and by which step; None is a new draw."""
 
 WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
-"""The first on which the program runs counts."""
+"""The ways of a redraw. The first on which the program runs counts."""
 
-GUARDED: tuple[Way, ...] = ((False, NUDGE), (False, LITTLE))
-"""How inputs that a guard holds are redrawn: by small steps, which the guard may allow."""
+GUARDED_WAYS: tuple[Way, ...] = ((False, NUDGE), (False, SMALL_NUDGE))
+"""The ways for inputs that a guard holds: small steps, which the guard may allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +175,17 @@ def power_of(
     """
     if inputs not in CHOICES:
         raise UsageError(f"power={inputs!r} is not one of {', '.join(CHOICES)}")
-    made = capture.recipes if recipes is None else recipes
-    if capture.fake or not made.complete:
+    maker = capture.recipes if recipes is None else recipes
+    if capture.fake or not maker.complete:
         raise ReplayError(f"{capture.name} has inputs without values, so nothing can be redrawn")
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         if base is None:
-            values = made.make()
+            values = maker.make()
             ports, *parts = results_on(capture, values)
             base = Base(values, ports, tuple(parts))
-        study = Study(capture, made.recipes, base, dict(fresh or {}), seed)
-        single = study.singles(inputs, only, seconds is not None or count is not None)
-        return study.power(study.groups(inputs), single, seconds, count)
+        measurement = PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
+        single = measurement.single_inputs(inputs, only, seconds is not None or count is not None)
+        return measurement.run(measurement.groups(inputs), single, seconds, count)
 
 
 def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
@@ -196,50 +194,58 @@ def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
 
 
 def why_without_power(power: Power) -> list[str]:
-    """Say why ports have no power if the program does not run on other inputs."""
-    broke = [trial for trial in power.trials[:1] if trial.untried.startswith(BROKE)] if power.vacuous else []
-    return [f"{trial.name} could not be redrawn ({trial.untried})" for trial in broke]
+    """Return why ports have no power, if the reason is that the program does not run on other inputs."""
+    failed = [trial for trial in power.trials[:1] if trial.untried.startswith(DOES_NOT_RUN)] if power.vacuous else []
+    return [f"{trial.name} could not be redrawn ({trial.untried})" for trial in failed]
 
 
 def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
     """Return other values for everything except constants and inputs that a guard holds."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
-    held = held_by_guards(capture)
-    found: dict[str, Tensor] = {}
+    guarded = held_by_guards(capture)
+    redrawn: dict[str, Tensor] = {}
     for names in units(recipes).values():
-        if all(each in values and each not in held and roles.get(each) != "constant" for each in names):
-            found |= another(names, recipes, values, seed) or {}
-    return found
+        if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names):
+            redrawn |= another(names, recipes, values, seed) or {}
+    return redrawn
 
 
-class Study:
-    """A Capture whose power is being measured."""
+class PowerMeasurement:
+    """Measures the power of one Capture. It is mutable: each redraw adds to the movement of the ports.
+
+    Every redraw starts from the same base run, and changes some inputs of it.
+    """
 
     def __init__(
         self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
     ) -> None:
         self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
         self.roles = {port.name: port.role for port in free_ports(capture)}
-        self.hangs = (dependence(capture), *dependence_of_parts(capture))
-        self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
-        self.held = held_by_guards(capture)
+        self.depends = (dependence(capture), *dependence_of_parts(capture))
+        """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
+        self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
+        """The inputs to redraw, each with its views."""
+        self.guarded = held_by_guards(capture)
         pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
-        self.pinned = pinned | {name for name in self.held if self.equals(name)}
+        self.pinned = pinned | {name for name in self.guarded if self.is_fixed(name)}
+        """Inputs that cannot have other values in any call that the guards let through."""
         self.unchecked = unchecked_inputs(capture, base.values)
-        self.alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
-        self.point: Base | str | None = None
-        self.most = [
-            {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
-            for hangs, ports in zip(self.hangs, (base.ports, *base.parts), strict=False)
+        self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
+        self.neutral_point: Base | str | None = None
+        self.largest = [
+            {key: 0.0 for key, value in ports.items() if moves(value) and depends.get(key)}
+            for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
         ]
-        self.capped: dict[PortKey, float] = {}
+        """The largest movement so far of each port, of the whole and of each Pair."""
+        self.caps: dict[PortKey, float] = {}
+        """Ports whose power is at most this, because none of their side moves with the program's own inputs."""
 
-    def reached(self, names: Collection[str]) -> bool:
-        """Whether any result depends on one of these."""
-        return any(not found.isdisjoint(names) for hangs in self.hangs for found in hangs.values())
+    def is_needed(self, names: Collection[str]) -> bool:
+        """Whether any result depends on one of these inputs."""
+        return any(not inputs.isdisjoint(names) for depends in self.depends for inputs in depends.values())
 
-    def equals(self, name: str) -> bool:
+    def is_fixed(self, name: str) -> bool:
         """Whether a guard fixes the one number of an input."""
         value = self.base.values.get(name)
         return (
@@ -248,224 +254,260 @@ class Study:
             and any(guard.inputs == (name,) and " == " in guard.text for guard in self.capture.guards)
         )
 
-    def singles(self, inputs: str, only: Collection[str] | None, part: bool) -> list[str]:
-        """Return the inputs to redraw alone, in order."""
-        found = [name for name in self.units if not is_tangent(name)]
-        if only is not None:
-            return [name for name in found if name in only]
-        found = [name for name in found if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
-        if inputs == "all" and part:
-            random.Random(self.seed).shuffle(found)
-            found.sort(key=lambda name: self.role(name) != "input")
-        return found
-
-    def power(
-        self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
-    ) -> Power:
-        """Run the standard trials; then, if requested, groups and single inputs until time or number run out."""
-        standard = self.standard()
-        most, *parts = (self.measured(index) for index in range(len(self.most)))
-        if not groups and not single:
-            return Power(tuple(standard), 0, 0, most, tuple(parts))
-        started = time.monotonic()
-        done: list[Trial] = []
-        for name, together in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
-            spent = time.monotonic() - started
-            if done and ((seconds is not None and spent > seconds) or (count is not None and len(done) >= count)):
-                break
-            done.append(self.trial(name, together))
-        tried = sum(not trial.untried for trial in done[len(groups) :])
-        return Power(tuple(done), tried, len(single), most, tuple(parts))
-
-    def measured(self, side: int) -> tuple[tuple[str, float], ...]:
-        """Return the power of each port, without ports that depend only on pinned inputs: they never change.
-
-        A port that depends on an input which no check sees change has none.
-        """
-        capped = {} if side else self.capped
-        hangs, blind = self.hangs[side], self.unchecked | self.alone
-        rows = {
-            key: min(by, capped.get(key, by)) if blind.isdisjoint(hangs[key]) else 0.0
-            for key, by in self.most[side].items()
-        }
-        fixed = self.pinned - self.alone
-        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not hangs[key] <= fixed)
-
     def role(self, name: str) -> str:
         """Return the role of an input."""
         return "tangent" if is_tangent(name) else self.roles.get(name, "constant")
 
-    def of_roles(self, *roles: str) -> tuple[str, ...]:
+    def inputs_of_roles(self, *roles: str) -> tuple[str, ...]:
         """Return the inputs of some roles."""
         return tuple(name for name in self.units if self.role(name) in roles)
+
+    def single_inputs(self, inputs: str, only: Collection[str] | None, is_part: bool) -> list[str]:
+        """Return the inputs to redraw alone, in order; shuffled if only a part of them will be tried."""
+        names = [name for name in self.units if not is_tangent(name)]
+        if only is not None:
+            return [name for name in names if name in only]
+        names = [name for name in names if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
+        if inputs == "all" and is_part:
+            random.Random(self.seed).shuffle(names)
+            names.sort(key=lambda name: self.role(name) != "input")
+        return names
 
     def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
         """Return the groups that `own` and `all` redraw together."""
         if inputs == "quick":
             return []
-        rows = [(EVERYTHING, tuple(self.units)), *((said, self.of_roles(role)) for role, said in GROUPS.items())]
-        return [(said, names) for said, names in rows if names]
+        by_role = ((title, self.inputs_of_roles(role)) for role, title in GROUPS.items())
+        return [(title, names) for title, names in [(EVERYTHING, tuple(self.units)), *by_role] if names]
 
-    # -------------------------------------------------------------- the standard redraws
-
-    def standard(self) -> list[Trial]:
-        """Run the redraws that determine each port's power, until every port that can move has moved."""
-        own = self.of_roles("input", "tangent")
-        done = [self.first(own)] if own else []
-        for name, names, ways in self.further(own):
-            still = self.still()
-            if not still or len(done) > FURTHER:
+    def run(
+        self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
+    ) -> Power:
+        """Run the standard redraws; then, if requested, groups and single inputs until time or number run out."""
+        standard = self.standard_redraws()
+        whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
+        if not groups and not single:
+            return Power(tuple(standard), 0, 0, whole, tuple(parts))
+        started = time.monotonic()
+        trials: list[Trial] = []
+        for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
+            spent = time.monotonic() - started
+            if trials and ((seconds is not None and spent > seconds) or (count is not None and len(trials) >= count)):
                 break
-            if still & frozenset(names):
-                done.append(self.trial(name, names, ways, standard=True))
-        return done
+            trials.append(self.redraw(title, names))
+        tried = sum(not trial.untried for trial in trials[len(groups) :])
+        return Power(tuple(trials), tried, len(single), whole, tuple(parts))
 
-    def further(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
-        """Yield the redraws to try while some port does not move."""
-        for role, said in GROUPS.items():
-            yield said, self.of_roles(role), WAYS
-        yield EVERYTHING, tuple(self.units), WAYS
-        yield f"{TOGETHER}, a little", tuple(name for name in own if name not in self.held), ((True, NUDGE),)
-        guarded = tuple(name for name in self.units if name in self.held - self.pinned)
-        yield "what guards hold, a little", guarded, GUARDED
-        for name in guarded[:ALONE] if len(guarded) > 1 else ():
-            yield f"{name}, which a guard holds, a little", (name,), GUARDED
-        for name in self.of_roles("input")[:ALONE]:
-            yield f"input {name}", (name,), WAYS
+    def port_powers(self, index: int) -> tuple[tuple[str, float], ...]:
+        """Return the power of each port of the whole Capture (index 0) or of a Pair.
 
-    def still(self) -> frozenset[str]:
-        """Return the inputs of ports that have not moved yet, if it would count for them."""
-        found: set[str] = set()
-        for side, (hangs, most) in enumerate(zip(self.hangs, self.most, strict=False)):
-            for key, by in most.items():
-                if by < 1 and (side or key not in self.capped):
-                    found |= hangs[key]
-        return frozenset(found) - self.pinned
+        A port has none, 0.0, if it depends on an input that no check sees change: one with a constant value of which
+        a sample has no second draw, or one on which the Capture was compared at its captured values alone. A port that
+        depends only on pinned inputs is left out: no call can move it, so no check can miss that.
+        """
+        caps = {} if index else self.caps
+        depends, unseen = self.depends[index], self.unchecked | self.compared_alone
+        powers = {
+            key: min(by, caps.get(key, by)) if unseen.isdisjoint(depends[key]) else 0.0
+            for key, by in self.largest[index].items()
+        }
+        fixed = self.pinned - self.compared_alone
+        return tuple((str(key), by) for key, by in powers.items() if by >= 1 or not depends[key] <= fixed)
 
-    def first(self, own: tuple[str, ...]) -> Trial:
-        """Redraw the program's inputs and the tangents together, with buffers that only updates depend on."""
-        idle = self.idle()
-        trial = self.trial(TOGETHER, (*own, *idle), standard=True, idle=frozenset(idle))
+    # ---- The standard redraws
+
+    def standard_redraws(self) -> list[Trial]:
+        """Run the redraws that determine each port's power, until every port that can move has moved.
+
+        The choice depends on the Capture and its values alone, never on time or on the caller: `save`, `verify` and
+        `power` report one number for a sample.
+        """
+        own = self.inputs_of_roles("input", "tangent")
+        trials = [self.redraw_own_inputs(own)] if own else []
+        for title, names, ways in self.further_redraws(own):
+            waiting = self.inputs_of_unmoved_ports()
+            if not waiting or len(trials) > MOST_FURTHER:
+                break
+            if waiting & frozenset(names):
+                trials.append(self.redraw(title, names, ways, is_standard=True))
+        return trials
+
+    def redraw_own_inputs(self, own: tuple[str, ...]) -> Trial:
+        """Redraw the program's inputs and the tangents together; cap the ports of a side on which nothing moves.
+
+        In a net whose ReLUs are all dead, the output is the last bias, whatever the image is. A redraw of the
+        parameters moves it, so it would seem to have power; but a graph that ignores the image would pass every check.
+        So if no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, later
+        movement of these ports does not count.
+
+        Buffers on which only updates depend are redrawn along. A running mean of 1e4 moves by less than a tolerance
+        with the batch, and moves with its own value. The Trial is about the inputs, so it leaves these updates out.
+        """
+        along = self.update_only_buffers()
+        trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, along=frozenset(along))
         for side in trial.silent:
-            rows = ((PortKey.from_text(port), by) for port, by in trial.moved)
-            self.capped |= {key: by for key, by in rows if side_of(key) == side}
+            movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
+            self.caps |= {key: by for key, by in movement if side_of(key) == side}
         return trial
 
-    def idle(self) -> tuple[str, ...]:
+    def update_only_buffers(self) -> tuple[str, ...]:
         """Return buffers that only updates of tensors depend on, such as running statistics in training."""
-        busy: set[str] = set()
-        for key, found in self.hangs[0].items():
-            busy |= set() if key.role == "mutation" else found
-        return tuple(name for name in self.of_roles("buffer") if name not in busy)
+        read: set[str] = set()
+        for key, inputs in self.depends[0].items():
+            read |= set() if key.role == "mutation" else inputs
+        return tuple(name for name in self.inputs_of_roles("buffer") if name not in read)
 
-    # -------------------------------------------------------------- one trial
+    def further_redraws(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
+        """Yield the redraws to try while some port does not move: larger groups, then small steps, then one input.
 
-    def trial(
+        Small steps keep what a new draw may lose: the place where a function is not flat, and the outcome of a
+        comparison that a guard holds (`x.max() < 6`).
+        """
+        for role, title in GROUPS.items():
+            yield title, self.inputs_of_roles(role), WAYS
+        yield EVERYTHING, tuple(self.units), WAYS
+        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), ((True, NUDGE),)
+        guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
+        yield "what guards hold, a little", guarded, GUARDED_WAYS
+        for name in guarded[:MOST_SINGLE] if len(guarded) > 1 else ():
+            yield f"{name}, which a guard holds, a little", (name,), GUARDED_WAYS
+        for name in self.inputs_of_roles("input")[:MOST_SINGLE]:
+            yield f"input {name}", (name,), WAYS
+
+    def inputs_of_unmoved_ports(self) -> frozenset[str]:
+        """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
+        waiting: set[str] = set()
+        for index, (depends, largest) in enumerate(zip(self.depends, self.largest, strict=False)):
+            for key, by in largest.items():
+                if by < 1 and (index or key not in self.caps):
+                    waiting |= depends[key]
+        return frozenset(waiting) - self.pinned
+
+    # ---- One redraw
+
+    def redraw(
         self,
-        name: str,
-        together: Collection[str],
+        title: str,
+        names: Collection[str],
         ways: tuple[Way, ...] = WAYS,
         *,
-        standard: bool = False,
-        idle: frozenset[str] = frozenset(),
+        is_standard: bool = False,
+        along: frozenset[str] = frozenset(),
     ) -> Trial:
-        """Redraw these inputs together, and return what moved, without ports that depend on `idle` inputs."""
-        free = tuple(each for each in together if each not in self.held or ways is GUARDED)
+        """Redraw these inputs together, and return how far each port moved that depends on them, but not on `along`."""
+        free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
         if not free:
-            return Trial(name, tuple(together), untried="a guard holds it")
-        drawn = self.drawn(free, ways)
-        if isinstance(drawn, str):
-            return Trial(name, tuple(together), untried=drawn)
-        given, sides = drawn
-        names, shown = frozenset(given), tuple(each for each in free if each not in idle)
-        hangs = self.hangs[0]
-        bound = [key for key in sides[0] if hangs[key] & names and not hangs[key] & idle]
-        found = {key: by for key in bound if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None}
-        if standard:
-            self.count(names, sides, found)
-        del drawn, sides
-        still = [key for key, by in found.items() if by < 1]
-        if standard and still and not Trial(name, shown, port_texts(found)).hidden:
-            rows = port_texts({key: by for key, by in found.items() if by >= 1})
-            return Trial(name, shown, rows, open=tuple(map(str, still)))
-        null = self.null(still, {each: value for each, value in given.items() if each not in idle}) if still else ()
-        rows = port_texts({key: by for key, by in found.items() if key not in null})
-        return Trial(name, shown, rows, tuple(str(key) for key in found if key in null))
+            return Trial(title, tuple(names), untried="a guard holds it")
+        run = self.run_on_others(free, ways)
+        if isinstance(run, str):
+            return Trial(title, tuple(names), untried=run)
+        values, sides = run
+        redrawn, shown = frozenset(values), tuple(name for name in free if name not in along)
+        depends = self.depends[0]
+        dependent = [key for key in sides[0] if depends[key] & redrawn and not depends[key] & along]
+        movement = {
+            key: by for key in dependent if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None
+        }
+        if is_standard:
+            self.add_movement(redrawn, sides, movement)
+        del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
+        unmoved = [key for key, by in movement.items() if by < 1]
+        if is_standard and unmoved and not Trial(title, shown, port_texts(movement)).hidden:
+            # Other ports show that a check sees this redraw, so why these do not move is left open: the answer takes
+            # two runs in float64.
+            rows = port_texts({key: by for key, by in movement.items() if by >= 1})
+            return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
+        own_values = {name: value for name, value in values.items() if name not in along}
+        independent = self.independent_ports(unmoved, own_values) if unmoved else ()
+        rows = port_texts({key: by for key, by in movement.items() if key not in independent})
+        return Trial(title, shown, rows, tuple(str(key) for key in movement if key in independent))
 
-    def drawn(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
-        """Return other values of these inputs, and the results of a run on them; or why there are none."""
-        why, guarded = "", False
+    def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
+        """Return other values of these inputs and the results on them, the first way that runs; or why there are
+        none."""
+        reason, is_guarded = "", False
         before: tuple[set[str], float | None] = (set(), 0.0)
-        for floats, step in ways:
-            given: dict[str, Tensor] = {}
-            for each in names:
-                if not floats or is_inexact(self.base.values[each]):
-                    given |= self.another(each, step)
-            if not given or before == (set(given), step):
+        for floats_only, step in ways:
+            values: dict[str, Tensor] = {}
+            for name in names:
+                if not floats_only or is_inexact(self.base.values[name]):
+                    values |= self.other_values_of(name, step)
+            if not values or before == (set(values), step):
                 continue
-            before = (set(given), step)
+            before = (set(values), step)
             try:
-                return given, results_on(self.capture, {**self.base.values, **given})
+                return values, results_on(self.capture, {**self.base.values, **values})
             except BackprintError as error:
-                why = why or f"{BROKE}: {str(error)[:160]}"
-                guarded = isinstance(error, GuardError)
-        self.pinned |= set(names) if guarded and ways is GUARDED and len(names) == 1 else set()
-        return why or "its dtype has no other values that could be drawn"
+                reason = reason or f"{DOES_NOT_RUN}: {str(error)[:160]}"
+                is_guarded = isinstance(error, GuardError)
+        if is_guarded and ways is GUARDED_WAYS and len(names) == 1:  # not even a step of 2**-10 keeps its guard
+            self.pinned |= set(names)
+        return reason or "its dtype has no other values that could be drawn"
 
-    def count(self, names: frozenset[str], sides: Sides, found: Mapping[PortKey, float]) -> None:
-        """Add a standard trial, with the whole's ports in `found`, to the power of ports that depend on these names."""
-        rows = zip(self.most, self.hangs, (self.base.ports, *self.base.parts), sides, strict=False)
-        for index, (most, hangs, ports, others) in enumerate(rows):
-            seen: Mapping[PortKey, float] = {} if index else found
-            for key, by in most.items():
-                if hangs[key] & names:
-                    most[key] = max(by, seen[key] if key in seen else strength(ports[key], others.get(key)))
-
-    def another(self, name: str, step: float | None = None) -> dict[str, Tensor]:
+    def other_values_of(self, name: str, step: float | None = None) -> dict[str, Tensor]:
         """Return other values of an input, and of the views of it; none if its dtype has no others."""
         fresh = self.fresh.get(name)
         return another(self.units[name], self.recipes, self.base.values, self.seed, fresh, step) or {}
 
-    # -------------------------------------------------------------- the neutral point
+    def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
+        """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
+        rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
+        for index, (largest, depends, ports, others) in enumerate(rows):
+            known: Mapping[PortKey, float] = {} if index else movement
+            for key, by in largest.items():
+                if depends[key] & redrawn:
+                    now = known[key] if key in known else strength(ports[key], others.get(key))
+                    largest[key] = max(by, now)
 
-    def null(self, still: Collection[PortKey], given: Mapping[str, Tensor]) -> frozenset[PortKey]:
-        """Return which of these ports do not move at the neutral point either."""
-        point = self.neutral()
+    # ---- The neutral point
+
+    def independent_ports(self, unmoved: Collection[PortKey], values: Mapping[str, Tensor]) -> frozenset[PortKey]:
+        """Return the ports that do not depend on the redrawn inputs, although a path leads to them.
+
+        A bias before a batch norm, or a shift of scores before a softmax, has a path to the output and cannot move it:
+        the port need not move. If it does not move because a ReLU is dead or a softmax is saturated, a wrong graph
+        would pass at this sample's values. A redraw alone cannot distinguish the two. So it is repeated in float64,
+        where rounding is no movement, at a neutral point: weights keep the scale of their inputs, and nothing is dead
+        or saturated. A port that does not move there either, to NULL of its size, is independent; one that moves there
+        is weak here.
+        """
+        point = self.neutral_run()
         if isinstance(point, str):
             return frozenset()
-        other = {
+        others = {
             name: neutral(value, self.role(name), self.seed + 1) if is_inexact(value) else value
-            for name, value in given.items()
+            for name, value in values.items()
         }
         try:
-            ports = results_on(self.wide, {**point.values, **other})[0]
+            ports = results_on(self.in_float64, {**point.values, **others})[0]
         except BackprintError:
             return frozenset()
-        return frozenset(key for key in still if stands(point.ports.get(key), ports.get(key)))
+        return frozenset(key for key in unmoved if stands(point.ports.get(key), ports.get(key)))
 
     @cached_property
-    def wide(self) -> Capture:
-        """The Capture in float64, made once."""
+    def in_float64(self) -> Capture:
+        """The Capture in float64, computed once."""
         return wide(self.capture)
 
-    def neutral(self) -> Base | str:
-        """Return the run at the neutral point, made once; or why there is none."""
-        if self.point is None:
-            self.point = self.at_neutral()
-        return self.point
+    def neutral_run(self) -> Base | str:
+        """Return the run at the neutral point, computed once; or why there is none."""
+        if self.neutral_point is None:
+            self.neutral_point = self.run_at_neutral_point()
+        return self.neutral_point
 
-    def at_neutral(self) -> Base | str:
+    def run_at_neutral_point(self) -> Base | str:
+        """Run the Capture in float64 on neutral values. A number that the program reads stays: a guard compares it."""
         saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
-        kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
-        given = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
-        if kept + given > MOST_BYTES:
+        saved_bytes = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
+        input_bytes = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
+        if saved_bytes + input_bytes > MOST_BYTES:
             return "too large"
         values = {
-            name: widened_value(value) if name in self.held else neutral(value, self.role(name), self.seed)
+            name: widened_value(value) if name in self.guarded else neutral(value, self.role(name), self.seed)
             for name, value in self.base.values.items()
         }
         try:
-            return Base(values, results_on(self.wide, values)[0])
+            return Base(values, results_on(self.in_float64, values)[0])
         except BackprintError as error:
             return f"does not run: {error}"
 
@@ -480,5 +522,5 @@ def results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
     torch.manual_seed(capture.seed)
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
-    got = replay_values(capture, {**inputs, **same}, tangents)
-    return (got.results, *(played.results for played in got.parts))
+    replayed = replay_values(capture, {**inputs, **same}, tangents)
+    return (replayed.results, *(played.results for played in replayed.parts))

@@ -1,7 +1,4 @@
-"""Compare two tensors: bit for bit, else by their largest difference relative to their largest value.
-
-Sparse tensors are equal if their indices are equal, in the same order, and their values are.
-"""
+"""Results of a step by the keys of its ports, and their comparison: value with value, or value with digest."""
 
 from __future__ import annotations
 
@@ -20,23 +17,28 @@ from backprint.sample.generator import digest
 from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.tree import join_sparse, strided_parts
 
+# ---- Two tensors: bit for bit, else by their largest difference relative to their largest value
+# Sparse tensors are equal if their indices are equal, in the same order, and their values are.
 
-def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
+
+def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None) -> PortVerdict:
     """Compare a port with its oracle."""
-    if found is None or wanted is None:
-        same = found is None and wanted is None
-        said = "None where the program returns a tensor" if found is None else "a tensor where the program returns None"
-        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
-    if _kind(found) != _kind(wanted):
-        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program returns {_kind(wanted)}")
-    (*places, found), (*others, wanted) = strided_parts(found), strided_parts(wanted)
+    if value is None or expected is None:
+        same = value is None and expected is None
+        detail = (
+            "None where the program returns a tensor" if value is None else "a tensor where the program returns None"
+        )
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else detail)
+    if _kind(value) != _kind(expected):
+        return PortVerdict(name, role, "wrong", f"{_kind(value)} where the program returns {_kind(expected)}")
+    (*places, value), (*others, expected) = strided_parts(value), strided_parts(expected)
     if not all(map(torch.equal, places, others)):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
-    found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
-    if same_bits(found, wanted):
+    value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
+    if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
-    error = distance(found, wanted)
-    tolerance = TOLERANCE.get(str(wanted.dtype)[6:], 0.0)
+    error = distance(value, expected)
+    tolerance = TOLERANCE.get(str(expected.dtype)[6:], 0.0)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 
@@ -49,9 +51,7 @@ def _kind(tensor: Tensor) -> str:
     return f"{text} {str(tensor.layout)[6:]} of {list(strided_parts(tensor)[-1].shape)} values{coalesced}"
 
 
-# ----------------------------------------------------------------------------
-# How far a result moved, in tolerances, and whether it did not move at all.
-# ----------------------------------------------------------------------------
+# ---- How far a result moved, in tolerances, and whether it did not move at all
 
 NULL = 1e-9
 """A port in float64 does not move if its relative change is below this."""
@@ -116,12 +116,9 @@ def biggest(tensor: Tensor) -> float:
     return float(torch.linalg.vector_norm(tensor, float("inf")))
 
 
-# ----------------------------------------------------------------------------
-# Digests of ports' values as a sample keeps them, and comparisons with them.
-#
-# Of each port a digest, a norm, the largest value and the leading values are kept. Equal digests are a bitwise
-#  verdict; if digests differ, the numbers say how far.
-# ----------------------------------------------------------------------------
+# ---- Digests of ports' values as a sample keeps them, and comparisons with them
+# A digest, a norm, the largest value and the leading values of each port are kept. Equal digests are a bitwise verdict;
+# if digests differ, the numbers say how far the values are apart.
 
 Row = Mapping[str, Any]
 """What a witness keeps of one port."""
@@ -221,9 +218,7 @@ def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdi
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 
 
-# ----------------------------------------------------------------------------
-# Results: everything that one step returns, by the key of its port, and comparisons of two of these.
-# ----------------------------------------------------------------------------
+# ---- Results of one step, and comparisons of two steps
 
 Results = dict[PortKey, "Tensor | None"]
 """Outputs, mutations and gradients."""

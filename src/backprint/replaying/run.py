@@ -48,7 +48,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
-    given = [env[port.local] for port in graph.inputs]
+    arguments = [env[port.local] for port in graph.inputs]
     sheet, watch = opened_sheet(graph, env), WATCHER.get()
     last = last_uses(graph)
     if watch is not None:
@@ -69,18 +69,18 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     if sheet is not None:
         sheet.ports(graph.outputs, results)
     else:
-        hold_results(graph, given, results)
+        hold_results(graph, arguments, results)
     return results
 
 
-def hold_results(graph: Graph, given: Sequence[Any], results: Sequence[Any]) -> None:
+def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any]) -> None:
     """Raise unless each result has the dtype, the sizes, the layout and the device that its port had at capture.
 
     A Sheet, where one is open, notes the same and makes it a verdict. Saved values stay between two graphs. On inputs
     of another device than at capture, results are there too.
     """
-    sizes = sizes_of(list(zip(graph.inputs, given, strict=True)))
-    here = all(on_device(port, value) for port, value in zip(graph.inputs, given, strict=True))
+    sizes = sizes_of(list(zip(graph.inputs, arguments, strict=True)))
+    here = all(on_device(port, value) for port, value in zip(graph.inputs, arguments, strict=True))
     for port, value in zip(graph.outputs, results, strict=True):
         spec = port.spec
         if port.role == "saved" or not isinstance(spec, TensorSpec) or not isinstance(value, Tensor):
@@ -103,9 +103,9 @@ def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
     """Return the Sheet that compares this run's values with their annotations; None if annotations are not checked."""
     if (notes := NOTES.get()) is None:
         return None
-    given = [env[port.local] for port in graph.inputs]
-    sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
-    sheet.ports(graph.inputs, given)
+    arguments = [env[port.local] for port in graph.inputs]
+    sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, arguments, strict=True))))
+    sheet.ports(graph.inputs, arguments)
     return sheet
 
 
@@ -218,10 +218,10 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
 _MISSING = object()
 
 
-def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     """Raise unless every value matches its port; return the symbolic sizes."""
-    sizes = sizes_of(given)
-    for port, value in given:
+    sizes = sizes_of(passed)
+    for port, value in passed:
         spec = port.spec
         if not isinstance(spec, TensorSpec):
             continue
@@ -252,10 +252,10 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     return sizes
 
 
-def hold_saved(backward: Graph, given: Mapping[PortKey, Any]) -> None:
+def hold_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
     """Raise if a forward saved fewer elements than its backward was traced for: kernels would read past the end."""
     for port in () if backward.symbols else backward.by_role("saved"):
-        value, spec = given.get(port.key), port.spec
+        value, spec = passed.get(port.key), port.spec
         if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
             raise ReplayError(
                 f"the forward saved {port.name!r} as {str(value.dtype)[6:]}{list(value.shape)}, and the backward takes "
@@ -276,14 +276,14 @@ def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
     return not known(size, sizes) or evaluate(size, sizes) == now
 
 
-def sizes_of(given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     """Return the symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
     seen: list[tuple[Size, int]] = []
-    tensors = [(port.spec, value) for port, value in given if isinstance(value, Tensor)]
+    tensors = [(port.spec, value) for port, value in passed if isinstance(value, Tensor)]
     for spec, value in tensors:
         if isinstance(spec, TensorSpec):
             seen += zip(spec.shape, value.shape, strict=False)
-    seen += [(port.spec.expression, value) for port, value in given if isinstance(port.spec, ScalarSpec)]
+    seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
         if isinstance(spec, TensorSpec) and spec.stride and value.layout is torch.strided:
             seen += zip(spec.stride, value.stride(), strict=False)
@@ -300,11 +300,11 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
                 last[name] = index
         if not step.is_guard:
             last[step.name] = index
-    found: dict[int, list[str]] = {}
+    freed_after: dict[int, list[str]] = {}
     for name, index in last.items():
         if name not in kept:
-            found.setdefault(index, []).append(name)
-    return found
+            freed_after.setdefault(index, []).append(name)
+    return freed_after
 
 
 def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:

@@ -1,7 +1,8 @@
 """Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
 
 The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
-and leading values of its results on the recipe's inputs) replaces it.
+and leading values of its results on the recipe's inputs) replaces it. A stamped Capture can be compared with a trace of
+the whole program, and a fake one with a small twin.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, with_tangents
-from backprint.graph.links import compared_alone, lies
+from backprint.graph.links import compared_alone, contradictions
 from backprint.graph.nouns import Capture, Graph, Spec, Step, TensorSpec, stamp_of
 from backprint.graph.verdicts import (
     DIGESTS,
@@ -39,6 +40,9 @@ from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
 
+# ---- Proofs of a Capture
+
+
 FAKE = "fake: captured without values, so the program returned nothing to compare with"
 """Why a fake Capture cannot be proven by itself."""
 
@@ -46,7 +50,7 @@ FAKE = "fake: captured without values, so the program returned nothing to compar
 class Attempt(NamedTuple):
     """A run on one draw, and the verdicts of its results."""
 
-    got: Replayed
+    replayed: Replayed
     verdicts: list[PortVerdict]
 
 
@@ -70,9 +74,11 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
 
 def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
     """Add the settings that differ from the capture's to a Verdict that is not bitwise."""
-    if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.settings_differences(recorded)):
+    if verdict.verdict in ("bitwise", "undifferentiable") or not (
+        differences := settings.settings_differences(recorded)
+    ):
         return verdict
-    return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
+    return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *differences))))
 
 
 @dataclass(slots=True)
@@ -82,20 +88,20 @@ class Tally:
     name: str
     backward: bool
     guards_alone: bool = False
-    found: dict[PortKey, PortVerdict] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    verdicts: dict[PortKey, PortVerdict] = field(default_factory=dict)
+    details: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     powers: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
         """Add one draw's verdicts: of each port the worst counts."""
         self.seen.add(draw)
-        keep_worst(self.found, draw, verdicts)
+        keep_worst(self.verdicts, draw, verdicts)
 
     def verdict(self) -> Verdict:
         if self.guards_alone and self.seen:
             return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
-        return summed_up(self.name, self.backward, self.found, self.said, self.powers)
+        return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers)
 
 
 def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
@@ -109,25 +115,25 @@ def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """Return a Verdict for each of several linked Pairs, and the whole's last."""
     whole, parts = tallies(capture)
-    keep_worst(whole.found, "", capture.origin.doubts)
+    keep_worst(whole.verdicts, "", capture.origin.not_bitwise)
     base: Base | None = None
     try:
-        for tries in draws_of(capture, draws):
-            draw, tried = first_attempt(capture, tries, whole.said)
-            if tried is None:
+        for candidates in draws_of(capture, draws):
+            draw, attempted = first_attempt(capture, candidates, whole.details)
+            if attempted is None:
                 continue
             if draw.name == "recipe":
-                base = base_of(draw, tried.got)
-            whole.note(draw.name, tried.verdicts)
+                base = base_of(draw, attempted.replayed)
+            whole.note(draw.name, attempted.verdicts)
             for index, tally in enumerate(parts):
-                played = tried.got.parts[index]
-                tally.note(draw.name, part_verdicts(capture, index, played, draw.name, tally.said))
+                played = attempted.replayed.parts[index]
+                tally.note(draw.name, part_verdicts(capture, index, played, draw.name, tally.details))
         if "resized" in draws and capture.recipes.complete:
-            keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
+            keep_worst(whole.verdicts, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.details))
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
-            whole.said += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
-            whole.said += [guard.text for guard in compared_alone(capture)]
+            whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
+            whole.details += [guard.text for guard in compared_alone(capture)]
             if not_redrawn(capture, draws, whole):
                 return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
@@ -140,100 +146,103 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
 
 def not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
     """Whether the program was there, and was not compared on other inputs: then nothing is proven."""
-    asked = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
-    return asked and "fresh" in draws and "fresh" not in whole.seen
+    could_run = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
+    return could_run and "fresh" in draws and "fresh" not in whole.seen
 
 
-def keep_worst(found: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
+def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = verdict.key
         verdict = replace(
             verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail and draw else verdict.detail
         )
-        if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
-            found[key] = verdict
+        if (
+            key not in worst_by_port
+            or worst([worst_by_port[key].verdict, verdict.verdict]) != worst_by_port[key].verdict
+        ):
+            worst_by_port[key] = verdict
 
 
 def summed_up(
-    name: str, backward: bool, found: Mapping[PortKey, PortVerdict], said: list[str], powers: Mapping[str, float]
+    name: str, backward: bool, verdicts: Mapping[PortKey, PortVerdict], details: list[str], powers: Mapping[str, float]
 ) -> Verdict:
     """Return one Verdict for the verdicts and powers of all ports."""
-    ports = tuple(with_power(port, powers) for port in found.values())
+    ports = tuple(with_power(port, powers) for port in verdicts.values())
     verdict = worst([port.verdict for port in ports])
     measured = [(str(port.key), port.power) for port in ports if port.power is not None]
     if not backward and verdict in PROVED:
-        said = ["no output requires grad; the forward is " + verdict, *said]
+        details = ["no output requires grad; the forward is " + verdict, *details]
         verdict = "undifferentiable"
-    bad = [str(port) for port in ports if port.verdict == verdict and port.detail]
-    detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
+    worst_ports = [str(port) for port in ports if port.verdict == verdict and port.detail]
+    detail = "; ".join([*worst_ports[:3], *(["…"] if len(worst_ports) > 3 else []), *dict.fromkeys(details)])
     if not ports and not detail:
         detail = "nothing was compared"
     return Verdict(verdict, name, detail, ports, least_power(measured), unmoved_ports(measured))
 
 
-def base_of(draw: Draw, got: Replayed) -> Base:
+def base_of(draw: Draw, replayed: Replayed) -> Base:
     """Return a run on the recipe's inputs as the base of its power."""
-    parts = tuple(each.results for each in got.parts)
-    return Base(with_tangents(draw.values, draw.tangents or {}), got.results, parts)
+    parts = tuple(part.results for part in replayed.parts)
+    return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
 
 
-def first_attempt(capture: Capture, tries: Sequence[Draw], said: list[str]) -> tuple[Draw, Attempt | None]:
+def first_attempt(capture: Capture, candidates: Sequence[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
     """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
-    for draw in tries:
-        why: list[str] = []
-        if (tried := attempt(capture, draw, why)) is not None:
+    for draw in candidates:
+        reasons: list[str] = []
+        if (attempted := attempt(capture, draw, reasons)) is not None:
             break
-    said += why
-    return draw, tried
+    details += reasons
+    return draw, attempted
 
 
-def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
-    """Return the verdicts at the first other sizes that the program runs on; if none, note why in `said`."""
-    why: list[str] = []
+def resize(capture: Capture, draw: Draw, details: list[str]) -> list[PortVerdict]:
+    """Return the verdicts at the first other sizes that the program runs on; if none, add the reasons to `details`."""
+    reasons: list[str] = []
     for other in stretched(capture, draw):
-        if (tried := attempt(capture, other, why)) is not None:
-            return tried.verdicts
-    said += why
+        if (attempted := attempt(capture, other, reasons)) is not None:
+            return attempted.verdicts
+    details += reasons
     return []
 
 
-def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
-    """Run on one draw and return its Attempt; None if its inputs prove nothing, and note why in `said`."""
+def attempt(capture: Capture, draw: Draw, details: list[str]) -> Attempt | None:
+    """Run on one draw and return its Attempt; None if its inputs prove nothing, and add the reasons to `details`."""
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
         if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
             raise
-        said.append(f"{draw.name} inputs break a guard ({error})")
+        details.append(f"{draw.name} inputs break a guard ({error})")
         return None
     except ReplayError as error:
         asserts = isinstance(error.__cause__, DeviceAssertError)  # so would the program, which must not run
         if draw.name == "captured" or not (asserts or program_fails(capture, draw)):
             raise
-        said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
+        details.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
         return None
-    verdicts = compared(capture, draw, checked.got.results, said)
-    return Attempt(checked.got, [*verdicts, *checked.lies])
+    verdicts = compared(capture, draw, checked.replayed.results, details)
+    return Attempt(checked.replayed, [*verdicts, *checked.contradictions])
 
 
-def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
     """Compare the results on one draw with the best oracle for it; no verdicts if there is none."""
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
-        return witnessed(against_program(capture, draw, results, said), witness)
+        return witnessed(against_program(capture, draw, results, details), witness)
     if draw.name in ("recipe", SECOND) and capture.witness is not None:
         return witnessed(against_kept(capture, draw, results), DIGESTS)
     if draw.name == "recipe" or capture.witness is None:
-        return against_autograd(capture, draw, results, said)
+        return against_autograd(capture, draw, results, details)
     return []
 
 
 class CheckedRun(NamedTuple):
     """A run of a Capture, and where the Capture contradicts itself or its own values."""
 
-    got: Replayed
-    lies: tuple[PortVerdict, ...]
+    replayed: Replayed
+    contradictions: tuple[PortVerdict, ...]
     notes: Notes | None
 
 
@@ -243,15 +252,19 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
     with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
-        got = replay_values(capture, draw.values, draw.tangents)
+        replayed = replay_values(capture, draw.values, draw.tangents)
     # annotations from tracing are corrected when it is saved
-    found = [*lies(capture), *(() if capture.origin.traced_here else notes.lies())]
-    return CheckedRun(got, tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found), notes)
+    rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]
+    return CheckedRun(
+        replayed,
+        tuple(
+            PortVerdict(contradiction.name, contradiction.role, "wrong", contradiction.text) for contradiction in rows
+        ),
+        notes,
+    )
 
 
-# ----------------------------------------------------------------------------
-# Compare a stamped Capture with a trace of the whole program.
-# ----------------------------------------------------------------------------
+# ---- A stamped Capture, compared with a trace of the whole program
 
 
 def against_trace(stamped: Capture, full: Capture) -> Verdict:
@@ -266,11 +279,11 @@ def against_trace(stamped: Capture, full: Capture) -> Verdict:
             if hash_of(ours) != hash_of(theirs):
                 name = (left or right).name
                 here, there = size_and_hash(ours), size_and_hash(theirs)
-                said = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
-                return Verdict("wrong", stamped.name, said)
+                difference = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
+                return Verdict("wrong", stamped.name, difference)
             hashes.append(f"{side} {hash_of(ours)[:16]}")
-    said = f"a trace in full has the same graphs ({', '.join(hashes)})"
-    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {said}")
+    difference = f"a trace in full has the same graphs ({', '.join(hashes)})"
+    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {difference}")
 
 
 def hash_of(graph: Graph | None) -> str:
@@ -283,14 +296,10 @@ def size_and_hash(graph: Graph | None) -> str:
     return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"
 
 
-# ----------------------------------------------------------------------------
-# Compare a fake Capture with a small twin of the same program: what the twin proves, and where both have the same
-# steps.
-#
+# ---- A fake Capture, compared with a small twin of the same program
 # Two graphs match if their hashes without sizes are equal. If the twin has fewer layers, they match if each layer's
-#  steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a
-#  loop over layers makes. A layer is a module path up to its last number: `model.layers.17`.
-# ----------------------------------------------------------------------------
+# steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a loop
+# over layers makes. A layer is a module path up to its last number: `model.layers.17`.
 
 Row = tuple[str, str, str]
 """A step without its sizes: its module below the layer, its operator, and its result."""
@@ -303,8 +312,8 @@ LAYER = re.compile(r"(.*\.)?\d+(?=\.|$)")
 
 def beside(large: Capture, small: Capture, proven: Sequence[Verdict]) -> list[Verdict]:
     """Return the Verdict of a fake Capture with a twin, then the twin's own."""
-    found = "; ".join(f"its twin is {verdict.verdict}" for verdict in proven)
-    first = Verdict("unproven", large.name, f"{FAKE}; {found}, and {likeness(large, small)}")
+    twin_verdicts = "; ".join(f"its twin is {verdict.verdict}" for verdict in proven)
+    first = Verdict("unproven", large.name, f"{FAKE}; {twin_verdicts}, and {likeness(large, small)}")
     return [first, *(replace(verdict, name=f"{verdict.name} (twin)") for verdict in proven)]
 
 
@@ -312,7 +321,7 @@ def likeness(large: Capture, small: Capture) -> str:
     """Say how far the graphs of two Captures are the same."""
     if len(large.pairs) != len(small.pairs):
         return f"has {len(small.pairs)} pairs where this has {len(large.pairs)}"
-    said = []
+    layer_counts = []
     for left, right in zip(large.pairs, small.pairs, strict=True):
         for side in ("forward", "backward"):
             ours, theirs = getattr(left, side), getattr(right, side)
@@ -320,13 +329,17 @@ def likeness(large: Capture, small: Capture) -> str:
                 return f"is built differently: only one of them has a {side}"
             if ours is None or ours.hash(sizes=False) == theirs.hash(sizes=False):
                 continue
-            if odd := difference(ours, theirs):
+            if first_difference := difference(ours, theirs):
                 traced = (
                     "" if large.engine == small.engine else f" (capture the twin with engine={large.engine!r}, too)"
                 )
-                return f"is built differently{traced}: {side}, {odd}"
-            said.append(counts(ours, theirs))
-    return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs except for sizes"
+                return f"is built differently{traced}: {side}, {first_difference}"
+            layer_counts.append(counts(ours, theirs))
+    return (
+        f"has the same steps layer by layer ({layer_counts[0]})"
+        if layer_counts
+        else "has the same graphs except for sizes"
+    )
 
 
 def difference(large: Graph, small: Graph) -> str:
@@ -375,7 +388,7 @@ def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
 
     Sums of gradients belong to no line of the program, so only their kinds count.
     """
-    found: dict[str, dict[str, list[Row]]] = {}
+    steps_by_layer: dict[str, dict[str, list[Row]]] = {}
     loose: set[Row] = set()
     for step in graph.steps:
         if step.source is None:
@@ -383,9 +396,9 @@ def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
             continue
         layer = LAYER.match(step.source.module)
         name = layer[0] if layer else ""
-        rows = found.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(name, [])
+        rows = steps_by_layer.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(name, [])
         rows.append(row(step, step.source.module[len(name) :]))
-    return found | {LOOSE: {"": sorted(loose)}}
+    return steps_by_layer | {LOOSE: {"": sorted(loose)}}
 
 
 def row(step: Step, module: str) -> Row:

@@ -1,9 +1,4 @@
-"""Run the linked Pairs of a Capture: forwards in order with values passed over links, then backwards on demand.
-
-A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
-caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so the
-gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
-"""
+"""Replay a whole Capture: arguments to ports, the linked Pairs, and results back in the model's own containers."""
 
 from __future__ import annotations
 
@@ -36,6 +31,12 @@ from backprint.values.settings import (
     with_settings,
 )
 from backprint.values.tree import copy_values, ones_tangent, strided_parts
+
+# ---- The linked Pairs: forwards in order, with values passed over links, then backwards on demand
+# A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
+# caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so
+# the gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
+
 
 Gradients = dict[str, "Tensor | None"]
 
@@ -75,14 +76,14 @@ class Play:
     def forward(self) -> None:
         """Run every forward, in order."""
         for index, pair in enumerate(self.capture.pairs):
-            given = dict(self.values)
+            passed = dict(self.values)
             for link in feeds(self.capture, index):
-                given[link.name] = self.fed(link)
+                passed[link.name] = self.fed(link)
             known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
-            played = Played({name: given[name] for name in given if name in known}, random_states())
-            found = run_graph(pair.forward, given)
+            played = Played({name: passed[name] for name in passed if name in known}, random_states())
+            results = run_graph(pair.forward, passed)
             places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
-            for port, value in zip(pair.forward.outputs, found, strict=True):
+            for port, value in zip(pair.forward.outputs, results, strict=True):
                 if port.role in places:  # the proof reports a forged role
                     places[port.role][port.name] = value
             self.played.append(played)
@@ -92,8 +93,8 @@ class Play:
         assert link.target is not None
         if link.port.role != "gradient":
             return self.value(link)
-        same = [each for each in feeds(self.capture, link.target) if each.name == link.name]
-        sources = [(each.source or 0, each.port.name) for each in same]
+        same = [other for other in feeds(self.capture, link.target) if other.name == link.name]
+        sources = [(other.source or 0, other.port.name) for other in same]
         terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
         total = added(terms)
         if total is None:
@@ -156,17 +157,17 @@ class Play:
     def gradients(self) -> Gradients:
         """Return the gradients of the program's own tensors, in input order."""
         own = between(self.capture)
-        found: dict[str, list[Tensor | None]] = {}
+        terms: dict[str, list[Tensor | None]] = {}
         for link in results(self.capture):
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
-                found.setdefault(name, list(self.asked(None, link.port, self.values[name])))
+                terms.setdefault(name, list(self.asked(None, link.port, self.values[name])))
         for index in reversed(range(len(self.played))):
             fed = {link.name for link in feeds(self.capture, index)}
             for name, gradient in self.backward(index).items():
                 if name not in own and name not in fed:
-                    found.setdefault(name, []).append(gradient)
-        return {name: added(found[name]) for name in self.order() if name in found}
+                    terms.setdefault(name, []).append(gradient)
+        return {name: added(terms[name]) for name in self.order() if name in terms}
 
     def order(self) -> list[str]:
         """Return the names of the program's tensors: in the Pair's order, or for several Pairs by role."""
@@ -179,10 +180,10 @@ class Play:
     def mutations(self) -> dict[str, Tensor]:
         """Return the final values of the program's tensors that are written to; the last Pair's count."""
         own = between(self.capture)
-        found: dict[str, Tensor] = {}
+        mutated: dict[str, Tensor] = {}
         for played in self.played:
-            found |= {name: value for name, value in played.mutations.items() if name not in own}
-        return found
+            mutated |= {name: value for name, value in played.mutations.items() if name not in own}
+        return mutated
 
 
 def shape_text(tensor: Tensor) -> str:
@@ -200,9 +201,7 @@ def added(terms: Iterable[Tensor | None]) -> Tensor | None:
     return total
 
 
-# ----------------------------------------------------------------------------
-# Replay a whole Capture: arguments to ports, forward, backward, and back to the model's own containers.
-# ----------------------------------------------------------------------------
+# ---- A replay, from the arguments to the results
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +276,9 @@ def replay_values(
 def apart_from(named: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the outputs with copies of those that lie in a constant of the Capture's own: the caller may write to
     what a replay returns."""
-    memories = {storage_id(part.untyped_storage()) for each in constants.values() for part in strided_parts(each)}
+    memories = {
+        storage_id(part.untyped_storage()) for constant in constants.values() for part in strided_parts(constant)
+    }
     shared = {
         name: tensor
         for name, tensor in named.items()
@@ -315,7 +316,7 @@ def hold_chance(capture: Capture) -> None:
     if not wanted:
         return
     now = {name: random_state_digest(state) for name, state in foreign_states().items()}
-    now |= capture.origin.foreign_random() if capture.origin.alive else {}
+    now |= capture.origin.random_state_digests() if capture.origin.alive else {}
     for name, state in wanted.items():
         if now.get(name, state if name.startswith(OWN) else "") != state:
             raise GuardError(
@@ -359,15 +360,15 @@ def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[s
 
 def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
     """Whether one condition on sizes holds; one about a tensor that is not given holds."""
-    found = SIZE.fullmatch(guard.text)
-    if found is None:
+    match = SIZE.fullmatch(guard.text)
+    if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")
-    name, index = found["name"], int(found["index"] or 0)
+    name, index = match["name"], int(match["index"] or 0)
     if name is None:
         return not known(guard.text, sizes) or bool(evaluate(guard.text, sizes))
     value = values.get(name)
     if not isinstance(value, Tensor):
         return True
-    if not sizes and not known(found["text"], sizes):  # a part of a Capture: its symbolic sizes are numbers
+    if not sizes and not known(match["text"], sizes):  # a part of a Capture: its symbolic sizes are numbers
         return True
-    return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)
+    return index < value.dim() and value.shape[index] == evaluate(match["text"], sizes)

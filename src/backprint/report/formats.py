@@ -1,4 +1,7 @@
-"""Render a report as Markdown. Strangers' texts stay in their cells, as text."""
+"""A report as Markdown, HTML, CSV, Parquet or JSON lines.
+
+Names and messages in a report are not trusted: each format escapes them, so that they stay text.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,14 @@ from backprint.errors import UsageError
 from backprint.graph.verdicts import WORDS
 from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, href, more_than, one_line, spell
 
+# ------------------------------------------------------------------ Markdown
+
+
 SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:])|(?<![\w/])[@#](?=\w)")
-"""What would be more than itself in a cell: markup, entities, links, images, mentions, table borders."""
+"""Letters that mean something in a cell of Markdown: markup, entities, links, images, mentions, table borders."""
 
 IN_LINKS = re.compile(rf"{SPECIAL.pattern}|[\[\]]")
-"""The same in the text of a link, which a bracket could end."""
+"""SPECIAL, and the brackets that could end the text of a link."""
 
 BACKTICKS = re.compile(r"`+")
 
@@ -45,7 +51,7 @@ def markdown_section(table: Table, report: Report) -> Iterator[str]:
     yield line(escaped(column.name) for column in table.columns)
     yield line("---:" if column.right else "---" for column in table.columns)
     for row in table.rows:
-        yield line(markdown_cell(*each, report) for each in zip(row, table.columns, strict=True))
+        yield line(markdown_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
 
 
 def fenced(listing: Listing) -> Iterator[str]:
@@ -71,25 +77,22 @@ def markdown_cell(value: Cell, column: Column, report: Report) -> str:
 
 def markdown_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
     """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
-    found = [(each.word, href(each.path)) for each in report.links(sample)[:most]]
-    if not found:
+    links = [(link.word, href(link.path)) for link in report.links(sample)[:most]]
+    if not links:
         return escaped(sample)
-    name = f"[{escaped(sample, IN_LINKS)}]({found[0][1]})"
-    return f"{name} " + " ".join(f"[{word}]({path})" for word, path in found[1:]) if found[1:] else name
+    name = f"[{escaped(sample, IN_LINKS)}]({links[0][1]})"
+    return f"{name} " + " ".join(f"[{word}]({path})" for word, path in links[1:]) if links[1:] else name
 
 
 def escaped(text: str, special: re.Pattern[str] = SPECIAL) -> str:
     """Return a text that Markdown shows as it is, in one line."""
-    return special.sub(lambda found: "".join(f"\\{letter}" for letter in found[0]), one_line(text))
+    return special.sub(lambda match: "".join(f"\\{letter}" for letter in match[0]), one_line(text))
 
 
-# ----------------------------------------------------------------------------
-# Render a report as one HTML file: no network, no inline handlers, light and dark.
+# ------------------------------------------------------------------ HTML
 #
-#
-# Names and messages are strangers' words: every text is escaped, and a content security policy allows only the script
-# below, by its digest, so that even a text that was not escaped could not run.
-# ----------------------------------------------------------------------------
+# One file without network access or inline handlers, for light and dark. Every text is escaped, and a content security
+# policy allows only the script below, by its digest, so that a text that was not escaped could not run either.
 
 FILTERED = 12
 """Tables of more rows have a filter box."""
@@ -186,7 +189,9 @@ def html_render(report: Report) -> Iterator[str]:
     )
     yield from (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in report.facts)
     tables = (*report.tables, report.samples)
-    links = [f'<a href="#p{index}">{text(each.title)}</a>' for index, each in enumerate(report.figures)]
+    links = [
+        f'<a href="#p{index}">{text(report_figure.title)}</a>' for index, report_figure in enumerate(report.figures)
+    ]
     links += [f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables)]
     links += ['<a href="#code">Code</a>'] if report.listings else []
     yield f"</dl>\n<nav>{' '.join(links)}</nav>\n"
@@ -201,8 +206,8 @@ def html_render(report: Report) -> Iterator[str]:
 
 def figure(index: int, picture: Figure) -> str:
     """Return a picture under its title."""
-    said = f"<figcaption>{text(picture.title)}</figcaption>\n<p>{text(picture.note)}</p>"
-    return f'<figure id="p{index}">{said}\n{picture.svg}\n</figure>\n'
+    caption = f"<figcaption>{text(picture.title)}</figcaption>\n<p>{text(picture.note)}</p>"
+    return f'<figure id="p{index}">{caption}\n{picture.svg}\n</figure>\n'
 
 
 def html_section(table: Table, index: int, report: Report) -> Iterator[str]:
@@ -214,15 +219,16 @@ def html_section(table: Table, index: int, report: Report) -> Iterator[str]:
     heads = (f"<th{css(column)}>{text(column.name)}</th>" for column in table.columns)
     yield f'<div class="scroll"><table>\n<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
     for row in table.rows:
-        yield f"<tr>{''.join(html_cell(*each, report) for each in zip(row, table.columns, strict=True))}</tr>\n"
+        cells = (html_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
+        yield f"<tr>{''.join(cells)}</tr>\n"
     yield "</tbody>\n</table></div>\n</section>\n"
 
 
 def listing_of_code(listing: Listing) -> str:
     """Return code that opens under its title."""
     code = html.escape(printable(listing.code.strip("\n"), lines=True), quote=True)
-    said = f"<summary>{text(listing.title)}</summary>\n<p>{text(listing.note)}</p>"
-    return f"<details>{said}\n<pre>{code}</pre>\n</details>\n"
+    caption = f"<summary>{text(listing.title)}</summary>\n<p>{text(listing.note)}</p>"
+    return f"<details>{caption}\n<pre>{code}</pre>\n</details>\n"
 
 
 CLASSES = {"name": "n", "sample": "n", "samples": "n", "verdict": "v"}
@@ -241,19 +247,19 @@ def html_cell(value: Cell, column: Column, report: Report) -> str:
         return f"<td{css(column)}>{names}{more_than(value)}</td>"
     if column.kind == "sample" and isinstance(value, str):
         return f"<td{css(column)}>{html_linked_sample(value, report)}</td>"
-    said = text(spell(value, column))
+    shown = text(spell(value, column))
     if column.kind == "verdict":
-        return f'<td class="v {tone(str(value))}">{said}</td>'
+        return f'<td class="v {tone(str(value))}">{shown}</td>'
     if not column.right:
-        return f"<td{css(column)}>{said}</td>"
+        return f"<td{css(column)}>{shown}</td>"
     known = -1 if value is None or value != value else value
     drawn = bar(float(known)) if column.kind == "share" and value is not None else ""
-    return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{said}{drawn}</td>'
+    return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{shown}{drawn}</td>'
 
 
 def html_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
     """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
-    first, *others = [(text(each.word), text(href(each.path))) for each in report.links(sample)[:most]] or [("", "")]
+    first, *others = [(text(link.word), text(href(link.path))) for link in report.links(sample)[:most]] or [("", "")]
     name = f'<a href="{first[1]}">{text(sample)}</a>' if first[1] else text(sample)
     return name + "".join(f' <a class="to" href="{path}">{word}</a>' for word, path in others)
 
@@ -289,9 +295,9 @@ def text(value: str) -> str:
     return html.escape(one_line(value), quote=True)
 
 
-# ----------------------------------------------------------------------------
-# A report's rows for other programs: CSV by the standard library, Parquet by pyarrow, JSON lines. One row a sample.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ rows for other programs
+#
+# One row a sample. CSV is written by the standard library, Parquet by pyarrow.
 
 BATCH = 1000
 
@@ -314,17 +320,17 @@ def render_csv(report: Report) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
 
-    def taken() -> str:
+    def take_text() -> str:
         text = buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
         return text
 
     writer.writerow([name for name, _ in report.fields])
-    yield taken()
+    yield take_text()
     for row in report.rows():
         writer.writerow([text_of(row[name]) for name, _ in report.fields])
-        yield taken()
+        yield take_text()
 
 
 def text_of(value: Any) -> Any:
@@ -363,12 +369,12 @@ def write_parquet(report: Report, file: BinaryIO) -> None:
     rows = report.rows()
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while batch := list(islice(rows, BATCH)):
-            columns = [[shaped(row[name], kind) for row in batch] for name, kind in report.fields]
+            columns = [[arrow_value(row[name], kind) for row in batch] for name, kind in report.fields]
             arrays = [arrow.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
             writer.write_batch(arrow.record_batch(arrays, schema=schema))
 
 
-def shaped(value: Any, kind: str) -> Any:
+def arrow_value(value: Any, kind: str) -> Any:
     """Return a value as pyarrow accepts it for a column of this type."""
     match kind, value:
         case _, None:
@@ -384,12 +390,10 @@ def shaped(value: Any, kind: str) -> Any:
     return value
 
 
-# ----------------------------------------------------------------------------
-# The formats, each a name and a row; files are written by a rename, so that they are never partial.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the table of formats
 
 
-def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, BinaryIO], None]:
+def as_bytes(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, BinaryIO], None]:
     """Turn a renderer of text into one that writes bytes."""
 
     def write(report: Report, file: BinaryIO) -> None:
@@ -409,9 +413,9 @@ class ReportFormat:
 
 
 FORMATS = {
-    "markdown": ReportFormat(encoded(markdown_render), (".md", ".markdown")),
-    "html": ReportFormat(encoded(html_render), (".html", ".htm")),
-    "csv": ReportFormat(encoded(render_csv), (".csv",)),
+    "markdown": ReportFormat(as_bytes(markdown_render), (".md", ".markdown")),
+    "html": ReportFormat(as_bytes(html_render), (".html", ".htm")),
+    "csv": ReportFormat(as_bytes(render_csv), (".csv",)),
     "parquet": ReportFormat(write_parquet, (".parquet", ".pq"), text=False),
 }
 

@@ -37,8 +37,8 @@ class Column:
 
 def columns(text: str) -> tuple[Column, ...]:
     """Return `family verdict:count` as Columns; `_` stands for a blank."""
-    found = (word.partition(":") for word in text.split())
-    return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
+    parts = (word.partition(":") for word in text.split())
+    return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in parts)
 
 
 @dataclass(frozen=True, slots=True)

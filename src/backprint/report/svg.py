@@ -91,9 +91,9 @@ def marker(x: float, y: float, index: int, kind: str = "mark") -> str:
 def drawing(width: float, height: float, title: str, parts: Iterable[str]) -> str:
     """Return a whole SVG of these parts."""
     inside = "".join(parts)
-    said = html.escape(one_line(title), quote=True)
+    label_text = html.escape(one_line(title), quote=True)
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return f'<svg class="picture" role="img" aria-label="{said}" {size}>{inside}</svg>'
+    return f'<svg class="picture" role="img" aria-label="{label_text}" {size}>{inside}</svg>'
 
 
 LEGEND_LETTERS = 64

@@ -16,23 +16,10 @@ import torch
 from backprint.sample.generator import digest, make, parse
 
 SAFE_DTYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-    "C64": "complex64",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-}
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16", "U32": "uint32",
+    "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
 PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
 RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
 

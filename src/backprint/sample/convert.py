@@ -98,6 +98,8 @@ def graph_of(text: str) -> Graph:
     written = fold_of(graph).code
     if written.rstrip("\n") != text.rstrip("\n"):
         lines = zip(written.split("\n"), text.split("\n"), strict=False)
-        number = next((number for number, (one, other) in enumerate(lines, 1) if one != other), 0)
+        number = next(
+            (number for number, (written_line, stored_line) in enumerate(lines, 1) if written_line != stored_line), 0
+        )
         raise RefusedError(f"line {number}: the graph is not written as Backprint writes one with loops")
     return graph

@@ -88,8 +88,8 @@ def write_export(
         short: ShortFile | str = "its exact data are in a file beside it"
         if inside:
             forms = in_short(capture, graphs, shown, content, recipes, exact, backend, about)
-            given = place.name, backend and (here or backend)
-            short = forms if isinstance(forms, str) else same_as_full(forms.texts, text, *given)
+            backend_options = place.name, backend and (here or backend)
+            short = forms if isinstance(forms, str) else same_as_full(forms.texts, text, *backend_options)
         if isinstance(short, ShortFile):
             text = short.text
         else:
@@ -115,9 +115,9 @@ def check_export(path: str | os.PathLike[str], overwrite: bool) -> None:
     place = Path(path)
     if place.suffix != ".py" or place.is_dir():
         raise UsageError(f"{place} is not the name of a Python file: write repro.py")
-    for each in (place, data_beside(place)):
-        if each.exists() and not overwrite:
-            raise UsageError(f"{each} exists already: pass overwrite=True (--overwrite), or choose another path")
+    for file in (place, data_beside(place)):
+        if file.exists() and not overwrite:
+            raise UsageError(f"{file} exists already: pass overwrite=True (--overwrite), or choose another path")
 
 
 def data_beside(place: Path) -> Path:
@@ -138,7 +138,7 @@ def put_text(place: Path, text: str) -> None:
         raise
 
 
-# ------------------------------------------------------------------ what is in it
+# ---- What is in it
 
 
 def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Graph]]:
@@ -146,12 +146,12 @@ def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Grap
     both = direction != "forward" or any(
         link.port.role == "gradient" and link.target is not None for link in capture.links
     )
-    found: dict[str, tuple[int, Graph]] = {}
+    graphs: dict[str, tuple[int, Graph]] = {}
     for index, pair in enumerate(capture.pairs):
         for side, graph in zip(SIDES, (pair.forward, pair.backward), strict=True):
             if graph is not None and (both or side == "forward"):
-                found[f"pair_{index} {side}"] = index, graph
-    return found
+                graphs[f"pair_{index} {side}"] = index, graph
+    return graphs
 
 
 def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
@@ -163,7 +163,7 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
         wanted += [name for name in own if name not in fed]
     if any(title.endswith("backward") for title in graphs):
         wanted += map(tangent_name, capture.signature.differentiable)
-    found: dict[str, Recipe] = {}
+    recipes: dict[str, Recipe] = {}
     for name in wanted:
         if name not in known or known[name].kind == "none":
             why = f" ({dict(known[name].facts).get('why', 'saved without data')})" if name in known else ""
@@ -171,9 +171,9 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
                 f"no recipe makes {name!r}{why}, so no file can run {capture.name} alone: save it with data='seed' or "
                 "data='exact', and export that"
             )
-        wanted += [base for base in bases_of(known[name]) if base not in found and base not in wanted]
-        found[name] = known[name]
-    return {name: known[name] for name in known if name in found}
+        wanted += [base for base in bases_of(known[name]) if base not in recipes and base not in wanted]
+        recipes[name] = known[name]
+    return {name: known[name] for name in known if name in recipes}
 
 
 def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
                 yield f"{index} {port.name}", list(geometry(spec)[1])
 
 
-# ------------------------------------------------------------------ as text
+# ---- As text
 
 
 def file_parts(
@@ -230,14 +230,14 @@ def file_parts(
 def head(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
     """Return the docstring of the file."""
     torch_version = dict(capture.environment).get("torch", "")
-    made = f"{capture.name}. Captured by Backprint with engine {capture.engine}, torch {torch_version}"
-    asked = title_text(f"--backend {backend or 'inductor'}")
+    title = f"{capture.name}. Captured by Backprint with engine {capture.engine}, torch {torch_version}"
+    option = title_text(f"--backend {backend or 'inductor'}")
     lines = "".join(f"{title_text(line)}\n" for line in (*about, *([""] if about else [])))
     return (
-        f'"""{title_text(made)}; runs with torch alone.\n\n'
+        f'"""{title_text(title)}; runs with torch alone.\n\n'
         f"{lines}"
-        f"    python FILE {'':<{len(asked)}}   runs the graphs, and prints a digest of each output\n"
-        f"    python FILE {asked}   runs each through torch.compile too: bitwise, close or wrong\n"
+        f"    python FILE {'':<{len(option)}}   runs the graphs, and prints a digest of each output\n"
+        f"    python FILE {option}   runs each through torch.compile too: bitwise, close or wrong\n"
         '"""\n\n'
     )
 
@@ -257,7 +257,7 @@ def tensor_text(tensor: Tensor) -> str:
     return f"({str(tensor.dtype)[6:]!r}, {list(tensor.shape)}, (\n" + "\n".join(lines or ['        ""']) + "\n    ))"
 
 
-# ------------------------------------------------------------------ less of it
+# ---- Less of it
 
 
 def without_exact(capture: Capture) -> Inputs:
@@ -271,8 +271,8 @@ def without_exact(capture: Capture) -> Inputs:
         for name, recipe in recipes.items()
         if recipe.kind == "exact" and name not in held and not is_tangent(name)
     }
-    found = {**recipes, **drawn}
-    return Inputs(found, {name: exact[name] for name in exact if found[name].kind == "exact"}, capture.seed)
+    all_recipes = {**recipes, **drawn}
+    return Inputs(all_recipes, {name: exact[name] for name in exact if all_recipes[name].kind == "exact"}, capture.seed)
 
 
 def described(recipe: Recipe, data: Tensor, seed: int) -> Recipe:

@@ -1,10 +1,4 @@
-"""Weights and statistics with one constant value are replaced by draws of different values.
-
-At a scale of 1, a bias of 0 or a variance of 1, a graph that leaves them out, or divides instead of multiplying,
-returns the same results: a sample with such values would prove nothing about them, and from disk there is no program to
-compare with on others. Other constant tensors (inputs, masks, tables, numbers that modules keep) stay as they are,
-because programs rely on them; a redraw moves them (`redraws`).
-"""
+"""Recipes fitted to tensors: how each input of a Capture is made again."""
 
 from __future__ import annotations
 
@@ -45,6 +39,13 @@ from backprint.sample.recipes import (
 )
 from backprint.values.tree import alias_groups, strided_parts
 
+# ---- Weights and statistics with one constant value: they are replaced by draws of different values
+# At a scale of 1, a bias of 0 or a variance of 1, a graph that leaves them out, or divides instead of multiplying,
+# returns the same results: a sample with such values would prove nothing about them, and from disk there is no program
+# to compare with on others. Other constant tensors (inputs, masks, tables, numbers that modules keep) stay as they are,
+# because programs rely on them; a redraw moves them (`redraws`).
+
+
 SPREAD = 0.1
 """The standard deviation, relative to the value, or absolute if the value is 0."""
 
@@ -58,7 +59,7 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
     """Return other recipes for weights and statistics that are constant: of the same sign, around the same value."""
     roles = {port.name: port.role for port in free_ports(capture)}
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
-    found = {}
+    drawn_recipes = {}
     for name, recipe in recipes.items():
         value = constant_value(recipe)
         if value is None:
@@ -66,10 +67,10 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
         several = math.prod(recipe.shape) > 1
         computed = several and (name in changed or STATISTICS.search(name) is not None)
         if roles.get(name) == "parameter" and (several or value in (0, 1, -1)):
-            found[name] = around(recipe, value)
+            drawn_recipes[name] = around(recipe, value)
         elif roles.get(name) == "buffer" and computed:
-            found[name] = around(recipe, value) if value else above(recipe)
-    return found
+            drawn_recipes[name] = around(recipe, value) if value else above(recipe)
+    return drawn_recipes
 
 
 def constant_value(recipe: Recipe) -> float | None:
@@ -92,18 +93,13 @@ def above(recipe: Recipe) -> Recipe:
     return replace(recipe, kind="uniform", facts=(("high", 2 * SPREAD), ("low", 0.0)))
 
 
-# ----------------------------------------------------------------------------
-# Choose recipes for tensors.
-#
-# `fit` looks at a captured tensor's values and chooses the kind that keeps what programs rely on: a mask stays a
-#  mask, an index stays in range, a variance stays positive. A tensor that cannot be described (NaN or inf among many
-#  values, float8 and other rare dtypes) has kind `exact`, and the sample keeps its data under the recipe's name:
-#  `exact_data` returns it. A sparse tensor's indices are kept as they are, and its values are described like any
-#  tensor's.
-#
-# Not detected: that a long integer tensor is sorted, or that two tensors agree with each other (an index and the
-#  length it indexes) beyond each one's own range. Name such inputs in `exact`.
-# ----------------------------------------------------------------------------
+# ---- The recipe of one tensor
+# `fit` looks at a captured tensor's values and chooses the kind that keeps the properties that programs rely on: a mask
+# stays a mask, an index stays in range, a variance stays positive. A tensor that cannot be described (NaN or inf among
+# many values, float8 and other rare dtypes) has kind `exact`, and the sample keeps its data under the recipe's name:
+# `exact_data` returns it. A sparse tensor's indices are kept as they are, and its values are described like any
+# tensor's. Not detected: that a long integer tensor is sorted, or that two tensors agree with each other (an index and
+# the length it indexes) beyond each one's own range. Name such inputs in `exact`.
 
 FEW = 8  # distinct values that still make a choice
 
@@ -192,7 +188,7 @@ def look(tensor: Tensor) -> SeenValues:
     dense = extent == small.numel() and not overlapping(small)
     flat = small.as_strided((extent,), (1,)) if dense else small.reshape(-1)
     flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
-    low, high = (one.item() for one in flat.aminmax())
+    low, high = (bound.item() for bound in flat.aminmax())
     return SeenValues(
         dtype=dtype_name(tensor),
         flat=flat,
@@ -253,12 +249,12 @@ def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
     left = bits(flat)
     if left[:: max(1, left.numel() // 1024)].unique().numel() > FEW:
         return None
-    found: list[tuple[Any, int]] = []
-    while left.numel() and len(found) < FEW:
+    counts: list[tuple[Any, int]] = []
+    while left.numel() and len(counts) < FEW:
         others = left[left != left[0]]
-        found.append((plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
+        counts.append((plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
         left = others
-    return None if left.numel() else tuple(sorted(found, key=lambda pair: (pair[0] != pair[0], pair[0])))
+    return None if left.numel() else tuple(sorted(counts, key=lambda pair: (pair[0] != pair[0], pair[0])))
 
 
 def plain_number(value: Any) -> Any:
@@ -310,8 +306,8 @@ def as_tril(seen: SeenValues) -> Facts | None:
 
 def drawn_alike(seen: SeenValues, kind: str, facts: Facts) -> bool:
     """Whether these facts draw exactly the elements seen."""
-    made = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
-    return torch.equal(bits(made.to(seen.flat.device)), bits(seen.flat))
+    drawn = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
+    return torch.equal(bits(drawn.to(seen.flat.device)), bits(seen.flat))
 
 
 def as_permutation(seen: SeenValues) -> Facts | None:
@@ -396,12 +392,12 @@ def opens(tensor: Tensor) -> bool:
     return True
 
 
-def sparse_recipe(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
+def sparse_recipe(name: str, tensor: Tensor, used_names: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
     """Return a sparse tensor's recipe, with names for its parts that no other tensor has."""
     layout = str(tensor.layout)[6:]
     for part in PARTS_OF[layout][len(of) :]:
         wanted, count = f"{name}/{part}", 1
-        while wanted in taken:
+        while wanted in used_names:
             count += 1
             wanted = f"{name}/{part}~{count}"
         of = (*of, wanted)
@@ -413,15 +409,15 @@ def opened(
     tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], set[str]]:
     """Return the tensors and the parts of the sparse ones, and which to keep: indices that a recipe would draw."""
-    found, kept = {}, set(exact)
+    fitted, kept = {}, set(exact)
     for name, tensor in tensors.items():
-        found[name] = tensor
+        fitted[name] = tensor
         if name in recipes and recipes[name].kind == "sparse":
             *indices, values = zip(dict(recipes[name].facts)["of"], strided_parts(tensor), strict=True)
-            found |= dict([*indices, values])
+            fitted |= dict([*indices, values])
             kept |= {part for part, index in indices if fit(index, 0).kind in DRAWN_KINDS}
             kept |= {part for part, _ in (*indices, values) if name in exact}
-    return found, kept
+    return fitted, kept
 
 
 def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
@@ -483,9 +479,7 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     return kept
 
 
-# ----------------------------------------------------------------------------
-# The inputs of a Capture as recipes: of parameters, buffers, inputs, constants and tangents.
-# ----------------------------------------------------------------------------
+# ---- The inputs of a Capture: parameters, buffers, inputs, constants and tangents
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,9 +501,9 @@ class Inputs:
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
         check_room(recipes.values())
-        made = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
+        tensors = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
         inner = parts_of(recipes)
-        return {name: tensor for name, tensor in made.items() if name not in inner}
+        return {name: tensor for name, tensor in tensors.items() if name not in inner}
 
     def moved(self, places: Mapping[str, str]) -> Inputs:
         """The same inputs, on other devices."""
@@ -542,15 +536,15 @@ class Inputs:
 
 def check_room(recipes: Iterable[Recipe]) -> None:
     """Raise if the tensors of these recipes do not fit in memory."""
-    kept = [each for each in recipes if each.kind not in ("none", "view", "sparse")]
-    if complaint := why_too_large(sum(each.extent * getattr(torch, each.dtype).itemsize for each in kept)):
+    kept = [recipe for recipe in recipes if recipe.kind not in ("none", "view", "sparse")]
+    if complaint := why_too_large(sum(recipe.extent * getattr(torch, recipe.dtype).itemsize for recipe in kept)):
         raise SampleError(f"the inputs are {complaint}")
 
 
-def with_recipes(made: Capture, made_by: Inputs | None = None) -> Capture:
+def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
     """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
-    fitted = fit_fake if made.fake else fit_inputs
-    return replace(made, recipes=fitted(made, made.origin.values(), made_by=made_by))
+    fitted = fit_fake if capture.fake else fit_inputs
+    return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
 
 
 def fit_inputs(
@@ -685,9 +679,9 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
         ports = at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ()
         known |= {port.name: port.spec for port in ports}
-    asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
-    found: dict[str, Recipe] = {}
-    wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *asked)}
+    tangent_names = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
+    recipes: dict[str, Recipe] = {}
+    wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *tangent_names)}
     started = getattr(capture.origin, "partial", False)  # the backward of a recorded step started from ones
     read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads became guards
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
@@ -696,7 +690,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
             tangent = capture.origin.tangents[output_of(key)]
             fitted = fit_all({key: tangent}, capture.seed)
             values = bases_of(fitted[key])[-1]
-            found |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
+            recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
             continue
         shape, stride, extent = geometry(spec)
         recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
@@ -707,18 +701,18 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
             recipe = replace(recipe, kind=kind, facts=facts)
         if (started and key in wanted) or key in read:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
-        found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
-    return found
+        recipes[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
+    return recipes
 
 
 def linked_gradients(capture: Capture) -> dict[str, Spec]:
     """Return the inputs that get gradients over links: they are drawn where a Pair runs alone."""
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for link in capture.links:
         if link.target is not None and link.port.role == "gradient":
             ports = capture.pairs[link.target].forward.inputs
-            found[link.name] = next(port.spec for port in ports if port.name == link.name)
-    return found
+            specs[link.name] = next(port.spec for port in ports if port.name == link.name)
+    return specs
 
 
 def normal(recipe: Recipe) -> Recipe:

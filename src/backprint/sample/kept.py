@@ -21,10 +21,10 @@ def kept_bytes(path: Path, name: str) -> bytes | None:
             size = int.from_bytes(file.read(8), "little")
             if size > LONGEST_HEADER:
                 raise ValueError(f"a header of {size:,} bytes")
-            found = json.loads(file.read(size)).get(name)
-            if found is None:
+            entry = json.loads(file.read(size)).get(name)
+            if entry is None:
                 return None
-            start, end = offsets_of(found, os.fstat(file.fileno()).st_size - 8 - size)
+            start, end = offsets_of(entry, os.fstat(file.fileno()).st_size - 8 - size)
             file.seek(8 + size + start)
             return file.read(end - start)
     except (OSError, ValueError, AttributeError, RecursionError) as error:

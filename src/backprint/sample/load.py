@@ -79,12 +79,12 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
 
 def check_folders(rows: Sequence[Field]) -> None:
     """Raise if two Pairs have one folder: otherwise a short file could list any number of Pairs."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for row in rows:
         name = row.get("folder").text(64)
-        if name in taken:
+        if name in used_names:
             raise SampleError(f"{row.path}.folder: {name!r} is the folder of another pair")
-        taken.add(name)
+        used_names.add(name)
 
 
 def plain_file(path: Path) -> Path:
@@ -156,12 +156,12 @@ def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
     return replace(graph, isolated=why) if why else graph
 
 
-def first_difference(found: str, ending: str) -> int:
+def first_difference(text: str, ending: str) -> int:
     """Return the first line, counted from the marker, that differs from the ending."""
-    for number, (left, right) in enumerate(zip(found.split("\n"), ending.split("\n"), strict=False)):
+    for number, (left, right) in enumerate(zip(text.split("\n"), ending.split("\n"), strict=False)):
         if left != right:
             return number
-    return min(found.count("\n"), ending.count("\n"))
+    return min(text.count("\n"), ending.count("\n"))
 
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:
@@ -169,11 +169,11 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
     allow."""
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
-        said = f"step {step.name!r} calls {name}, which is not an operator of PyTorch"
+        problem = f"step {step.name!r} calls {name}, which is not an operator of PyTorch"
         if target not in requires:
-            raise RefusedError(f"{said} and not among the sample's requirements")
+            raise RefusedError(f"{problem} and not among the sample's requirements")
         if not allowed(target, allow):
-            raise RefusedError(f"{said}: allow it by name (allow=({name!r},)) to read this sample")
+            raise RefusedError(f"{problem}: allow it by name (allow=({name!r},)) to read this sample")
 
 
 def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
@@ -225,7 +225,7 @@ def ports_of(tree: Any) -> Iterator[str]:
 
 def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
     """Check that the forward returns every saved value, and every output with a tangent, that the backward takes."""
-    given = {port.name for port in forward.outputs if port.role == "saved"}
+    saved_names = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
     if not facts["links"]:
         outputs &= set(facts["signature"].differentiable)
@@ -236,7 +236,7 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
                 f"{folder}: a link takes the gradient of {link.port.name!r:.80}, which the backward does not have"
             )
     for port in backward.inputs:
-        if port.role == "saved" and port.name not in given:
+        if port.role == "saved" and port.name not in saved_names:
             raise SampleError(
                 f"{folder}: the backward takes the saved value {port.name!r}, which the forward does not return"
             )
@@ -316,26 +316,29 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
         spans[base] = max(spans.get(base, 0), recipe.offset + reach(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
         if recipe.kind != "view" and recipe.extent > spans[name]:
-            said = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
-            raise SampleError(f"recipes[{name!r:.80}]: {said}")
+            problem = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
+            raise SampleError(f"recipes[{name!r:.80}]: {problem}")
     for graph in graphs:
         for port in graph.inputs:
             key, spec = tangent_name(port.name) if port.role == "tangent" else port.name, port.spec
-            found = recipes.get(key)
-            if found is None or port.role == "saved" or not isinstance(spec, TensorSpec):
+            stored = recipes.get(key)
+            if stored is None or port.role == "saved" or not isinstance(spec, TensorSpec):
                 continue
-            sizes = zip(spec.shape, found.shape, strict=False)
-            same = len(found.shape) == len(spec.shape) and all(size in (given, str(size)) for size, given in sizes)
-            layout = dict(found.facts)["layout"] if found.kind == "sparse" else "strided"
-            if found.dtype != spec.dtype or not same or (layout != spec.layout and found.kind != "none"):
+            sizes = zip(spec.shape, stored.shape, strict=False)
+            same = len(stored.shape) == len(spec.shape) and all(
+                size in (own_size, str(size)) for size, own_size in sizes
+            )
+            layout = dict(stored.facts)["layout"] if stored.kind == "sparse" else "strided"
+            if stored.dtype != spec.dtype or not same or (layout != spec.layout and stored.kind != "none"):
                 kind = f" {layout}" if layout != "strided" else ""
-                said = f"makes {found.dtype}{list(found.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
-                raise SampleError(f"recipes[{key!r:.80}]: {said}")
-            if strides and not graph.symbols and found.kind not in ("none", "sparse") and not lies_as(found, spec):
-                said = (
-                    f"makes strides {list(found.stride)} on {found.device} where the graph takes {show_spec(spec):.80}"
+                problem = (
+                    f"makes {stored.dtype}{list(stored.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
                 )
-                raise SampleError(f"recipes[{key!r:.80}]: {said}")
+                raise SampleError(f"recipes[{key!r:.80}]: {problem}")
+            if strides and not graph.symbols and stored.kind not in ("none", "sparse") and not lies_as(stored, spec):
+                strides_text = f"{list(stored.stride)} on {stored.device}"
+                problem = f"makes strides {strides_text} where the graph takes {show_spec(spec):.80}"
+                raise SampleError(f"recipes[{key!r:.80}]: {problem}")
 
 
 def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:

@@ -36,7 +36,7 @@ WORDS = ("inf", "-inf", "nan")
 T = TypeVar("T")
 
 
-# ------------------------------------------------------------------ to JSON
+# ---- To JSON
 
 
 def describe(capture: Capture) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def describe(capture: Capture) -> dict[str, Any]:
             "differentiable": list(signature.differentiable),
             "same": [list(pair) for pair in signature.same],
             "loss": signature.loss,
-            "call": None if signature.call is None else [argument_json(each) for each in signature.call],
-            "aliases": None if signature.aliases is None else [list(each) for each in signature.aliases],
+            "call": None if signature.call is None else [argument_json(argument) for argument in signature.call],
+            "aliases": None if signature.aliases is None else [list(argument) for argument in signature.aliases],
         },
         "links": [[link.source, str(link.port), link.target, link.name] for link in capture.links],
         "breaks": list(capture.breaks),
@@ -102,7 +102,7 @@ def json_text(value: Any, depth: int = 0) -> str:
     return "[\n" + ",\n".join(pad + json_text(item, depth + 1) for item in value) + f"\n{end}]"
 
 
-# ------------------------------------------------------------------ from JSON
+# ---- From JSON
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -144,19 +144,17 @@ class Field:
 
     def text(self, most: int = 4096) -> str:
         """Return a printable string."""
-        found = self.expect(str)
-        if len(found) > most or not (found.isprintable() or not found):
-            raise SampleError(
-                f"{self.path}: expected printable text of at most {most} characters, found {found[:80]!r}"
-            )
-        return found
+        text = self.expect(str)
+        if len(text) > most or not (text.isprintable() or not text):
+            raise SampleError(f"{self.path}: expected printable text of at most {most} characters, found {text[:80]!r}")
+        return text
 
     def free(self, most: int = 4096) -> str:
         """Return a string that may have several lines, such as the `repr` of an argument or an error message."""
-        found = self.expect(str)
-        if len(found) > most or any("\ud800" <= character <= "\udfff" for character in found):
-            raise SampleError(f"{self.path}: expected text of at most {most} characters, found {found[:80]!r}")
-        return found
+        text = self.expect(str)
+        if len(text) > most or any("\ud800" <= character <= "\udfff" for character in text):
+            raise SampleError(f"{self.path}: expected text of at most {most} characters, found {text[:80]!r}")
+        return text
 
     def number(self) -> float:
         """Return a number, or one of WORDS as a number."""
@@ -169,10 +167,10 @@ class Field:
 
     def whole(self, most: int = MAX_NUMBER) -> int:
         """Return a non-negative integer below `most`."""
-        found = self.expect(int)
-        if not 0 <= found < most:
-            raise SampleError(f"{self.path}: expected a whole number from 0, below {most}, found {str(found)[:40]}")
-        return found
+        number = self.expect(int)
+        if not 0 <= number < most:
+            raise SampleError(f"{self.path}: expected a whole number from 0, below {most}, found {str(number)[:40]}")
+        return number
 
     def rows(self) -> dict[str, Field]:
         """Return the fields of an object, by their keys, which must be printable."""
@@ -181,10 +179,10 @@ class Field:
 
     def items(self, most: int = 1_000_000) -> list[Field]:
         """Return the items of a list."""
-        found = self.expect(list)
-        if len(found) > most:
-            raise SampleError(f"{self.path}: {len(found):,} items; at most {most:,} are read")
-        return [Field(item, f"{self.path}[{index}]") for index, item in enumerate(found)]
+        values = self.expect(list)
+        if len(values) > most:
+            raise SampleError(f"{self.path}: {len(values):,} items; at most {most:,} are read")
+        return [Field(item, f"{self.path}[{index}]") for index, item in enumerate(values)]
 
     def texts(self) -> tuple[str, ...]:
         """Return a list of strings."""
@@ -192,10 +190,10 @@ class Field:
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Return a list of pairs: a name, and a text."""
-        found = [item.items() for item in self.items()]
-        if any(len(pair) != 2 for pair in found):
+        rows = [item.items() for item in self.items()]
+        if any(len(pair) != 2 for pair in rows):
             raise SampleError(f"{self.path}: expected pairs")
-        return tuple((left.text(), right.free()) for left, right in found)
+        return tuple((left.text(), right.free()) for left, right in rows)
 
 
 def read_source(field: Field) -> Source | None:
@@ -294,26 +292,26 @@ def read_claims(field: Field) -> dict[str, Any]:
     """Return the claims about a graph: the roles of its ports, and a digest of its annotations."""
     if field.value is None:
         return {}
-    found: dict[str, Any] = {}
+    claims: dict[str, Any] = {}
     if (roles := field.get("roles")).value is not None:
         for side in ("in", "out"):
             rows = roles.get(side, {}).rows()
-            found.setdefault("roles", {})[side] = {role: list(names.texts()) for role, names in rows.items()}
+            claims.setdefault("roles", {})[side] = {role: list(names.texts()) for role, names in rows.items()}
     if (digest := field.get("annotations")).value is not None:
-        found["annotations"] = digest.text(64)
-    return found
+        claims["annotations"] = digest.text(64)
+    return claims
 
 
 def check_format(content: Mapping[str, Any], path: Path) -> None:
     """Refuse a sample of a newer format, and a file that is not a sample's."""
-    found = content.get("format")
-    if type(found) is not int or found < 1:
+    version = content.get("format")
+    if type(version) is not int or version < 1:
         raise SampleError(f"{path}: no format version; this is not a capture.json of a sample")
-    if found > FORMAT:
-        raise SampleError(f"{path}: format {found}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
-    if found == LOOPS_FORMAT:
+    if version > FORMAT:
+        raise SampleError(f"{path}: format {version}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
+    if version == LOOPS_FORMAT:
         raise SampleError(
-            f"{path}: format {found}, whose graphs are stored with loops, which are not read any more: "
+            f"{path}: format {version}, whose graphs are stored with loops, which are not read any more: "
             f"`backprint convert {path.parent}` writes them flat and proves them"
         )
 

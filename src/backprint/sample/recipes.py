@@ -1,7 +1,8 @@
-"""A Recipe as JSON: `to_json`, and `from_json`, which trusts nothing.
+"""Recipes as JSON, and the tensors that they make, bit for bit, on any machine and torch version.
 
-The table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError that names the place; an
-accepted one makes a tensor, or fails only if memory or its device is missing.
+Reading trusts nothing: the table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError
+that names the place; an accepted one makes a tensor, or fails only if memory or its device is missing. The drawing
+itself is in `generator`, whose text every sample contains. `inputs` chooses recipes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from backprint.errors import ReplayError, SampleError
 from backprint.graph.nouns import DEVICES
 from backprint.sample import generator
 from backprint.sample.generator import PARTS, Recipe, parse
+
+# ---- JSON
+
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 COMPLEX = ("complex64", "complex128")
@@ -42,7 +46,7 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
 
 def spelled(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [spelled(one) for one in value]
+        return [spelled(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -65,9 +69,9 @@ def from_json(obj: Any) -> Recipe:
 def check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
     want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
     want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
-    found = dict(shape=shape, stride=stride, offset=offset)
+    geometry = dict(shape=shape, stride=stride, offset=offset)
     span = reach(shape, stride)
-    want(span == 0 or offset + span <= extent, "recipe", f"a tensor within its extent of {extent}", found)
+    want(span == 0 or offset + span <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
 
 
 def check_facts(kind: Kind, obj: dict[str, Any]) -> None:
@@ -80,9 +84,9 @@ def check_facts(kind: Kind, obj: dict[str, Any]) -> None:
     want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
 
 
-def want(holds: bool, where: str, words: str, found: Any) -> None:
+def want(holds: bool, where: str, words: str, value: Any) -> None:
     if not holds:
-        shown = repr(found)
+        shown = repr(value)
         raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
 
 
@@ -146,7 +150,7 @@ def number(value: Any, dtype: str) -> bool:
 
 
 def numbers(value: Any, dtype: str) -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(number(one, dtype) for one in value)
+    return isinstance(value, list) and len(value) <= MOST and all(number(item, dtype) for item in value)
 
 
 Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
@@ -260,13 +264,9 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# Make tensors from recipes, bit for bit, on any machine and torch version.
-#
-# `make` makes the tensor of a recipe; the drawing itself is in `generator`, whose text every sample contains. `fit`
-#  chooses recipes. A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of
-#  their own (`x/indices`, `x/values`).
-# ----------------------------------------------------------------------------
+# ---- Tensors
+# A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of their own (`x/indices`,
+# `x/values`).
 
 Facts = dict[str, Any]
 
@@ -319,13 +319,13 @@ def check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
-    made: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, recipe in sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0)):
         try:
-            made[name] = make(recipe, exact.get(name), made)
+            tensors[name] = make(recipe, exact.get(name), tensors)
         except (SampleError, ReplayError) as cause:
             raise type(cause)(f"input {name!r}: {cause}") from cause
-    return {name: made[name] for name in recipes}
+    return {name: tensors[name] for name in recipes}
 
 
 def redraw(recipe: Recipe, seed: int) -> Recipe:

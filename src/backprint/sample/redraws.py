@@ -31,18 +31,18 @@ LARGE = 1e4
 
 def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
     """Return the inputs that can be redrawn alone: by the name of a base, it and its views."""
-    found: dict[str, list[str]] = {}
+    names_of_unit: dict[str, list[str]] = {}
     inner = {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)}
     for name, recipe in recipes.items():
         if recipe.kind != "none" and name not in inner:
-            found.setdefault(bases_of(recipe)[0] if recipe.kind == "view" else name, []).append(name)
-    return {name: tuple(names) for name, names in found.items() if name in recipes}
+            names_of_unit.setdefault(bases_of(recipe)[0] if recipe.kind == "view" else name, []).append(name)
+    return {name: tuple(names) for name, names in names_of_unit.items() if name in recipes}
 
 
 def another(
     unit: tuple[str, ...],
     recipes: Mapping[str, Recipe],
-    made: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     seed: int,
     fresh: Tensor | None = None,
     step: float | None = None,
@@ -51,25 +51,25 @@ def another(
 
     With a `step`, floats move by that share of their size instead.
     """
-    name = next(each for each in unit if recipes[each].kind != "view")
+    name = next(member for member in unit if recipes[member].kind != "view")
     recipe = recipes[name]
     if recipe.kind == "sparse":
-        return sparse(name, recipes, made[name], seed, step)
-    if step is not None and (moved := nudged(made[name], derive(seed, name), step)) is not None:
+        return sparse(name, recipes, tensors[name], seed, step)
+    if step is not None and (moved := nudged(tensors[name], derive(seed, name), step)) is not None:
         return laid(unit, recipes, name, moved)
     if fresh is None and recipe.kind in DRAWN_KINDS:
         fresh = make(redraw(recipe, seed))
-    if fresh is None or near(fresh, made[name]):
-        fresh = disturbed(made[name], derive(seed, name))
+    if fresh is None or near(fresh, tensors[name]):
+        fresh = disturbed(tensors[name], derive(seed, name))
     return None if fresh is None else laid(unit, recipes, name, fresh)
 
 
 def sparse(
-    name: str, recipes: Mapping[str, Recipe], made: Tensor, seed: int, step: float | None
+    name: str, recipes: Mapping[str, Recipe], tensor: Tensor, seed: int, step: float | None
 ) -> dict[str, Tensor] | None:
     """Return a sparse tensor with other values at the same indices."""
     *places, values = bases_of(recipes[name])
-    *kept, old = strided_parts(made)
+    *kept, old = strided_parts(tensor)
     fresh = another((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None
@@ -79,7 +79,7 @@ def sparse(
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
     """Return a tensor with its recipe's strides, and its views."""
     base = whole(recipes[name], fresh)
-    return {each: base if each == name else generator.make(recipes[each], None, {name: base}) for each in unit}
+    return {member: base if member == name else generator.make(recipes[member], None, {name: base}) for member in unit}
 
 
 def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
@@ -95,9 +95,9 @@ def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
     size = float(wide[kept].square().mean().sqrt()) if bool(kept.any()) else 0.0
     noise = torch.randn(wide.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
     noise = noise.sign() * (0.5 + noise.abs())
-    found = wide + noise * step * (size if size >= ZERO else LEAST)
-    found = found.abs() if bool((wide >= 0).all()) else found
-    return torch.where(kept, found, wide).to(tensor.dtype).to(tensor.device)
+    stepped = wide + noise * step * (size if size >= ZERO else LEAST)
+    stepped = stepped.abs() if bool((wide >= 0).all()) else stepped
+    return torch.where(kept, stepped, wide).to(tensor.dtype).to(tensor.device)
 
 
 def near(fresh: Tensor, old: Tensor) -> bool:
@@ -129,8 +129,8 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
         return torch.Generator("cpu").manual_seed(seed).get_state()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.is_complex():
-        found = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
-        return torch.view_as_complex(found.contiguous()).to(tensor.device)
+        changed = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
+        return torch.view_as_complex(changed.contiguous()).to(tensor.device)
     row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": flips}.get(dtype)
     return None if row is None else row(tensor.cpu(), source).to(tensor.device)
 

@@ -59,7 +59,7 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
     if refused:
         name = refused[0].removeprefix("torch.ops.")
         whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
-        why = next((f" ({said.removeprefix(whole)})" for said in capture.why if said.startswith(whole)), "")
+        why = next((f" ({reason.removeprefix(whole)})" for reason in capture.why if reason.startswith(whole)), "")
         raise RefusedError(
             f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: "
             f"decompose it (decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "

@@ -84,15 +84,15 @@ def in_short(
     own = f"\n\ndef make_inputs():\n    return {{\n{inputs}    }}\n"
     own += "\n\n" + "".join(f"{line}\n" for line in setting_lines(content["environment"]))
     own += "\n".join(f"{name} = {text}" for name, text in facts.items())
-    found = []
+    blocks = []
     for rule in RULES:
         parts = parts_needed(f"{own}\nmain()", needs_of(program, graphs, inputs, len(shown) < len(graphs), rule))
         body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    main()\n'
-        found.append(docstring(capture, backend, about) + imports(body) + body)
-    return ShortFiles(tuple(found))
+        blocks.append(docstring(capture, backend, about) + imports(body) + body)
+    return ShortFiles(tuple(blocks))
 
 
-# ------------------------------------------------------------------ what it cannot have
+# ---- What it cannot have
 
 
 def check(capture: Capture, graphs: Mapping[str, tuple[int, Graph]], content: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ def needs_of(
     return {name for name, holds in held.items() if holds} | set(rule)
 
 
-# ------------------------------------------------------------------ inputs
+# ---- Inputs
 
 
 def input_lines(
@@ -165,11 +165,11 @@ def input_lines(
 def tangent_recipe(port: Port, content: Mapping[str, Any]) -> tuple[str, Sequence[int]]:
     """Return the name of the recipe that makes a tangent, and the strides that the backward expects."""
     ends = [link[4] for link in content["links"] if link[:3] == [0, "output", port.name] and link[3] is None]
-    taken = [name for name in ends if name in content["differentiable"]]
+    differentiable = [name for name in ends if name in content["differentiable"]]
     stride = content["strides"].get(f"0 {port.name}")
-    if len(taken) != 1 or stride is None:
+    if len(differentiable) != 1 or stride is None:
         raise LongForm(f"the tangent of {port.name} is a sum")
-    return tangent_name(taken[0]), stride
+    return tangent_name(differentiable[0]), stride
 
 
 def laid_out(text: str, recipe: Recipe, stride: Sequence[int] | None) -> str:
@@ -211,7 +211,7 @@ def contiguous(recipe: Recipe) -> bool:
 def plain_fact(fact: Any) -> Any:
     """Return a fact as numbers and lists of them."""
     if isinstance(fact, tuple):
-        return [plain_fact(each) for each in fact]
+        return [plain_fact(item) for item in fact]
     if type(fact) not in (int, float, bool):
         raise LongForm("a recipe has a fact that is no number")
     return fact
@@ -300,7 +300,7 @@ def shortest(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-# ------------------------------------------------------------------ settings
+# ---- Settings
 
 SETTINGS: Mapping[tuple[str, str], str] = {
     **{
@@ -330,17 +330,17 @@ def setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
             yield SETTINGS[name, text]
 
 
-# ------------------------------------------------------------------ as text
+# ---- As text
 
 
 def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
     """Return the docstring of the file."""
-    found = "".join(f"{title_text(line)}\n" for line in about)
-    asked = f" --backend {backend or 'inductor'}"
-    made = f"{capture.name}. Captured by Backprint with engine {capture.engine}; runs with PyTorch alone"
+    about_text = "".join(f"{title_text(line)}\n" for line in about)
+    option = f" --backend {backend or 'inductor'}"
+    title = f"{capture.name}. Captured by Backprint with engine {capture.engine}; runs with PyTorch alone"
     return (
-        f'"""{title_text(made)}.\n\n{found}{"" if not found else chr(10)}'
-        f"    python FILE{title_text(asked)}   compares each result with eager's: bitwise, close or wrong\n"
+        f'"""{title_text(title)}.\n\n{about_text}{"" if not about_text else chr(10)}'
+        f"    python FILE{title_text(option)}   compares each result with eager's: bitwise, close or wrong\n"
         '"""\n\n'
     )
 
@@ -365,9 +365,11 @@ def class_text(graph: Graph, name: str) -> str:
         return "\n".join(lines)
     *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
     outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
-    given, found = " ".join(inputs).rstrip(","), " ".join(outputs)
-    one = f"    def forward({given}) -> ({found if len(outputs) == 1 else found.rstrip(',')}):"
-    return "\n".join([*lines[:start], one, *lines[end + 1 :]] if len(one) <= WIDTH and arrow == ") -> (" else lines)
+    parameters, results = " ".join(inputs).rstrip(","), " ".join(outputs)
+    one_line = f"    def forward({parameters}) -> ({results if len(outputs) == 1 else results.rstrip(',')}):"
+    return "\n".join(
+        [*lines[:start], one_line, *lines[end + 1 :]] if len(one_line) <= WIDTH and arrow == ") -> (" else lines
+    )
 
 
 def parts_needed(calling: str, needs: Collection[str]) -> str:
@@ -379,7 +381,9 @@ def parts_needed(calling: str, needs: Collection[str]) -> str:
     wanted = [name for name in names_read(calling) if name in parts and name not in own]
     for name in wanted:
         text = "\n".join(lines_of(parts[name], lines))
-        wanted += [each for each in names_read(text) if each in parts and each not in (*wanted, *own)]
+        wanted += [
+            part_name for part_name in names_read(text) if part_name in parts and part_name not in (*wanted, *own)
+        ]
     chosen = [node for name, node in parts.items() if name in wanted]
     return "\n\n\n".join("\n".join(lines_of(node, lines)) for node in chosen) + "\n"
 

@@ -123,7 +123,7 @@ def without_reasons(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r" \(.*\)$", "", line) for line in lines)
 
 
-# ------------------------------------------------------------------ in a process of its own
+# ---- In a process of its own
 
 
 def main(full: str, *short: str) -> None:
@@ -145,9 +145,9 @@ def main(full: str, *short: str) -> None:
 
 def why_not(whole: Any, brief: Any, wanted: Outcome, full: str) -> str:
     """Return in what a short file differs from the full one, whose outcome is known; '' if in nothing."""
-    found = printed(brief.main)
-    if found != wanted:
-        return f"through torch.compile's eager: {found}, and by the full file {wanted}"
+    outcome = printed(brief.main)
+    if outcome != wanted:
+        return f"through torch.compile's eager: {outcome}, and by the full file {wanted}"
     return next(judged_otherwise(brief, whole, full), "")
 
 
@@ -187,9 +187,9 @@ def judged_otherwise(brief: Any, whole: Any, full: str) -> Iterator[str]:
     Of a right result the two must say the same. A wrong one that the full rule calls wrong, the short one must; of
     results that are rounding alone, where the full rule allows more than a fault of the trials, it may.
     """
-    made = whole.prepare(whole.CAPTURE, Path(full).parent, whole.DATA)
+    prepared = whole.prepare(whole.CAPTURE, Path(full).parent, whole.DATA)
     torch.manual_seed(whole.CAPTURE["seed"])
-    runs = whole.Program(whole.CAPTURE, whole.GRAPHS, made, True).play()
+    runs = whole.Program(whole.CAPTURE, whole.GRAPHS, prepared, True).play()
     values = brief.make_inputs()
     torch.manual_seed(brief.SEED)
     shorts = {title: brief.Run(graph, values) for title, graph in brief.GRAPHS.items()}
@@ -198,14 +198,14 @@ def judged_otherwise(brief: Any, whole: Any, full: str) -> Iterator[str]:
         eager = whole.Eager(runs[title], None)
         for what, compiled, right in trials(whole, runs[title]):
             try:
-                found = runs[title].again(compiled)
+                rerun = runs[title].again(compiled)
             except Exception:  # an operator of the graph raises what it likes; a fault's error goes on below
                 if right:  # an operator of which a rounded run fails: the full rule does without such runs, too
                     continue
                 raise
             eager.compiled = compiled
             eager.__dict__.pop("reseeded", None)  # its results are of the compiled form
-            for index, value in enumerate(found):
+            for index, value in enumerate(rerun):
                 short = brief.judged(shorts[title], index, value, compiled).split()[0]
                 word = whole.judged(eager, index, value)[0]
                 if short != word and (right or short != "wrong"):

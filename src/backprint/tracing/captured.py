@@ -196,8 +196,8 @@ class LiveProgram:
         self.parts = result.parts
         self.options = options
         self.shared_with_arguments = shared_with_arguments(result.program)
-        self.doubts: tuple[PortVerdict, ...] = ()
-        self.unchecked_reads = result.unchecked_reads
+        self.not_bitwise: tuple[PortVerdict, ...] = ()
+        self.unguarded = result.unguarded
         self.first_outputs = (
             dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
         )
@@ -212,7 +212,7 @@ class LiveProgram:
     def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""
         copy_of_self = copy.copy(self)
-        copy_of_self.doubts = tuple(port for port in ports if port.verdict != "bitwise")
+        copy_of_self.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
         copy_of_self.first_outputs = {}
         return copy_of_self
 
@@ -286,19 +286,19 @@ class LiveProgram:
         self.shape = outcome.tree.shape
         return outcome
 
-    def objects(self) -> Mapping[str, Sequence[Any]]:
+    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
         return self.program.given.live if self.program.given is not None else {}
 
-    def foreign_random(self) -> dict[str, str]:
+    def random_state_digests(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
         return self.program.foreign_random.current_digests()
 
-    def drawn_from(self) -> str:
+    def own_generators(self) -> str:
         """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
         return ", ".join(self.program.foreign_random.objects)
 
-    def differs(self) -> str:
+    def result_difference(self) -> str:
         """Return how the last run's result differs from the Capture's in its containers or its leaves that are no
         tensors; '' if it does not."""
         if self.shape != self.structure.shape:

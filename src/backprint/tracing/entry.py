@@ -310,10 +310,10 @@ def prove_capture(capture: Capture, check: Check) -> Capture:
         raise refusal_of_changing_results(program.program, capture.name, proof.moved)
     if proof.captured:
         raise DiffersOnCapturedInputs(proof.captured, capture)
-    if program.unchecked_reads:
+    if program.unguarded:
         reason = f"engine {capture.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
         raise DiffersOnOtherInputs(
-            f"{program.unchecked_reads[0]}: {reason}", pinned_to_captured_inputs(capture, program, proof)
+            f"{program.unguarded[0]}: {reason}", pinned_to_captured_inputs(capture, program, proof)
         )
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"

@@ -34,7 +34,7 @@ class EngineResult:
 
     `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
     the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
-    output with a tangent, because a spec does not say where its values are. `unchecked_reads` are reads of values that
+    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
     no guard checks. `reasons_to_prefer_others` name parts that another engine may express better: higher-order
     operators (`torch.cond`) whose body was recorded instead, and the backward of an update of a view. `notes` say how
     the graphs were made.
@@ -54,7 +54,7 @@ class EngineResult:
     breaks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
-    unchecked_reads: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] = ()
     reasons_to_prefer_others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

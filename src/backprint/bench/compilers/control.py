@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from backprint.bench.performer import core_of
+from backprint.bench.compilers.exchange import core_of
 from backprint.lowering.operators import replace_views
 from backprint.sample.rerun import copies
 
@@ -25,8 +25,8 @@ def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Ca
     core = core_of(module, inputs)
     replace_views(core.module)  # results of decompositions may have other strides
     with torch.no_grad():
-        call = lookup_backend(backend)(core.module, core.given(copies(inputs)))
-    return core.around(call, len(inputs))
+        call = lookup_backend(backend)(core.module, core.pick_inputs(copies(inputs)))
+    return core.wrap(call, len(inputs))
 
 
 def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, kinds_of, refuse_dtypes
+from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, refuse_dtypes, result_kinds
 
 
 def build_executorch(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -16,21 +16,21 @@ def build_executorch(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[
     return exchanged(module, inputs, method_of)
 
 
-def method_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def method_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a method of ExecuTorch's runtime."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
     from executorch.runtime import Runtime
 
     edge = to_edge_transform_and_lower(
-        exported(core, given),
+        exported(core, inputs),
         partitioner=[XnnpackPartitioner()],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
-    written = edge.to_executorch()
-    program = Runtime.get().load_program(written.buffer)
+    executorch_program = edge.to_executorch()
+    program = Runtime.get().load_program(executorch_program.buffer)
     method = program.load_method("forward")
-    held = (written, program)  # the method reads their memory
+    held = (executorch_program, program)  # the method reads their memory
 
     def called(*values: Tensor) -> Sequence[Tensor]:
         return [value.clone() for value in method.execute(list(values))] if held else []
@@ -43,14 +43,14 @@ def build_iree(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., A
     return exchanged(module, inputs, loaded_module)
 
 
-def loaded_module(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of IREE's runtime."""
     import iree.runtime
     from iree.turbine import aot
 
-    kinds = kinds_of(core, given)
-    refuse_dtypes("IREE's runtime", [*(value.dtype for value in given), *(dtype for dtype, _ in kinds)], NUMPY)
-    binary = aot.export(exported(core, given)).compile(save_to=None, target_backends="llvm-cpu")
+    kinds = result_kinds(core, inputs)
+    refuse_dtypes("IREE's runtime", [*(value.dtype for value in inputs), *(dtype for dtype, _ in kinds)], NUMPY)
+    binary = aot.export(exported(core, inputs)).compile(save_to=None, target_backends="llvm-cpu")
     context = iree.runtime.SystemContext(config=iree.runtime.Config("local-task"))
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary.map_memory()))
     call = context.modules.module["main"]
@@ -68,13 +68,13 @@ def build_tvm(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., An
     return exchanged(module, inputs, virtual_machine)
 
 
-def virtual_machine(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def virtual_machine(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of TVM's virtual machine."""
     import tvm
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
-    program = from_exported_program(exported(core, given))
+    program = from_exported_program(exported(core, inputs))
     target = tvm.target.Target("llvm")
     compiled = tvm.compile(relax.get_pipeline("zero")(program), target=target)
     machine = relax.VirtualMachine(compiled, tvm.cpu())

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from backprint._torch.inductor import compile_and_package, compile_graph, load_package, mode_options
 from backprint.bench.clocks import on_gpu
-from backprint.bench.performer import bordered
+from backprint.bench.compilers.exchange import compile_core
 from backprint.lowering.operators import replace_views
 
 AS_EAGER = {"fallback_random": True}
@@ -27,16 +27,16 @@ def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "d
     """Compile with Inductor in a mode of torch.compile."""
     options = {**mode_options(mode), **AS_EAGER}
 
-    def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+    def build(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         replace_views(core)
         with torch.no_grad():
-            call = compile_graph(core, given, options=options)
-        if options.get("triton.cudagraphs") and on_gpu(given):
+            call = compile_graph(core, core_inputs, options=options)
+        if options.get("triton.cudagraphs") and on_gpu(core_inputs):
             return partial(results_of_cuda_graph, call)
         compiled: Callable[..., Sequence[Tensor]] = call
         return compiled
 
-    return bordered(module, inputs, build)
+    return compile_core(module, inputs, build)
 
 
 def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> Sequence[Tensor]:
@@ -47,14 +47,14 @@ def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor
 
 def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with AOTInductor to a package, and load it."""
-    return bordered(module, inputs, packaged)
+    return compile_core(module, inputs, packaged)
 
 
-def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def packaged(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return the package of a core, loaded."""
     replace_views(core)
     with torch.no_grad():
-        program = torch.export.export(core, tuple(given), strict=False)
+        program = torch.export.export(core, tuple(inputs), strict=False)
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "core.pt2")
             compile_and_package(program, package_path=path, inductor_configs=AS_EAGER)

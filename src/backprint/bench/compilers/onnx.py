@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, core_ports, exchanged, exported, kinds_of, refuse_dtypes
+from backprint.bench.compilers.exchange import NUMPY, core_ports, exchanged, exported, refuse_dtypes, result_kinds
 
 
 def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -29,32 +29,32 @@ def converted(program: torch.export.ExportedProgram) -> Any:
     try:
         return torch.onnx.export(program, dynamo=True, verbose=False)
     except Exception as error:
-        if found := UNCONVERTED.search(str(error)):
-            raise NotImplementedError(f"torch.onnx does not convert {found[1]}: try another compiler") from error
+        if match := UNCONVERTED.search(str(error)):
+            raise NotImplementedError(f"torch.onnx does not convert {match[1]}: try another compiler") from error
         raise
 
 
-def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a session of ONNX Runtime."""
     import onnxruntime
 
-    kinds = kinds_of(core, given)
-    refuse_dtypes("ONNX Runtime", [*(value.dtype for value in given), *(dtype for dtype, _ in kinds)], NUMPY)
+    kinds = result_kinds(core, inputs)
+    refuse_dtypes("ONNX Runtime", [*(value.dtype for value in inputs), *(dtype for dtype, _ in kinds)], NUMPY)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     with torch.no_grad():
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
-        program = converted(exported(core, given))
+        program = converted(exported(core, inputs))
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "core.onnx")
         program.save(path)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = core_ports(core)
-    taken = [(port.name, names.index(port.name)) for port in session.get_inputs()]
+    port_places = [(port.name, names.index(port.name)) for port in session.get_inputs()]
 
     def called(*values: Tensor) -> Sequence[Tensor]:
-        results = session.run(None, {name: values[place].numpy() for name, place in taken})
+        results = session.run(None, {name: values[place].numpy() for name, place in port_places})
         return [torch.as_tensor(value) for value in results]
 
     return called

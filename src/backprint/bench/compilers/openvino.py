@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, kinds_of, refuse_dtypes
+from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, refuse_dtypes, result_kinds
 
 
 def build_openvino(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -20,7 +20,7 @@ def build_openvino(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
     return exchanged(module, inputs, model_of)
 
 
-def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def model_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a compiled model of OpenVINO.
 
     A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.
@@ -28,10 +28,10 @@ def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequenc
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None: not importable
     import openvino
 
-    kinds = kinds_of(core, given)
-    refuse_dtypes("OpenVINO", [*(value.dtype for value in given), *(dtype for dtype, _ in kinds)], NUMPY)
-    model = openvino.convert_model(exported(core, given))
-    model.reshape({port: list(value.shape) for port, value in zip(model.inputs, given, strict=True)})
+    kinds = result_kinds(core, inputs)
+    refuse_dtypes("OpenVINO", [*(value.dtype for value in inputs), *(dtype for dtype, _ in kinds)], NUMPY)
+    model = openvino.convert_model(exported(core, inputs))
+    model.reshape({port: list(value.shape) for port, value in zip(model.inputs, inputs, strict=True)})
     config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
     compiled = openvino.Core().compile_model(model, "CPU", config)
     request = compiled.create_infer_request()

@@ -27,7 +27,7 @@ HERE = "backprint.bench.compilers"
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler: how it is asked, and what has to be installed."""
+    """A compiler: the function that compiles with it, and the packages that it needs."""
 
     name: str
     build: str
@@ -65,7 +65,8 @@ OWN = "a function of your own is package.module:function or file.py:function, gm
 
 
 def compiler_named(text: str) -> Compiler:
-    """Return the compiler of a name: of the table, of torch.compile's list, `inductor:MODE`, or a function's place."""
+    """Return the compiler of a name: from the table, a torch.compile backend, `inductor:MODE`, or
+    `file.py:function`."""
     if text in COMPILERS:
         return COMPILERS[text]
     name, colon, function = text.rpartition(":")
@@ -119,14 +120,14 @@ def names_of_file(place: Path) -> set[str]:
         tree = ast.parse(place.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"{place} cannot be read as Python: {error}; {OWN}") from error
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=own):
-                found.add(own or name)
-    return found
+                names.add(own or name)
+    return names
 
 
 def has_module(name: str) -> bool:
@@ -149,18 +150,18 @@ def check_installed(compiler: Compiler) -> None:
 
 def versions_of(compiler: Compiler) -> dict[str, str]:
     """Return the versions of torch and of the packages that a compiler uses."""
-    found = {}
+    versions = {}
     for package in ("torch", *compiler.packages):
         name = DISTRIBUTIONS.get(package, package)
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            versions[name] = "unknown"
+    return versions
 
 
 def compiled_by(compiler: Compiler) -> Compile:
-    """Return the function that asks a compiler: of a graph and its inputs, to a function of such inputs."""
+    """Return the function that compiles a graph for its inputs with a compiler."""
     check_installed(compiler)
     build = loaded_build(compiler)
 
@@ -174,14 +175,14 @@ def loaded_build(compiler: Compiler) -> Any:
     """Return the function of a row's `build`."""
     place, _, name = compiler.build.rpartition(":")
     try:
-        space = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))
+        namespace = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))
     except Exception as error:
         if is_defect(error):
             raise
         raise UsageError(f"compiler {compiler.name!r}: {place} raises {type(error).__name__}: {error}") from error
-    if not callable(space.get(name)):
-        raise without_function(compiler.name, place, name, [each for each in space if callable(space[each])])
-    return space[name]
+    if not callable(namespace.get(name)):
+        raise without_function(compiler.name, place, name, [key for key in namespace if callable(namespace[key])])
+    return namespace[name]
 
 
 def without_function(compiler: str, place: str, function: str, names: Sequence[str]) -> UsageError:

@@ -55,7 +55,7 @@ def limit_threads() -> None:
         os.environ["XLA_FLAGS"] = " ".join([*flags, ONE_THREAD])
 
 
-def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def jitted(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function that XLA compiled."""
     declare_named_overloads()
     limit_threads()
@@ -63,8 +63,8 @@ def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[..., Sequence[
     from torchax.export import exported_program_to_jax
 
     jax.config.update("jax_enable_x64", True)
-    states, function = exported_program_to_jax(exported(core, given))
-    examples = [jax.dlpack.from_dlpack(value) for value in given]
+    states, function = exported_program_to_jax(exported(core, inputs))
+    examples = [jax.dlpack.from_dlpack(value) for value in inputs]
     call = jax.jit(lambda *values: function(states, values)).lower(*examples).compile()
 
     def called(*values: Tensor) -> Sequence[Tensor]:

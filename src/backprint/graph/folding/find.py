@@ -145,7 +145,7 @@ def shifted(node: Node, by: int) -> Node:
     return replace(node, rows=rows, odd=tuple(replace(step, place=step.place + by) for step in node.odd))
 
 
-# ------------------------------------------------------------------ one loop
+# ---- One loop
 
 
 def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat | None:
@@ -264,7 +264,7 @@ def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[in
     return rows[best[0] : best[1]]
 
 
-# ------------------------------------------------------------------ iterations with odd steps
+# ---- Iterations with odd steps
 
 
 def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) -> Repeat:

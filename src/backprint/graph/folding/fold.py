@@ -61,7 +61,7 @@ def text_for_people(graph: Graph) -> str:
         return flat
 
 
-# ------------------------------------------------------------------ steps as tokens
+# ---- Steps as tokens
 
 
 def steps_of(steps: Sequence[Step]) -> Steps:
@@ -104,7 +104,7 @@ def block_of(step: Step) -> str:
     return ".".join(parts)
 
 
-# ------------------------------------------------------------------ loops of steps
+# ---- Loops of steps
 
 
 def items_of(

@@ -1,8 +1,7 @@
-"""A Series: what one place of a step has in each iteration of the loops around it.
+"""The nouns of a fold: a Series of names or numbers, the places of a step, and a FoldedGraph of steps and loops.
 
-The names `view_20`, `view_32`, `view_44` are the Series `view_{20+12*i}`: a text whose numbers grow by the same amount
-in each iteration. Iterations that have something else, such as the `view` of the first layer, are listed beside the
-rule.
+The names `view_20`, `view_32`, `view_44` of one step in three iterations are the Series `view_{20+12*i}`: a text whose
+numbers grow by the same amount in each iteration.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ from backprint.graph.nouns import (
     Value,
     graph_in_words,
 )
+
+# ---- Series: what one place of a step has in each iteration of the loops around it
+
 
 Index: TypeAlias = tuple[int, ...]
 """The numbers of the iterations of the loops around a step, the outermost first."""
@@ -191,12 +193,7 @@ def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(texts), tuple(numbers)
 
 
-# ----------------------------------------------------------------------------
-# The places of a step at which iterations of a loop differ: names, whole numbers, and where the program called it.
-#
-#
-# A place has a name: `name`, `args.0.2`, `kwargs.dim`, `source.module`, `echo.names.1`.
-# ----------------------------------------------------------------------------
+# ---- Places of a step at which the iterations of a loop differ: `name`, `args.0.2`, `kwargs.dim`, `source.module`
 
 NUMBERS = (int, float)
 """What may differ in the arguments of two iterations, beside names."""
@@ -257,35 +254,37 @@ def parts_within(value: Value) -> Iterator[tuple[str, Value]]:
                 yield f"value{count}", part
 
 
-def with_places(step: Step, given: Mapping[str, Any]) -> Step:
+def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
     """Return a step with other things in some of its places."""
-    if not given:
+    if not replacements:
         return step
-    tops = {place.partition(".")[0] for place in given}
+    tops = {place.partition(".")[0] for place in replacements}
     changes: dict[str, Any] = {}
     if "name" in tops:
-        changes["name"] = given["name"]
+        changes["name"] = replacements["name"]
     if "args" in tops:
-        changes["args"] = tuple(with_value(value, f"args.{count}", given) for count, value in enumerate(step.args))
+        changes["args"] = tuple(
+            with_value(value, f"args.{count}", replacements) for count, value in enumerate(step.args)
+        )
     if "kwargs" in tops:
-        changes["kwargs"] = tuple((key, with_value(value, f"kwargs.{key}", given)) for key, value in step.kwargs)
+        changes["kwargs"] = tuple((key, with_value(value, f"kwargs.{key}", replacements)) for key, value in step.kwargs)
     if "spec" in tops:
-        changes["spec"] = with_spec(step.spec, "spec", given)
+        changes["spec"] = with_spec(step.spec, "spec", replacements)
     if "source" in tops and step.source is not None:
-        changes["source"] = replace(step.source, **parts_given(given, "source."))
+        changes["source"] = replace(step.source, **parts_given(replacements, "source."))
     if "echo" in tops and step.echo is not None:
-        names = tuple(given.get(f"echo.names.{count}", name) for count, name in enumerate(step.echo.names))
-        changes["echo"] = replace(step.echo, kind=given.get("echo.kind", step.echo.kind), names=names)
+        names = tuple(replacements.get(f"echo.names.{count}", name) for count, name in enumerate(step.echo.names))
+        changes["echo"] = replace(step.echo, kind=replacements.get("echo.kind", step.echo.kind), names=names)
     return replace(step, **changes)
 
 
-def with_spec(spec: Spec, place: str, given: Mapping[str, Any]) -> Spec:
+def with_spec(spec: Spec, place: str, replacements: Mapping[str, Any]) -> Spec:
     """Return a type with other offsets."""
     match spec:
-        case TensorSpec() if f"{place}.offset" in given:
-            return replace(spec, offset=given[f"{place}.offset"])
+        case TensorSpec() if f"{place}.offset" in replacements:
+            return replace(spec, offset=replacements[f"{place}.offset"])
         case tuple():
-            return tuple(with_spec(part, f"{place}.{count}", given) for count, part in enumerate(spec))
+            return tuple(with_spec(part, f"{place}.{count}", replacements) for count, part in enumerate(spec))
     return spec
 
 
@@ -299,26 +298,26 @@ def without_offsets(spec: Spec) -> Spec:
     return spec
 
 
-def parts_given(given: Mapping[str, Any], top: str) -> dict[str, Any]:
+def parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
     """Return what is given for the parts of one field."""
-    return {place.removeprefix(top): value for place, value in given.items() if place.startswith(top)}
+    return {place.removeprefix(top): value for place, value in replacements.items() if place.startswith(top)}
 
 
-def with_value(value: Value, place: str, given: Mapping[str, Any]) -> Value:
+def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Value:
     """Return an argument with other things in some of its places."""
     if type(value) is Ref:
-        return Ref(given[place]) if place in given else value
+        return Ref(replacements[place]) if place in replacements else value
     if type(value) in NUMBERS:
-        return given.get(place, value)
+        return replacements.get(place, value)
     match value:
         case tuple():
-            return tuple(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value))
+            return tuple(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value))
         case List():
-            return List(tuple(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)))
+            return List(tuple(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)))
         case Slice():
-            return Slice(*(with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)))
+            return Slice(*(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)))
         case Dict():
-            parts = [with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)]
+            parts = [with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)]
             return Dict(tuple(zip(parts[::2], parts[1::2], strict=True)))
     return value
 
@@ -341,9 +340,7 @@ def skeleton(value: Value) -> Any:
     return type(value), repr(value)
 
 
-# ----------------------------------------------------------------------------
-# A folded graph: its steps as loops, from which the same graph is unfolded.
-# ----------------------------------------------------------------------------
+# ---- Folded graphs
 
 Item: TypeAlias = "FoldedStep | Loop | Only"
 """What a folded graph, or the body of a loop, has in a row."""
@@ -441,8 +438,8 @@ def steps_in(items: Sequence[Item]) -> int:
             case Only(_, inside):
                 total += steps_in(inside)
             case Loop(count, body):
-                alone = [each for each in body if isinstance(each, Only)]
-                total += count * steps_in([each for each in body if not isinstance(each, Only)]) + steps_in(alone)
+                alone = [member for member in body if isinstance(member, Only)]
+                total += count * steps_in([member for member in body if not isinstance(member, Only)]) + steps_in(alone)
     return total
 
 

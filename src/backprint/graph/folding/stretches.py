@@ -1,7 +1,7 @@
-"""A graph in stretches: each iteration of a loop that stands in no other, and the steps between loops.
+"""The stretches of a graph: each iteration of an outermost loop, and the steps between loops.
 
-Together they are the steps of the graph, in their order. A stretch is a graph of its own, so it has a hash: equal
-stretches, of one graph or of many, are one part.
+Together they are the steps of the graph, in their order. Each stretch can be made a graph of its own, which has a hash:
+equal stretches, of one graph or of many, are one part. `part_costs` says what a loop of a Pair costs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.nouns import Index, series_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints
+
+# ---- Stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
     """Return the module that the iterations of a loop are in, with their number in it: `model.layers.{i}`; '' if they
     are in none."""
     blocks: dict[Index, str] = {
-        (place,): most_common(map(block_of, each.steps(graph))) for place, each in enumerate(iterations)
+        (place,): most_common(map(block_of, stretch.steps(graph))) for place, stretch in enumerate(iterations)
     }
     series = series_of(blocks, (len(blocks),))
     return str(series) if series.parts else ""
@@ -74,7 +76,7 @@ def most_common(texts: Iterable[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-# ------------------------------------------------------------------ as graphs of their own
+# ---- As graphs of their own
 
 
 class StretchGraphs:
@@ -93,11 +95,11 @@ class StretchGraphs:
         taken elsewhere its outputs."""
         steps = stretch.steps(self.graph)
         own = {step.name for step in steps}
-        taken = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
-        given = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
-        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(taken))
-        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(given))
-        return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in given), self.graph.subgraphs)
+        external = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
+        results = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
+        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(external))
+        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(results))
+        return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in results), self.graph.subgraphs)
 
 
 def names_taken(step: Step) -> Iterator[str]:
@@ -106,9 +108,7 @@ def names_taken(step: Step) -> Iterator[str]:
         yield from refs(value)
 
 
-# ----------------------------------------------------------------------------
-# What a layer costs: the loops of a Pair, with the FLOPs and the saved bytes of an iteration.
-# ----------------------------------------------------------------------------
+# ---- The cost of a loop: the FLOPs and the saved bytes of its iterations
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,14 @@
-"""Series as Python expressions, and as patterns in comments: `view_{20+12*i} (at 3 last_view)`."""
+"""A folded graph as Python that runs, for people to read: loops as `for i in range(126)`, functions for what recurs.
+
+`v` is a table of the ports, and of each value that another iteration or the rest of the graph takes, by its key. Other
+values have short names. `params` and `saved` are the same table under other names, for values that are taken from
+parameters or saved ports. `last_add` is the value `add` of the iteration before.
+
+The writer works in this order: `planned_names` decides how each value is taken, `Finder` finds the functions,
+`function_lines` and `BodyWriter` write the lines, and `emit_folded` the whole text. The text is never read to make a
+graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert` compares it with what samples of format 3
+have on disk, to the letter: whoever changes what is written here keeps the old writer there, or ends that command.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +54,8 @@ from backprint.graph.text import (
     show_step,
     title_text,
 )
+
+# ---- Series as Python expressions, and as patterns in comments: `view_{20+12*i} (at 3 last_view)`
 
 
 def braced(text: str) -> str:
@@ -101,13 +113,10 @@ def index_text(index: Index) -> str:
     return str(index[0]) if len(index) == 1 else str(index)
 
 
-# ----------------------------------------------------------------------------
-# Which name each value of a folded graph has in its text: the plan by which the text is written.
-#
-# A value has a *key* in the tables of the text. It is the value's name in the flat graph, with two exceptions. The
-#  first `view` of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A
-#  value of a loop whose names follow no rule gets a key that does.
-# ----------------------------------------------------------------------------
+# ---- Names: the plan of how each value is taken
+# A value has a *key* in the table `v`. It is the value's name in the flat graph, with two exceptions. The first `view`
+# of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A value of a loop
+# whose names follow no rule gets a key that does.
 
 VALUES, GIVEN, PORT = "v", "given", "port"
 
@@ -248,20 +257,22 @@ def add_leaves(
                 run = next(runs)
 
 
-# ------------------------------------------------------------------ keys
+# ---- Keys
 
 
 def keys_of_zeros(names: FoldedNames, ports: Iterable[Port]) -> dict[str, str]:
     """Return the names to which keys add a number 0: `view`, where there is a `view_1` and no `view_0`."""
-    taken = {*names.owner, *names.ports}
+    used_keys = {*names.owner, *names.ports}
     for leaf in names.leaves:
         echoes = [series for place, series in leaf.step.series if place.startswith("echo.names")]
-        taken.update(str(value) for series in echoes for value in series.all(list(leaf.indexes())))
-        taken.update(leaf.step.step.echo.names if leaf.step.step.echo is not None else ())
-    taken.update(port.name for port in ports)
-    bases = {base for name in taken for base, _, number in [name.rpartition("_")] if number in ("1", "2")}
+        used_keys.update(str(value) for series in echoes for value in series.all(list(leaf.indexes())))
+        used_keys.update(leaf.step.step.echo.names if leaf.step.step.echo is not None else ())
+    used_keys.update(port.name for port in ports)
+    bases = {base for name in used_keys for base, _, number in [name.rpartition("_")] if number in ("1", "2")}
     return {
-        base: f"{base}_0" for base in sorted(bases & taken) if f"{base}_0" not in taken and not base[-1].isdecimal()
+        base: f"{base}_0"
+        for base in sorted(bases & used_keys)
+        if f"{base}_0" not in used_keys and not base[-1].isdecimal()
     }
 
 
@@ -300,7 +311,7 @@ def noted(names: FoldedNames, series: Series, keys: Mapping[Index, str], flat: M
     return series
 
 
-# ------------------------------------------------------------------ how a step takes its arguments
+# ---- How a step takes its arguments
 
 
 def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
@@ -312,16 +323,16 @@ def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
         if place not in series:
             plan_constant(names, value, leaf.number)
             continue
-        taken = {index: str(series[place].at(index)) for index in leaf.indexes()}
-        if (number := computed_here(names, leaf, taken)) is not None:
+        argument_names = {index: str(series[place].at(index)) for index in leaf.indexes()}
+        if (number := computed_here(names, leaf, argument_names)) is not None:
             names.own[leaf.number, place] = number
             names.users.setdefault(number, set()).add(leaf.number)
-        elif (number := computed_before(names, leaf, taken)) is not None:
+        elif (number := computed_before(names, leaf, argument_names)) is not None:
             names.before[leaf.number, place] = number
-            names.carried.setdefault(leaf.loops[0], {})[number] = "", taken[0,]
-            plan_constant(names, taken[0,], -1)
+            names.carried.setdefault(leaf.loops[0], {})[number] = "", argument_names[0,]
+            plan_constant(names, argument_names[0,], -1)
         else:
-            for name in taken.values():
+            for name in argument_names.values():
                 take_from_table(names, name)
 
 
@@ -335,9 +346,9 @@ def plan_constant(names: FoldedNames, name: str, user: int) -> None:
     names.users.setdefault(number, set()).add(user)
 
 
-def computed_here(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
+def computed_here(names: FoldedNames, leaf: Leaf, argument_names: Mapping[Index, str]) -> int | None:
     """Return the leaf that computes what a step takes, if it is always that of its own iteration."""
-    owners = {index: names.owner.get(name) for index, name in taken.items()}
+    owners = {index: names.owner.get(name) for index, name in argument_names.items()}
     numbers = {owner[0] if owner else None for owner in owners.values()}
     number = numbers.pop()
     if numbers or number is None:
@@ -347,43 +358,43 @@ def computed_here(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) ->
     return number if same and leaf.loops[: len(around)] == around else None
 
 
-def computed_before(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
+def computed_before(names: FoldedNames, leaf: Leaf, argument_names: Mapping[Index, str]) -> int | None:
     """Return the leaf that computes what a step takes, if it is always that of the iteration before."""
     if len(leaf.loops) != 1 or leaf.loops == (ONCE,):
         return None
-    owners = [names.owner.get(taken[place,]) for place in range(1, leaf.counts[0])]
+    owners = [names.owner.get(argument_names[place,]) for place in range(1, leaf.counts[0])]
     number = owners[0][0] if owners[0] else None
     if number is None or names.leaves[number].loops != leaf.loops:
         return None
-    start = names.owner.get(taken[0,])
+    start = names.owner.get(argument_names[0,])
     if start is not None and ONCE in names.leaves[start[0]].loops:  # the loop itself may compute it
         return None
-    first = names.carried.get(leaf.loops[0], {}).get(number, ("", taken[0,]))[1]
+    first = names.carried.get(leaf.loops[0], {}).get(number, ("", argument_names[0,]))[1]
     regular = all(owner == (number, (place,)) for place, owner in enumerate(owners))
-    return number if regular and first == taken[0,] else None
+    return number if regular and first == argument_names[0,] else None
 
 
-# ------------------------------------------------------------------ short names
+# ---- Short names
 
 
-def name_leaves(names: FoldedNames, unnamed: set[int], taken: set[str]) -> None:
+def name_leaves(names: FoldedNames, unnamed: set[int], used_names: set[str]) -> None:
     """Choose the short names of what is not in the tables; `unnamed` leaves need none."""
     for leaf in names.leaves:
         if leaf.counts or leaf.number in unnamed:
             continue
-        if leaf.step.step.name not in taken and leaf.number not in names.shared:
+        if leaf.step.step.name not in used_names and leaf.number not in names.shared:
             names.local[leaf.number] = leaf.step.step.name
-            taken.add(leaf.step.step.name)
+            used_names.add(leaf.step.step.name)
         else:
             take_from_table(names, leaf.step.step.name)
     used: dict[str, int] = {}
     for leaf in names.leaves:
         if leaf.counts and leaf.number not in {*names.shared, *unnamed} and not leaf.step.step.is_guard:
-            names.local[leaf.number] = new_name(base_of(leaf.step.step), taken, used)
+            names.local[leaf.number] = new_name(base_of(leaf.step.step), used_names, used)
     for carried in names.carried.values():
         for number, (_, first) in carried.items():
             base = f"last_{base_of(names.leaves[number].step.step)}"
-            carried[number] = new_name(base, taken, used), first
+            carried[number] = new_name(base, used_names, used), first
 
 
 def base_of(step: Step) -> str:
@@ -392,22 +403,19 @@ def base_of(step: Step) -> str:
     return base if base.isidentifier() and len(base) < 40 else step.target.split(".")[1].strip("_")
 
 
-def new_name(base: str, taken: set[str], used: dict[str, int]) -> str:
+def new_name(base: str, used_names: set[str], used: dict[str, int]) -> str:
     """Return a name that is not taken yet, and take it."""
     name = base
-    while name in taken:
+    while name in used_names:
         used[base] = used.get(base, 0) + 1
         name = f"{base}_{used[base]}"
-    taken.add(name)
+    used_names.add(name)
     return name
 
 
-# ----------------------------------------------------------------------------
-# Find what recurs among the steps of one module, and make functions of it: the backward of every linear layer.
-#
-# Two places have one function if they call the same operators on each other's results in the same way. Sizes may
-#  differ, and become arguments; so do the numbers in names. A function never goes across two modules.
-# ----------------------------------------------------------------------------
+# ---- Functions: what recurs among the steps of one module, such as the backward of every linear layer
+# Two stretches have one function if they call the same operators on each other's results in the same way. Sizes may
+# differ, and become arguments; so do the numbers in names. A function never extends across two modules.
 
 LEAST_STEPS, MOST_STEPS = 3, 40
 """How many steps a function has."""
@@ -678,7 +686,7 @@ class Finder:
         """Add the numbers in the names of a step."""
         rules = [series for series in texts if series is not None]
         for number, column in enumerate(zip(*(series.numbers for series in rules), strict=True)):
-            if all(not any(each.steps) and each.start == column[0].start for each in column):
+            if all(not any(growth.steps) and growth.start == column[0].start for growth in column):
                 continue
             text = rules[0].parts[number]
             for mark, (other, before) in enumerate(function.given_marks):
@@ -690,9 +698,9 @@ class Finder:
                 function.given_marks.append((column, text))
 
 
-def same_growth(one: Sequence[Growth], other: Sequence[Growth]) -> bool:
+def same_growth(left: Sequence[Growth], right: Sequence[Growth]) -> bool:
     """Whether numbers differ by the same in each call and each iteration."""
-    shapes = [[(each.start - column[0].start, each.steps) for each in column] for column in (one, other)]
+    shapes = [[(growth.start - column[0].start, growth.steps) for growth in column] for column in (left, right)]
     return shapes[0] == shapes[1]
 
 
@@ -715,7 +723,7 @@ def is_one_number(text: str) -> bool:
     return not any(letter in text for letter in "ijklmnpq") or text in ("inf", "-inf", "nan")
 
 
-# ------------------------------------------------------------------ what steps have in common
+# ---- What steps have in common
 
 
 def line_of_program(leaf: Leaf) -> tuple[Any, ...] | None:
@@ -723,8 +731,8 @@ def line_of_program(leaf: Leaf) -> tuple[Any, ...] | None:
     source = leaf.step.step.source
     if source is None:
         return ()
-    series = {place: one for place, one in leaf.step.series if place.startswith("source.")}
-    if any(one.odd for one in series.values()) or set(series) - {"source.module"}:
+    series = {place: part for place, part in leaf.step.series if place.startswith("source.")}
+    if any(part.odd for part in series.values()) or set(series) - {"source.module"}:
         return None
     module = str(series["source.module"]) if series else source.module
     return module, source.file, source.line, source.function, source.code
@@ -792,22 +800,12 @@ def number_text(leaf: Leaf, place: str) -> str:
     return number_expression(series) if series is not None else show(dict(places_of(leaf.step.step))[place])
 
 
-# ----------------------------------------------------------------------------
-# Functions of a folded graph as lines of Python, and the names in them.
-#
-#
-#
+# ---- Lines of functions
 #     def linear_backward(x, view, t, size, size_1):
-#
 #         view_1: "bf16[4096, {size}]" = aten.view.default(x, [4096, size])  # as view_{a}: gradient of unsafe_view_{b}
-#
 #         ...
-#
 #         return view_2, t_1
-#
-#
-# Sizes are arguments. `a` and `b` are numbers in names: each call says them in a comment.
-# ----------------------------------------------------------------------------
+# Sizes are arguments. `a` and `b` are numbers in names: each call has them in a comment.
 
 MODULE = "{module}"
 """Stands for the module of the call in the lines of a function."""
@@ -853,8 +851,8 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     finder = Finder(names)
     called = {*RESERVED, *BUILTINS}
     named = [(function, new_name(function_name(function, names), called, {})) for function in finder.functions()]
-    taken = {*RESERVED, *(name for _, name in named)}
-    functions = [with_own_names(function, name, names, taken) for function, name in named]
+    used_names = {*RESERVED, *(name for _, name in named)}
+    functions = [with_own_names(function, name, names, used_names) for function, name in named]
     calls = {
         start: FunctionCall(function, count)
         for function in functions
@@ -862,17 +860,17 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     }
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}
     results = {start + place for start, call in calls.items() for place in call.named.function.results}
-    name_leaves(names, inside - results, taken)
+    name_leaves(names, inside - results, used_names)
     return FunctionPlan(tuple(functions), calls, frozenset(inside), finder)
 
 
-def with_own_names(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
+def with_own_names(function: Function, name: str, names: FoldedNames, used_names: Iterable[str]) -> NamedFunction:
     """Choose the names in a function."""
-    own, used = {*taken, *MARKS}, dict[str, int]()
+    own, used = {*used_names, *MARKS}, dict[str, int]()
     values = tuple(new_name(value_base(function, names, at), own, used) for at in function.given_values)
     sizes = tuple(new_name("size", own, used) for _ in function.given_sizes)
     steps = steps_of_call(function, names, 0)
-    return NamedFunction(function, name, values, sizes, tuple(new_name(local_base(each), own, used) for each in steps))
+    return NamedFunction(function, name, values, sizes, tuple(new_name(local_base(step), own, used) for step in steps))
 
 
 def local_base(step: Step) -> str:
@@ -907,8 +905,8 @@ def function_name(function: Function, names: FoldedNames) -> str:
 def value_base(function: Function, names: FoldedNames, at: tuple[int, str]) -> str:
     """Return a name for what the calls give at one place."""
     step, place = at
-    given = [dict(places_of(names.leaves[start + step].step.step))[place] for start in function.calls]
-    words = {str(name).rstrip("0123456789_").rpartition("_")[2] for name in given}
+    values = [dict(places_of(names.leaves[start + step].step.step))[place] for start in function.calls]
+    words = {str(name).rstrip("0123456789_").rpartition("_")[2] for name in values}
     base = words.pop()
     return base if not words and base.isidentifier() else "x"
 
@@ -920,22 +918,22 @@ def common_end(texts: Sequence[str]) -> str:
     return end if len(end) >= 4 or end in texts else ""
 
 
-# ------------------------------------------------------------------ lines
+# ---- Lines
 
 
-def function_lines(plan: FunctionPlan, each: NamedFunction) -> Iterator[str]:
+def function_lines(plan: FunctionPlan, function: NamedFunction) -> Iterator[str]:
     """Yield the lines of a function."""
-    yield f"def {each.name}({', '.join((*each.values, *each.sizes))}):"
+    yield f"def {function.name}({', '.join((*function.values, *function.sizes))}):"
     last_line = ""
-    for place in range(each.function.length):
-        leaf = plan.finder.names.leaves[each.function.calls[0] + place]
-        if each.function.has_lines and leaf.step.step.source is not None:
+    for place in range(function.function.length):
+        leaf = plan.finder.names.leaves[function.function.calls[0] + place]
+        if function.function.has_lines and leaf.step.step.source is not None:
             line = line_pattern(leaf.step.step.source)
             if line != last_line:
                 yield f"    {line}"
                 last_line = line
-        yield f"    {step_line(plan, each, place, leaf)}"
-    yield f"    return {', '.join(each.locals[place] for place in each.function.results)}"
+        yield f"    {step_line(plan, function, place, leaf)}"
+    yield f"    return {', '.join(function.locals[place] for place in function.function.results)}"
 
 
 def line_pattern(source: Source) -> str:
@@ -944,24 +942,24 @@ def line_pattern(source: Source) -> str:
     return f"# [{MODULE}] {line.removeprefix('# ')}" if source.module else line
 
 
-def step_line(plan: FunctionPlan, each: NamedFunction, place: int, leaf: Leaf) -> str:
+def step_line(plan: FunctionPlan, named: NamedFunction, place: int, leaf: Leaf) -> str:
     """Return a step of a function as a line."""
-    function, start = each.function, each.function.calls[0]
-    given: dict[str, Any] = {}
+    function, start = named.function, named.function.calls[0]
+    replacements: dict[str, Any] = {}
     for name, value in places_of(leaf.step.step):
         if (place, name) in function.values:
-            given[name] = each.values[function.values[place, name]]
+            replacements[name] = named.values[function.values[place, name]]
         elif (place, name) in function.sizes:
-            given[name] = Ref(each.sizes[function.sizes[place, name]])
+            replacements[name] = Ref(named.sizes[function.sizes[place, name]])
         elif name.startswith(("args.", "kwargs.")) and isinstance(value, str):
-            given[name] = each.locals[plan.finder.computed_by(leaf, name, value) - start]
-    step = with_places(leaf.step.step, given)
+            replacements[name] = named.locals[plan.finder.computed_by(leaf, name, value) - start]
+    step = with_places(leaf.step.step, replacements)
     call = show_step(replace(step, name="_", spec=None)).removeprefix("_ = ")
-    known = f"as {marked(each, place, 'name', plan.finder.name(leaf))}"
+    known = f"as {marked(named, place, 'name', plan.finder.name(leaf))}"
     echo = plan.finder.echo(leaf)
-    behind = show_behind(known, marked(each, place, "echo", echo) if echo else "", step.source is None)
-    spec = spec_of_function(each, place, leaf)
-    return f"{each.locals[place]}{f': {quote(spec)}' if spec else ''} = {call}{behind}"
+    behind = show_behind(known, marked(named, place, "echo", echo) if echo else "", step.source is None)
+    spec = spec_of_function(named, place, leaf)
+    return f"{named.locals[place]}{f': {quote(spec)}' if spec else ''} = {call}{behind}"
 
 
 def show_behind(known: str, echo: str, unseen: bool) -> str:
@@ -970,12 +968,12 @@ def show_behind(known: str, echo: str, unseen: bool) -> str:
     return f"  # {text}" if text else ""
 
 
-def marked(each: NamedFunction, place: int, what: str, series: Series) -> str:
+def marked(function: NamedFunction, place: int, what: str, series: Series) -> str:
     """Return a name or an echo as a pattern of the numbers that calls give."""
     pieces = [braced(series.parts[0])]
     for number, (growth, part) in enumerate(zip(series.numbers, series.parts[1:], strict=True)):
-        if (place, what, number) in each.function.marks:
-            mark, more = each.function.marks[place, what, number]
+        if (place, what, number) in function.function.marks:
+            mark, more = function.function.marks[place, what, number]
             pieces.append(f"{{{MARKS[mark]}{f'{more:+}' if more else ''}}}")
         else:
             pieces.append(str(growth.start))
@@ -983,33 +981,25 @@ def marked(each: NamedFunction, place: int, what: str, series: Series) -> str:
     return "".join(pieces)
 
 
-def spec_of_function(each: NamedFunction, place: int, leaf: Leaf) -> str:
+def spec_of_function(function: NamedFunction, place: int, leaf: Leaf) -> str:
     """Return the type of a step, with its sizes as the calls give them."""
-    sizes = each.function.sizes
+    sizes = function.function.sizes
     spec = leaf.step.step.spec
     if spec is None:
         return ""
-    given = [
+    size_texts = [
         f"SIZE_{sizes[place, f'spec.{count}']}_" if (place, f"spec.{count}") in sizes else int(text)
         for count, text in enumerate(sizes_written(leaf))
     ]
-    text = braced(show_spec(with_sizes(spec, iter(given))))
-    return re.sub(r"SIZE_(\d+)_", lambda size: f"{{{each.sizes[int(size[1])]}}}", text)
+    text = braced(show_spec(with_sizes(spec, iter(size_texts))))
+    return re.sub(r"SIZE_(\d+)_", lambda size: f"{{{function.sizes[int(size[1])]}}}", text)
 
 
-# ----------------------------------------------------------------------------
-# The steps of a folded graph as lines of Python: calls and loops, with comments that say what the flat text says.
-#
-#
-#
+# ---- Lines of the body: calls and loops, with comments that say what the flat text says
 #     # [layers.{i}.mlp] model.py:12 in forward: return self.down(gelu(self.up(x)))
-#
 #     mm: "f32[2, 64]" = aten.mm.default(v[f"view_{8+12*i}"], saved[f"t_{i}"])  # as mm_{3+7*i}: gradient of mm_{i}
-#
-#
-# The comment above holds for the steps below it, up to the next one. The one behind a step has its name in the flat
-# graph, its echo, and `;` if the program has no line for it.
-# ----------------------------------------------------------------------------
+# The comment above a step holds for those below it, up to the next one. The comment behind a step has its name in the
+# flat graph, its echo, and `;` if the program has no line for it.
 
 
 @dataclass(slots=True)
@@ -1106,15 +1096,15 @@ class BodyWriter:
     def with_expressions(self, leaf: Leaf) -> Step:
         """Return a step with the expressions of the text in place of its arguments."""
         series = dict(leaf.step.series)
-        given: dict[str, Any] = {}
+        expressions: dict[str, Any] = {}
         for place, value in places_of(leaf.step.step):
             if not place.startswith(("args.", "kwargs.")):
                 continue
             if isinstance(value, str):
-                given[place] = self.argument(leaf, place)
+                expressions[place] = self.argument(leaf, place)
             elif place in series:
-                given[place] = Ref(number_expression(series[place]))
-        return with_places(leaf.step.step, given)
+                expressions[place] = Ref(number_expression(series[place]))
+        return with_places(leaf.step.step, expressions)
 
     # ---- values
 
@@ -1152,7 +1142,7 @@ class BodyWriter:
         return f"{VALUES}[{quote(key) if isinstance(key, str) else text_expression(key)}]"
 
 
-# ------------------------------------------------------------------ annotations and comments
+# ---- Annotations and comments
 
 
 def spec_pattern(leaf: Leaf) -> str:
@@ -1200,18 +1190,7 @@ def modules_of(comments: Sequence[str]) -> tuple[str, ...]:
     return tuple(line[: line.index("]") + 1] for line in comments if line.startswith("# ["))
 
 
-# ----------------------------------------------------------------------------
-# A folded graph as Python that runs, for people to read: loops as `for i in range(126)`, functions for what recurs.
-#
-# `v` is a table of the ports, and of each value that another iteration or the rest of the graph takes, by its key.
-#  Other values have short names. `params` and `saved` are the same table, by what is taken from it. `last_add` is
-#  what the iteration before computed. `body` writes the steps, `function_text` the functions, and `unroll` the flat
-#  text again.
-#
-# The text is never read to make a graph. `fold.text_for_people` unrolls it before it is shown. `sample/convert`
-#  compares it with what samples of format 3 have on disk, to the letter: whoever changes what is written here keeps
-#  the old writer there, or ends that command.
-# ----------------------------------------------------------------------------
+# ---- The whole text
 
 ZEROS = "zeros"
 """The attribute of a class that lists the keys of first values: `view_0` of `view`."""
@@ -1230,7 +1209,7 @@ def emit_folded(folded: FoldedGraph, title: str = "") -> str:
     """Return the text of a folded graph."""
     names = planned_names(folded)
     plan = planned_functions(names)
-    functions = [line for each in plan.functions for line in ("", "", *function_lines(plan, each))]
+    functions = [line for function in plan.functions for line in ("", "", *function_lines(plan, function))]
     return "\n".join([*head_lines(folded, title), *functions, "", "", *class_lines(folded, names, plan), ""])
 
 
@@ -1285,7 +1264,7 @@ def named_port(names: FoldedNames, name: str, port: Port) -> tuple[str, Port]:
     return key, replace(port, name=key) if port.name == name and name in names.zeros else port
 
 
-# ------------------------------------------------------------------ ports
+# ---- Ports
 
 
 def port_lines(title: str, ports: Sequence[tuple[str, Port]]) -> Iterator[str]:
@@ -1298,8 +1277,12 @@ def port_lines(title: str, ports: Sequence[tuple[str, Port]]) -> Iterator[str]:
     rows: list[str] = []
     for is_free in (free, [False] * len(ports)):
         kinds = [
-            (port.role, without_offsets(port.spec), () if each else (divided_text(name)[0], divided_text(port.name)[0]))
-            for (name, port), each in zip(ports, is_free, strict=True)
+            (
+                port.role,
+                without_offsets(port.spec),
+                () if unused else (divided_text(name)[0], divided_text(port.name)[0]),
+            )
+            for (name, port), unused in zip(ports, is_free, strict=True)
         ]
         rows = list(port_rows(texts, steps_of_kinds(kinds), 0, len(texts)))
         if not any(row.lstrip().startswith("{") for row in rows):  # a table of names that follow no rule

@@ -62,7 +62,7 @@ def marked(text: str) -> str:
     )
 
 
-# ------------------------------------------------------------------ expressions and patterns
+# ---- Expressions and patterns
 
 
 def evaluated(node: ast.expr, numbers: Numbers) -> Any:
@@ -77,21 +77,27 @@ def evaluated(node: ast.expr, numbers: Numbers) -> Any:
         case ast.UnaryOp(ast.USub(), operand) if isinstance(number := evaluated(operand, numbers), int | float):
             return -number
         case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as op, right):
-            one, other = evaluated(left, numbers), evaluated(right, numbers)
-            if type(one) is int and type(other) is int:
-                total = one + other if type(op) is ast.Add else one - other if type(op) is ast.Sub else one * other
+            left_value, right_value = evaluated(left, numbers), evaluated(right, numbers)
+            if type(left_value) is int and type(right_value) is int:
+                total = (
+                    left_value + right_value
+                    if type(op) is ast.Add
+                    else left_value - right_value
+                    if type(op) is ast.Sub
+                    else left_value * right_value
+                )
                 if -MAX_INTEGER <= total < MAX_INTEGER:
                     return total
         case ast.Call(ast.Name("f"), [ast.Constant(str(rule))], []):
             return filled(rule, numbers)
-        case ast.IfExp(ast.Compare(left, [ast.Eq()], [right]), value, other):
-            return evaluated(value if evaluated(left, numbers) == evaluated(right, numbers) else other, numbers)
+        case ast.IfExp(ast.Compare(left, [ast.Eq()], [right]), value, right_value):
+            return evaluated(value if evaluated(left, numbers) == evaluated(right, numbers) else right_value, numbers)
         case ast.Tuple(elts=parts):
             return tuple(evaluated(part, numbers) for part in parts)
         case ast.Subscript(ast.Dict() as table, key) if (here := evaluated(key, numbers)) in rows_of(table):
             return rows_of(table)[here]
-        case ast.Call(ast.Attribute(ast.Dict() as table, "get"), [key, other], []):
-            return rows_of(table).get(evaluated(key, numbers), evaluated(other, numbers))
+        case ast.Call(ast.Attribute(ast.Dict() as table, "get"), [key, right_value], []):
+            return rows_of(table).get(evaluated(key, numbers), evaluated(right_value, numbers))
     raise at_line(node, "an expression of a text with loops is made of literals and indexes")
 
 
@@ -170,7 +176,7 @@ def at_line(node: ast.AST, why: str) -> RefusedError:
     return RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")
 
 
-# ------------------------------------------------------------------ statements
+# ---- Statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,18 +343,18 @@ class Unroller:
             if node.lineno != end:
                 raise at_line(node, "a statement of a text with loops stands on one line")
             behind = self.lines[end - 1].encode()[node.end_col_offset :].decode().strip().removeprefix("# ")
-            said = behind.removesuffix(";")
-            name, _, echo = said[3:].partition(": ") if said.startswith("as ") else ("", "", said)
+            echo_text = behind.removesuffix(";")
+            name, _, echo = echo_text[3:].partition(": ") if echo_text.startswith("as ") else ("", "", echo_text)
             whole = getattr(node, "value", None) or node
             plan = Plan(work, comment, types, behind, rule_of(name), rule_of(echo), tuple(self.pieces(whole)))
         self.plans[id(node)] = plan
         return plan
 
-    def call(self, target: ast.expr, function: ast.FunctionDef, given: Sequence[ast.expr], plan: Plan) -> None:
+    def call(self, target: ast.expr, function: ast.FunctionDef, arguments: Sequence[ast.expr], plan: Plan) -> None:
         """Write the steps of a function for one call of it, which gives it values and numbers."""
         names: dict[str, str] = {}
         numbers: Numbers = {}
-        for parameter, argument in zip(function.args.args, given, strict=False):
+        for parameter, argument in zip(function.args.args, arguments, strict=False):
             if is_in_table(argument) or (isinstance(argument, ast.Name) and argument.id not in self.numbers):
                 names[parameter.arg] = self.value(argument)
             else:
@@ -362,8 +368,8 @@ class Unroller:
         self.statements(function.body[:-1], function.lineno)
         results = [self.value(result) for result in parts_of(getattr(function.body[-1], "value", None))]
         self.numbers, self.names, self.comment, self.of_call, self.is_called = *around, False
-        for each, result in zip(parts_of(target), results, strict=False):
-            self.bind(each, result)
+        for name, result in zip(parts_of(target), results, strict=False):
+            self.bind(name, result)
 
     def step(self, node: ast.stmt, target: ast.expr, plan: Plan) -> None:
         """Write a step, under the name that it has in the flat text."""

@@ -1,6 +1,7 @@
-"""Take random draws out of a graph: what they drew becomes further inputs, so that its kernels can be compared.
+"""Check extracted kernels: run them on the Capture's own inputs, and compare the results with its graphs in eager.
 
-Kernels draw other numbers than eager does, whatever the seed. Every step that depends on a draw stays in the graph.
+They run in a process of their own: Triton's kernels in its interpreter, C++ compiled. A process that crashes or takes
+too long fails the graph at work, and another process continues with the next graph.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from torch import fx
 
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
-from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, mapped, used, with_names
@@ -34,33 +34,32 @@ from backprint.kernels.checking.plan import (
     CheckPlan,
     CheckSubject,
     graph_at_work,
-    note_verdict,
-    noted_verdicts,
+    read_verdicts,
     write_plan,
+    write_verdict,
 )
 from backprint.kernels.compilers import kernel_compiler
-from backprint.kernels.extraction import extracted_alone
+from backprint.kernels.extraction import extract_one_graph
 from backprint.kernels.nouns import ISAS, CaptureKernels, ExtractedGraph, KernelTarget
 from backprint.kernels.prepare import NEW, PortLayout
-from backprint.lowering.subjects import BenchGraph, draws, graph_classes
+from backprint.lowering.subjects import BenchGraph, graph_classes, steps_that_draw
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.judged import one_to_the_bit
 from backprint.sample.rerun import EagerRun, rebuilt
 from backprint.sample.save import write_staged
 
-
-def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
-    """Return the steps of a graph that draw random numbers."""
-    names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
-    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
+# ------------------------------------------------------------------ random draws as inputs
+#
+# Kernels draw other numbers than eager does, whatever the seed. So draws are taken out of a graph, and the numbers that
+# eager drew become further inputs. Every step that depends on a draw stays in the graph.
 
 
 def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them."""
     base = unguarded_graph(graph)
-    base = with_draws_of_their_own(base, steps_that_draw(base))
+    base = read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
-    base = replace(base, steps=tuple(each for step in base.steps for each in masked_steps(step, drawing)))
+    base = replace(base, steps=tuple(replacement for step in base.steps for replacement in masked_steps(step, drawing)))
     saving = {step.name for step in drawing if step.target == SAVING}
     drawing = tuple(mask_of(step) if is_dropout(step) else step for step in drawing if step.name not in saving)
     drawing += tuple(step for step in base.steps if is_item_of(step, saving))
@@ -69,7 +68,7 @@ def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
             raise RefusedError(
                 f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
             )
-        if step.target.endswith(".out") or (is_in_place(step) and is_read(base, step)):
+        if step.target.endswith(".out") or (is_in_place(step) and is_read_by_others(base, step)):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)
     ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
@@ -77,18 +76,19 @@ def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
 
 
-def with_draws_of_their_own(graph: Graph, drawing: Sequence[Step]) -> Graph:
-    """Let what comes after a draw into a new tensor, which nothing else reads before, read the draw's result."""
+def read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
+    """Make later steps read the result of a draw into a new tensor, in place of the tensor, if nothing reads it
+    before."""
     steps = list(graph.steps)
     makers = {step.name: step for step in steps}
     renamed: dict[str, str] = {}
     for place, step in enumerate(steps):
-        taken = mapped(step, lambda name: Ref(renamed.get(name, name)))
-        base = taken.args[0] if step in drawing and is_in_place(step) else None
-        if isinstance(base, Ref) and is_new(makers.get(base.name)) and not is_used(base.name, steps[:place]):
+        renamed_step = mapped(step, lambda name: Ref(renamed.get(name, name)))
+        base = renamed_step.args[0] if step in drawing and is_in_place(step) else None
+        if isinstance(base, Ref) and makes_own_memory(makers.get(base.name)) and not is_used(base.name, steps[:place]):
             renamed[base.name] = step.name
-            taken = step
-        steps[place] = taken
+            renamed_step = step
+        steps[place] = renamed_step
     results = tuple(with_names(value, lambda name: Ref(renamed.get(name, name))) for value in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
@@ -98,8 +98,8 @@ def is_in_place(step: Step) -> bool:
     return "_." in step.target
 
 
-def is_new(step: Step | None) -> bool:
-    """Whether a step makes a tensor that shares no memory with another."""
+def makes_own_memory(step: Step | None) -> bool:
+    """Whether a step returns a tensor with memory of its own."""
     return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
 
 
@@ -108,14 +108,14 @@ def is_used(name: str, steps: Iterable[Step]) -> bool:
     return any(name in used(step) for step in steps)
 
 
-def is_read(graph: Graph, step: Step) -> bool:
+def is_read_by_others(graph: Graph, step: Step) -> bool:
     """Whether the tensor that a step draws into is read by another, so that its memory counts."""
     base = step.args[0]
     named = {name for value in graph.results for name in refs(value)}
     return (
         not isinstance(base, Ref)
         or base.name in named
-        or is_used(base.name, (each for each in graph.steps if each is not step))
+        or is_used(base.name, (other for other in graph.steps if other is not step))
     )
 
 
@@ -135,8 +135,8 @@ def mask_of(step: Step) -> Step:
 
 
 def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
-    """Yield a step; in the place of a dropout's results those that its mask gives, as eager computes them."""
-    dropped = {each.name: each for each in drawing if is_dropout(each)}
+    """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does."""
+    dropped = {dropout.name: dropout for dropout in drawing if is_dropout(dropout)}
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in dropped:
             value, p = dropped[name].args[:2]
@@ -162,10 +162,10 @@ class DrawRecorder(fx.Interpreter):
         self.drawn: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        found = super().run_node(n)
+        result = super().run_node(n)
         if n.name in self.names:
-            self.drawn[n.name] = (found[1] if n.target is torch.ops.aten.native_dropout.default else found).clone()
-        return found
+            self.drawn[n.name] = (result[1] if n.target is torch.ops.aten.native_dropout.default else result).clone()
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,30 +178,25 @@ class LiftedRun:
 
 
 def lifted_run(bench: BenchGraph) -> LiftedRun:
-    """Run a graph with its draws as inputs, those that its own run drew; raise if the results are not the same."""
+    """Run a graph with the draws of its own run as inputs; raise RefusedError if the results are not the same."""
     graph, names = lifted_graph(bench.graph)
     if not names:
         return LiftedRun(bench.graph, bench.run)
     recorder = DrawRecorder(bench.module, names)
     bench.run.again(recorder.run)
-    (made,) = graph_classes({"lifted": graph}).values()
+    (module,) = graph_classes({"lifted": graph}).values()
     drawn = [recorder.drawn[name] for name in names]
-    free, inputs = rebuilt(made, inspect.getsource(made)), [*bench.run.inputs, *drawn]
+    free, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *drawn]
     run = EagerRun(free, inputs, bench.run.random, bench.run.outputs, ())
     run = replace(run, results=tuple(run.again(run.module())))
-    for (role, name), found, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
-        same = one_to_the_bit(found, wanted) or not isinstance(found, torch.Tensor)
+    for (role, name), value, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
+        same = one_to_the_bit(value, wanted) or not isinstance(value, torch.Tensor)
         if not same:
             raise RefusedError(f"with its draws as inputs, the graph gives another {role} {name} in eager")
     return LiftedRun(graph, run, names)
 
 
-# ----------------------------------------------------------------------------
-# Check extracted kernels: run them on the Capture's own inputs, and compare with its graphs in eager.
-#
-# They run in a process of their own: Triton's kernels in its interpreter, C++ compiled. A process that crashes or
-#  takes too long fails the graph at work, and another goes on with the next.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the verdicts of a check
 
 WORK = "backprint.kernels.checking.work"
 """The module that checks, in a process of its own."""
@@ -210,7 +205,9 @@ DRAWING = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\
 """A call in a kernel's source that draws random numbers."""
 
 
-def checked(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+def verdicts_of_kernels(
+    kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0
+) -> list[Verdict]:
     """Return a Verdict for each graph; `timeout` is how many seconds a process may take.
 
     `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
@@ -218,25 +215,25 @@ def checked(kernels: CaptureKernels, configurations: str = "first", timeout: flo
     check_choice("configurations", configurations)
     if timeout <= 0:
         raise UsageError(f"timeout={timeout!r} must be more than 0 seconds")
-    found = {title: Verdict("unproven", title, f"no kernels: {reason}") for title, reason in kernels.refused}
+    verdicts = {title: Verdict("unproven", title, f"no kernels: {reason}") for title, reason in kernels.refused}
     subjects = []
     for graph in kernels.graphs:
         try:
             refuse_what_cannot_run(kernels.target)
             subjects.append(subject_of(kernels, graph))
         except BackprintError as error:
-            found[graph.title] = Verdict("unproven", graph.title, str(error))
+            verdicts[graph.title] = Verdict("unproven", graph.title, str(error))
     plan = CheckPlan(
         kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
     )
     if subjects:
-        found |= verdicts_of_plan(kernels.capture, plan, timeout)
+        verdicts |= verdicts_of_plan(kernels.capture, plan, timeout)
     order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
-    return sorted(found.values(), key=lambda verdict: order.get(verdict.name, -1))
+    return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
 
 
 def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
-    """Do a plan in processes of their own; return the Verdicts by title."""
+    """Carry out a plan in processes of their own; return title -> Verdict."""
     titles = [subject.title for subject in plan.subjects]
     with tempfile.TemporaryDirectory(prefix="backprint_check_") as name:
         folder = Path(name)
@@ -245,13 +242,13 @@ def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[
         except BackprintError as error:
             return {title: Verdict("unproven", title, str(error)) for title in titles}
         write_plan(folder, plan)
-        while left := [title for title in titles if title not in noted_verdicts(folder)]:
-            cause = process_of_check(WORK, folder, plan, timeout)
-            now = [title for title in left if title not in noted_verdicts(folder)]
+        while remaining := [title for title in titles if title not in read_verdicts(folder)]:
+            cause = run_check_process(WORK, folder, plan, timeout)
+            unfinished = [title for title in remaining if title not in read_verdicts(folder)]
             at_work = graph_at_work(folder)
-            for title in [at_work] if at_work else now:
-                note_verdict(folder, Verdict("failed", title, cause))
-        return {title: noted_verdicts(folder)[title] for title in titles}
+            for title in [at_work] if at_work else unfinished:
+                write_verdict(folder, Verdict("failed", title, cause))
+        return {title: read_verdicts(folder)[title] for title in titles}
 
 
 def write_inputs(capture: Capture, place: Path) -> None:
@@ -265,8 +262,8 @@ def write_inputs(capture: Capture, place: Path) -> None:
     write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
 
 
-def process_of_check(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
-    """Run a module in a process of its own, which can run kernels; return how it ended."""
+def run_check_process(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
+    """Run a module in a process of its own, which can run kernels; return a text about its end."""
     command = [sys.executable, "-P", "-m", module, os.fspath(folder), *arguments]
     settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
     with (folder / ERRORS).open("wb") as errors:
@@ -297,11 +294,11 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-# ------------------------------------------------------------------ what is checked
+# ------------------------------------------------------------------ the kernels to run
 
 
 def refuse_what_cannot_run(target: KernelTarget) -> None:
-    """Raise if kernels of a target cannot run here."""
+    """Raise RefusedError if kernels of a target cannot run here."""
     if target.language == "triton":
         for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
             if importlib.util.find_spec(package) is None:
@@ -316,29 +313,29 @@ def refuse_what_cannot_run(target: KernelTarget) -> None:
         cpp_compiler()
     except InvalidCxxCompiler as error:
         raise RefusedError(f"running C++ kernels needs a C++ compiler, and there is none: {error}") from error
-    here = [type(each).__name__ for each in instructions.valid_vec_isa_list()]
+    here = [type(isa).__name__ for isa in instructions.valid_vec_isa_list()]
     if target.isa and ISAS[target.isa] not in here:
         raise RefusedError(f"this machine lacks the instructions {target.isa}; it has {', '.join(here) or 'none'}")
 
 
 def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
-    """Return what is run of a graph: its kernels, or, if it draws, kernels whose draws are inputs."""
+    """Return the kernels to run for a graph: its own, or, if it draws, kernels whose draws are inputs."""
     captured = graph_of(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
-    alone = graph.direction == "backward" and not any(
-        each.title == graph.title.replace("backward", "forward") for each in kernels.graphs
+    without_forward = graph.direction == "backward" and not any(
+        other.title == graph.title.replace("backward", "forward") for other in kernels.graphs
     )
-    notes = (*graph.notes, *(["what its forward saves was eager's"] if alone else []))
+    notes = (*graph.notes, *(["what its forward saves was eager's"] if without_forward else []))
     if not drawing:
-        unseen = (*notes, *externs_told(graph))
+        unseen = (*notes, *extern_notes(graph))
         return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
     lifted, names = lifted_kernels(captured, graph, kernels)
-    unseen = (*notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
+    unseen = (*notes, *extern_notes(lifted), *lifting_notes(graph, lifted, drawing))
     return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
 
 
-def externs_told(graph: ExtractedGraph) -> Iterator[str]:
-    """Say which operators no kernel computes."""
+def extern_notes(graph: ExtractedGraph) -> Iterator[str]:
+    """Yield a note about operators that no kernel computes."""
     names = list(graph.externs)
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -348,8 +345,8 @@ def externs_told(graph: ExtractedGraph) -> Iterator[str]:
 def graph_of(capture: Capture, title: str) -> Graph:
     """Return the captured graph of a title."""
     pair, _, direction = title.partition(" ")
-    found = capture.pairs[int(pair.removeprefix("pair_"))]
-    graph = found.forward if direction == "forward" else found.backward
+    pair_of_graph = capture.pairs[int(pair.removeprefix("pair_"))]
+    graph = pair_of_graph.forward if direction == "forward" else pair_of_graph.backward
     if graph is None:
         raise UsageError(f"{title}: the Capture has no such graph")
     return graph
@@ -367,28 +364,28 @@ def lifted_kernels(
         for port in graph.inputs
         if port.role == "saved" and port.value is None
     }
-    given = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
-    anew = extracted_alone(captured, *given)
-    known = {kernel.hash for kernel in anew.kernels}
+    arguments = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
+    extracted_again = extract_one_graph(captured, *arguments)
+    known = {kernel.hash for kernel in extracted_again.kernels}
     if other := [kernel.name for kernel in graph.kernels if kernel.hash not in known]:
         raise RefusedError(
             f"{', '.join(other)}: not what the compiler writes of this graph, and in a graph that draws random numbers "
             "kernels are checked in another form"
         )
     base, names = lifted_graph(captured)
-    lifted = extracted_alone(base, *given)
-    still = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
-    if still:
-        raise RefusedError(f"{', '.join(still)} draw random numbers, and their draws cannot be inputs")
+    lifted = extract_one_graph(base, *arguments)
+    drawing = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
+    if drawing:
+        raise RefusedError(f"{', '.join(drawing)} draw random numbers, and their draws cannot be inputs")
     return lifted, names
 
 
-def lifting_told(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
-    """Say what was lifted."""
+def lifting_notes(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
+    """Yield notes about draws that became inputs, and kernels that changed by it."""
     same = {kernel.hash for kernel in lifted.kernels}
     others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]
-    draws: Mapping[str, int] = {step.target: sum(each.target == step.target for each in drawing) for step in drawing}
-    said = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
-    yield f"{said} were inputs, with what eager drew"
+    draws: Mapping[str, int] = {step.target: sum(other.target == step.target for other in drawing) for step in drawing}
+    counts = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
+    yield f"{counts} were inputs, with what eager drew"
     if others:
         yield f"seen with their draws as inputs, not drawing: {', '.join(others)}"

@@ -1,4 +1,10 @@
-"""The memory that kernels may touch: addresses of a launch, and bands around buffers that no kernel may write."""
+"""Triton's interpreter, patched so that it computes what a GPU computes, for a process that only checks kernels.
+
+The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds to nearest, computes with the bits of
+bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
+operation is broadcast, takes `not` of a block for False, and combines one pair of elements at a time in reductions that
+are not sums. Reads and writes outside of a kernel's arguments raise OutsideMemoryError.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,9 @@ from triton.language.extra import libdevice
 from triton.runtime import interpreter as home
 
 from backprint.errors import RefusedError, ReplayError
+
+# ------------------------------------------------------------------ the memory that a kernel may touch
+
 
 BAND = 4096
 """The bytes before and after a buffer that no kernel may write."""
@@ -43,9 +52,9 @@ def extent(tensor: Tensor) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
-    """While this lasts, `check_addresses` knows these arguments."""
+    """Let `check_addresses` accept the memory of these arguments."""
     merged: list[tuple[int, int]] = []
-    for start, stop in sorted(extent(each) for each in arguments if isinstance(each, Tensor)):
+    for start, stop in sorted(extent(argument) for argument in arguments if isinstance(argument, Tensor)):
         if merged and start <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(stop, merged[-1][1])
         else:
@@ -78,22 +87,22 @@ class BandedMemory:
     kept: dict[int, Tensor] = field(default_factory=dict)
 
     def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Return a tensor that nothing has written, with a band before it and one after it."""
+        """Return an unwritten tensor, with a band before it and one after it."""
         last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
         size = (last + 1) * dtype.itemsize
         whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
         self.kept[whole.data_ptr()] = whole
-        made = torch.empty(0, dtype=dtype)
-        return made.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
+        tensor = torch.empty(0, dtype=dtype)
+        return tensor.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
 
     def copy(self, value: Tensor, stride: Sequence[int]) -> Tensor:
         """Return a copy of a tensor with these strides."""
-        made = self.empty(value.shape, stride, value.dtype)
+        buffer = self.empty(value.shape, stride, value.dtype)
         if 0 in stride:  # elements share memory: write each once
             narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
-            made[narrow].copy_(value[narrow])
-            return made
-        return made.copy_(value)
+            buffer[narrow].copy_(value[narrow])
+            return buffer
+        return buffer.copy_(value)
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Raise if the bands of a buffer were written."""
@@ -103,13 +112,9 @@ class BandedMemory:
                 raise OutsideMemoryError(f"it writes outside of its argument {place}, or of one in the same buffer")
 
 
-# ----------------------------------------------------------------------------
-# The functions of libdevice and the lines of PTX in Inductor's Triton kernels, computed by torch: Triton's
-# interpreter has none.
-#
+# ------------------------------------------------------------------ libdevice and PTX, computed by torch
 #
 # Names that Inductor 2.13 writes have a row. Any other name raises RefusedError when a kernel calls it.
-# ----------------------------------------------------------------------------
 
 
 def fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -184,14 +189,7 @@ ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
 """Lines of PTX that Inductor writes into kernels, for the arctangent."""
 
 
-# ----------------------------------------------------------------------------
-# Mend Triton's interpreter, so that it computes what a GPU computes: for a process that only checks kernels.
-#
-# The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds to nearest, computes with the bits of
-#  bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
-#  operation is broadcast, takes `not` of a block for no, and combines one pair of elements at a time in reductions
-#  that are not sums. Reads and writes outside of a kernel's arguments raise here.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the patches
 
 Array = Any
 """A numpy array, whose types the interpreter chooses."""
@@ -211,8 +209,8 @@ Builder = home.InterpreterBuilder
 Handle = home.TensorHandle
 
 
-def mend() -> None:
-    """Mend the interpreter of this process, for good."""
+def patch_interpreter() -> None:
+    """Patch the interpreter of this process, permanently."""
     for name, function in METHODS.items():
         setattr(Builder, name, function)
     for name in ("binary_op", "ternary_op", "unary_op"):
@@ -226,10 +224,10 @@ def mend() -> None:
     home.ASTTransformer.visit_Assign = after_its_value(home.ASTTransformer.visit_Assign)
     home.opposite = opposite
     for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
-        setattr(libdevice, name, called_by_torch(name))
+        setattr(libdevice, name, computed_by_torch(name))
 
 
-# ------------------------------------------------------------------ dtypes that numpy lacks
+# -------------------------------------------------------------- dtypes that numpy lacks
 
 
 def numbers(handle: Any) -> Array:
@@ -258,7 +256,7 @@ def handle_of(values: Array, dtype: Any) -> Any:
 
 def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
     """Convert numbers to a dtype."""
-    if any("RTZ" in str(each) for each in rounding):
+    if any("RTZ" in str(mode) for mode in rounding):
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
     values = numbers(source)
     if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
@@ -272,25 +270,25 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
 
     def computed(self: Any, *args: Any) -> Any:
         *handles, operation = args
-        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
         with np.errstate(all="ignore"):
             if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
-            found = operation(*map(numbers, handles))
-        return Handle(found, tl.int1) if found.dtype == bool else handle_of(found, short)
+            result = operation(*map(numbers, handles))
+        return Handle(result, tl.int1) if result.dtype == bool else handle_of(result, short)
 
     return computed
 
 
 def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of a method that has its operation in itself."""
+    """Compute a method that contains its operation in float32, for short dtypes, and round its result."""
 
     def computed(self: Any, *handles: Any) -> Any:
-        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
         with np.errstate(all="ignore"):
             if short is None:
                 return method(self, *handles)
-            wide = method(self, *(Handle(numbers(each), tl.float32) for each in handles))
+            wide = method(self, *(Handle(numbers(handle), tl.float32) for handle in handles))
         return handle_of(wide.data, short)
 
     return computed
@@ -303,51 +301,51 @@ def absolute(self: Any, source: Any) -> Any:
 
 def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
     """Return the matrix product of two blocks, plus a third."""
-    found = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
-    return handle_of(found + numbers(added), added.dtype)
+    matrix = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
+    return handle_of(matrix + numbers(added), added.dtype)
 
 
 def bfloat16_constant(self: Any, value: float) -> Any:
     return handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
 
 
-# ------------------------------------------------------------------ memory
+# -------------------------------------------------------------- masked loads, stores and atomics
 
 
 def size_of_element(pointers: Any) -> int:
     return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
 
 
-def loaded(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
+def load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
     """Read the elements that a mask leaves; `other` elsewhere."""
     element = pointers.get_element_ty()
     kind = home._get_np_dtype(element)
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "reads")
     rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
-    return Handle(home._interpreter.load(where, kept, in_one_piece(rest, where.shape), kind), element)
+    return Handle(home._interpreter.load(where, kept, contiguous_array(rest, where.shape), kind), element)
 
 
-def stored(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
+def store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
     """Write the elements that a mask leaves."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "writes")
     kind = home._get_np_dtype(pointers.get_element_ty())
-    return home._interpreter.store(where, in_one_piece(value.data.astype(kind, copy=False), where.shape), kept)
+    return home._interpreter.store(where, contiguous_array(value.data.astype(kind, copy=False), where.shape), kept)
 
 
-def added_atomically(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+def atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
     """Do an atomic operation on the elements that a mask leaves; return what they were."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "changes")
-    values = in_one_piece(value.data, where.shape)
+    values = contiguous_array(value.data, where.shape)
     if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
-        return added_one_by_one(self, operation, where, kept, Handle(values, value.dtype.scalar))
+        return atomic_add_rounded(self, operation, where, kept, Handle(values, value.dtype.scalar))
     named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
     return Handle(home._interpreter.atomic_rmw(named, where, values, kept, ordered), value.dtype.scalar)
 
 
-def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
+def atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
     """Add half-precision numbers in memory, each rounded, as a GPU does."""
     if "FADD" not in str(operation):
         raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
@@ -365,23 +363,23 @@ def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value
 def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
     """Return pointers and their mask as arrays of one shape."""
     shape = np.broadcast_shapes(pointers.shape, mask.shape)
-    return in_one_piece(pointers, shape), in_one_piece(mask, shape)
+    return contiguous_array(pointers, shape), contiguous_array(mask, shape)
 
 
-def in_one_piece(values: Array, shape: Sequence[int]) -> Array:
+def contiguous_array(values: Array, shape: Sequence[int]) -> Array:
     """Return values as an array of a shape that lies in memory without gaps and may be written."""
     if values.shape == shape and values.flags.c_contiguous and values.flags.writeable:
         return values
     return np.array(np.broadcast_to(values, shape), order="C")
 
 
-def assembled(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
-    """Run a line of PTX, by what computes the same."""
+def run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
+    """Run a line of PTX, by a function that computes the same."""
     if (function := ASSEMBLY.get(text)) is None:
-        raise RefusedError(f"Triton's interpreter runs no PTX, and libdevice_names.py has no row of {text!r}")
+        raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
     arrays = np.broadcast_arrays(*map(numbers, values))
-    found = function(*(torch.from_numpy(np.ascontiguousarray(each)) for each in arrays))
-    result = handle_of(found.numpy(), values[0].dtype)
+    result_values = function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+    result = handle_of(result_values.numpy(), values[0].dtype)
     return SimpleNamespace(get_result=lambda place: result)
 
 
@@ -391,17 +389,17 @@ METHODS: dict[str, Callable[..., Any]] = {
     "create_fabs": absolute,
     "create_dot": product,
     "get_bf16": bfloat16_constant,
-    "create_masked_load": loaded,
-    "create_masked_store": stored,
-    "create_atomic_rmw": added_atomically,
-    "create_inline_asm": assembled,
+    "create_masked_load": load_masked,
+    "create_masked_store": store_masked,
+    "create_atomic_rmw": atomic_operation,
+    "create_inline_asm": run_assembly,
 }
 
-# ------------------------------------------------------------------ the language
+# -------------------------------------------------------------- the language
 
 
 def with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
-    """Let `not` negate each element: Python's own asks a whole block for one answer, and gets yes."""
+    """Make `not` negate each element: Python's own takes the truth value of the whole block, which is True."""
     self.generic_visit(node)
     if not isinstance(node.op, ast.Not):
         return node
@@ -409,7 +407,7 @@ def with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
 
 
 def opposite(value: Any) -> Any:
-    """Return what `not` gives in Triton."""
+    """Return the result of `not` in Triton."""
     return value == 0 if isinstance(value, tl.core.tensor) else not value
 
 
@@ -423,7 +421,7 @@ def after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
     return visited
 
 
-# ------------------------------------------------------------------ reductions
+# -------------------------------------------------------------- reductions and scans
 
 
 def block(values: Array, dtype: Any) -> Any:
@@ -431,84 +429,94 @@ def block(values: Array, dtype: Any) -> Any:
     return tl.core.tensor(Handle(values, dtype.scalar), tl.block_type(dtype.scalar, list(values.shape)))
 
 
-def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
+def combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
     """Combine arrays element by element."""
     both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
-    found = function.rewrite()(*both)
-    results = found if isinstance(found, (tuple, list)) else (found,)
+    outcome = function.rewrite()(*both)
+    results = outcome if isinstance(outcome, (tuple, list)) else (outcome,)
     return [
-        np.broadcast_to(each.handle.data, left[0].shape).astype(values.dtype, copy=False)
-        for each, values in zip(results, left, strict=True)
+        np.broadcast_to(result.handle.data, left[0].shape).astype(values.dtype, copy=False)
+        for result, values in zip(results, left, strict=True)
     ]
 
 
-def reduce_by_halves(self: Any, given: Any) -> list[Any]:
+def reduce_by_halves(self: Any, operands: Any) -> list[Any]:
     """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
-    shape = given[0].handle.data.shape
-    tensors, axis = self.unravel(given, self.axis)
-    values, dtypes = [each.handle.data for each in tensors], [each.dtype for each in tensors]
+    shape = operands[0].handle.data.shape
+    tensors, axis = self.unravel(operands, self.axis)
+    values, dtypes = (
+        [values_of_operand.handle.data for values_of_operand in tensors],
+        [values_of_operand.dtype for values_of_operand in tensors],
+    )
     while (count := values[0].shape[axis]) > 1:
         if count % 2:
             raise NotImplementedError(f"the interpreter reduces powers of two, not {count} elements")
-        even, odd = ([np.take(each, range(first, count, 2), axis) for each in values] for first in (0, 1))
-        values = combined(self.combine_fn, even, odd, dtypes)
-    found = []
-    for each, dtype in zip(values, dtypes, strict=True):
-        ended = each if self.keep_dims and self.axis is not None else np.squeeze(each, axis)
+        even, odd = (
+            [np.take(values_of_operand, range(first, count, 2), axis) for values_of_operand in values]
+            for first in (0, 1)
+        )
+        values = combine_arrays(self.combine_fn, even, odd, dtypes)
+    results = []
+    for values_of_operand, dtype in zip(values, dtypes, strict=True):
+        ended = values_of_operand if self.keep_dims and self.axis is not None else np.squeeze(values_of_operand, axis)
         if self.axis is None:
             ended = ended.reshape((1,) * len(shape)) if self.keep_dims else ended.item()
-        found.append(self.to_tensor(ended, dtype))
-    return found
+        results.append(self.to_tensor(ended, dtype))
+    return results
 
 
-def scan_by_doubling(self: Any, given: Any) -> list[Any]:
+def scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     """Combine each element with all before it, by steps of 1, 2, 4, …"""
-    values, dtypes = [each.handle.data for each in given], [each.dtype for each in given]
+    values, dtypes = (
+        [values_of_operand.handle.data for values_of_operand in operands],
+        [values_of_operand.dtype for values_of_operand in operands],
+    )
     count, by = values[0].shape[self.axis], 1
     side = [1] * values[0].ndim
     side[self.axis] = count
     while by < count:
-        before = [np.roll(each, by, self.axis) for each in values]
+        before = [np.roll(values_of_operand, by, self.axis) for values_of_operand in values]
         reached = np.arange(count).reshape(side) >= by
-        met = combined(self.combine_fn, before, values, dtypes)
-        values = [np.where(reached, new, old) for new, old in zip(met, values, strict=True)]
+        combined = combine_arrays(self.combine_fn, before, values, dtypes)
+        values = [np.where(reached, new, old) for new, old in zip(combined, values, strict=True)]
         by *= 2
-    return [self.to_tensor(each, dtype) for each, dtype in zip(values, dtypes, strict=True)]
+    return [self.to_tensor(values_of_operand, dtype) for values_of_operand, dtype in zip(values, dtypes, strict=True)]
 
 
 def only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """Reduce short dtypes, which numpy lacks, by the function that combines them."""
 
-    def reduced(self: Any, given: Any) -> Any:
-        short = any(each.dtype.scalar in SHORT for each in given)
-        return otherwise(self, given) if short else method(self, given)
+    def reduced(self: Any, operands: Any) -> Any:
+        short = any(operand.dtype.scalar in SHORT for operand in operands)
+        return otherwise(self, operands) if short else method(self, operands)
 
     return reduced
 
 
-# ------------------------------------------------------------------ libdevice
+# -------------------------------------------------------------- functions of libdevice
 
 
-def called_by_torch(name: str) -> Callable[..., Any]:
+def computed_by_torch(name: str) -> Callable[..., Any]:
     """Return a function of libdevice that torch computes; one that has no row raises."""
     function = NUMBERS.get(name) or ANSWERS.get(name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
         if function is None:
-            raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and libdevice_names.py has no row of it")
-        tensors = [each for each in args if isinstance(each, tl.core.tensor)]
+            raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and Backprint has no function for it")
+        tensors = [argument for argument in args if isinstance(argument, tl.core.tensor)]
         dtype = tensors[0].dtype.scalar
         arrays = [
-            numbers(each.handle) if isinstance(each, tl.core.tensor) else number_as_array(each, dtype) for each in args
+            numbers(argument.handle) if isinstance(argument, tl.core.tensor) else number_as_array(argument, dtype)
+            for argument in args
         ]
-        values = [torch.from_numpy(np.ascontiguousarray(each)) for each in arrays]
-        found = function(*values)
+        values = [torch.from_numpy(np.ascontiguousarray(argument)) for argument in arrays]
+        result_tensor = function(*values)
         if name in ANSWERS:
             kind = tl.int32
         else:
-            kind = tl.int64 if found.dtype == torch.int64 else dtype
-        result = handle_of(found.numpy(), kind)
-        is_block = any(each.type.is_block() for each in tensors)
+            kind = tl.int64 if result_tensor.dtype == torch.int64 else dtype
+        result = handle_of(result_tensor.numpy(), kind)
+        is_block = any(argument.type.is_block() for argument in tensors)
         return tl.core.tensor(result, tl.block_type(kind, list(result.data.shape)) if is_block else kind)
 
     return called

@@ -1,4 +1,4 @@
-"""What the two processes of a check tell each other, as JSON: kernels one way, Verdicts the other."""
+"""The files of a check's folder, as JSON: the kernels for the process that runs them, and its Verdicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.kernels.nouns import Kernel, LoweredPort
 
 SAMPLE, SUBJECTS, VERDICTS, KERNELS, ERRORS = "sample", "kernels.json", "verdicts.jsonl", "kernels", "errors.txt"
-"""What a check's folder has: the Capture, what was extracted, the answers, kernels as files, and what processes say."""
+"""Names in a check's folder: the Capture, the extracted kernels, the Verdicts, kernels as files, and errors."""
 
 BEGUN = "begun"
 
@@ -30,7 +30,7 @@ class CheckSubject:
     draws: tuple[str, ...] = ()
     """The steps whose draws are further inputs of this wrapper."""
     unseen: tuple[str, ...] = ()
-    """What the check cannot see."""
+    """Notes about parts of the graph that the check does not cover."""
 
     @property
     def pair(self) -> str:
@@ -45,7 +45,7 @@ class CheckSubject:
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
-    """What a check does."""
+    """The kernels to check, and how."""
 
     target: str
     threads: int
@@ -56,9 +56,11 @@ class CheckPlan:
 
 
 def write_plan(folder: Path, plan: CheckPlan) -> None:
-    """Write a plan into a check's folder; of kernels, their names and sources."""
-    kernels = [[[kernel.language, kernel.name, kernel.source] for kernel in each.kernels] for each in plan.subjects]
-    bare = replace(plan, subjects=tuple(replace(each, kernels=()) for each in plan.subjects))
+    """Write a plan into a check's folder; kernels are written with languages, names and sources."""
+    kernels = [
+        [[kernel.language, kernel.name, kernel.source] for kernel in subject.kernels] for subject in plan.subjects
+    ]
+    bare = replace(plan, subjects=tuple(replace(subject, kernels=()) for subject in plan.subjects))
     (folder / SUBJECTS).write_text(json.dumps({**asdict(bare), "kernels": kernels}), encoding="utf-8")
 
 
@@ -74,21 +76,23 @@ def read_plan(folder: Path) -> CheckPlan:
 
 def subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
     inputs, outputs = (tuple(map(port_from_json, row[name])) for name in ("inputs", "outputs"))
-    made = tuple(Kernel(*each) for each in kernels)
-    return CheckSubject(row["title"], row["wrapper"], made, inputs, outputs, tuple(row["draws"]), tuple(row["unseen"]))
+    own_kernels = tuple(Kernel(*fields) for fields in kernels)
+    return CheckSubject(
+        row["title"], row["wrapper"], own_kernels, inputs, outputs, tuple(row["draws"]), tuple(row["unseen"])
+    )
 
 
 def port_from_json(row: Mapping[str, Any]) -> LoweredPort:
     return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
 
 
-def note_begun(folder: Path, title: str) -> None:
-    """Note that a graph is at work."""
+def write_begun(folder: Path, title: str) -> None:
+    """Write that a graph is at work."""
     append_line(folder, {BEGUN: title})
 
 
-def note_verdict(folder: Path, verdict: Verdict) -> None:
-    """Note the Verdict of a graph."""
+def write_verdict(folder: Path, verdict: Verdict) -> None:
+    """Write the Verdict of a graph."""
     append_line(folder, asdict(verdict))
 
 
@@ -97,21 +101,21 @@ def append_line(folder: Path, row: Mapping[str, Any]) -> None:
         lines.write(json.dumps(row) + "\n")
 
 
-def noted_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines that were noted."""
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the complete lines that were written."""
     place = folder / VERDICTS
     text = place.read_text("utf-8") if place.exists() else ""
     yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
 
 
-def noted_verdicts(folder: Path) -> dict[str, Verdict]:
-    """Return the Verdicts that were noted, by the titles of their graphs."""
-    return {row["name"]: verdict_from_json(row) for row in noted_rows(folder) if BEGUN not in row}
+def read_verdicts(folder: Path) -> dict[str, Verdict]:
+    """Return title -> Verdict of the graphs that have one."""
+    return {row["name"]: verdict_from_json(row) for row in read_rows(folder) if BEGUN not in row}
 
 
 def graph_at_work(folder: Path) -> str:
     """Return the title of the graph that was begun and has no Verdict; '' if there is none."""
-    begun, done = [row[BEGUN] for row in noted_rows(folder) if BEGUN in row], noted_verdicts(folder)
+    begun, done = [row[BEGUN] for row in read_rows(folder) if BEGUN in row], read_verdicts(folder)
     return next((title for title in reversed(begun) if title not in done), "")
 
 

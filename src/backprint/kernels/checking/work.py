@@ -1,8 +1,9 @@
-"""How far the results of right kernels may be from eager's: what rounding explains, seen from float64.
+"""The process of a check: it runs the kernels of each graph, and writes a Verdict.
 
-The tolerance of a dtype is wide enough for a compiler that reorders a whole graph, and for an error in a kernel: of
-bfloat16, a row of a gradient may be wrong within it. So results that are close must also be about as near to float64 as
-eager's are, in the mean and at most. float32 may also be as far as eager is whose operators round otherwise.
+    python -P -m backprint.kernels.checking.work FOLDER
+
+The forward is judged by eager's forward. The saved tensors of its kernels go to the kernels of the backward, and to
+eager's backward in the captured dtypes, by which the backward is judged.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from backprint.kernels.checking.plan import (
     SAMPLE,
     CheckPlan,
     CheckSubject,
-    note_begun,
-    note_verdict,
-    noted_verdicts,
     read_plan,
+    read_verdicts,
+    write_begun,
+    write_verdict,
 )
-from backprint.kernels.extraction import is_workspace, loaded_wrapper, without_gpu
+from backprint.kernels.extraction import load_wrapper, may_be_workspace, without_gpu
 from backprint.kernels.inductor import lowering_for
 from backprint.kernels.nouns import Kernel, LoweredPort, target_named
 from backprint.lowering.subjects import BenchGraph, bench_graphs
@@ -44,11 +45,19 @@ from backprint.sample.judged import Eager, apart, judged, widen, widened_class
 from backprint.sample.load import load
 from backprint.sample.rerun import EagerRun
 
+# ------------------------------------------------------------------ how far rounding explains a difference
+#
+# The tolerance of a dtype is wide enough for a compiler that reorders a whole graph, and so for an error in a kernel:
+# within that of bfloat16, a row of a gradient may be wrong. So results that are close must also be about as near to
+# float64 as eager's are, in the mean and at most. float32 may also be as far as an eager run whose operators round
+# otherwise.
+
+
 MEAN_TIMES, MOST_TIMES = 2.0, 2.0
-"""How many times as far from float64 as eager's, results may be: the root mean square, and the largest difference."""
+"""How far results may be from float64, as multiples of eager's distance: root mean square, and largest difference."""
 
 WIDER = 1.25, 1.5
-"""The same of a saved tensor that has a wider dtype on the target: eager has rounded it, and the kernels have not."""
+"""The multiples for a saved tensor that has a wider dtype on the target: eager has rounded it, the kernels have not."""
 
 FEW = 256
 """Of fewer elements, chance decides how far eager is from float64: results may be as far as moved inputs make them."""
@@ -70,52 +79,58 @@ class RoundingBound:
         if isinstance(self.eager.wide, str) or len(self.given) != len(run.inputs):
             return self.eager.wide
         pairs = zip(self.given, run.inputs, strict=True)  # of a saved tensor with another shape on the target: eager's
-        given = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
-        return run.again(widened_class(run.module)(), [widen(value) for value in given])
+        inputs = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
+        return run.again(widened_class(run.module)(), [widen(value) for value in inputs])
 
-    def complaint(self, place: int, found: Any) -> str:
-        """Say why a result is too far from eager's for rounding alone; '' if it is not, or nothing tells."""
+    def complaint(self, place: int, result: Any) -> str:
+        """Return why a result is further from eager's than rounding explains; '' if it is not, or float64 is not
+        known."""
         wanted = self.eager.run.results[place]
         if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(self.exact, str):
             return ""
-        its, own = apart_by(found, self.exact[place]), apart_by(wanted, self.eager.wide[place])
-        wider = found.dtype.itemsize > wanted.dtype.itemsize and wanted.numel() >= FEW
-        allowed = (WIDER[0] * own[0], WIDER[1] * own[1]) if wider else self.allowed(place, wanted, own)
-        if its[0] <= allowed[0] and its[1] <= allowed[1]:
+        kernel_distance, eager_distance = (
+            distances(result, self.exact[place]),
+            distances(wanted, self.eager.wide[place]),
+        )
+        wider = result.dtype.itemsize > wanted.dtype.itemsize and wanted.numel() >= FEW
+        allowed = (
+            (WIDER[0] * eager_distance[0], WIDER[1] * eager_distance[1])
+            if wider
+            else self.allowed(place, wanted, eager_distance)
+        )
+        if kernel_distance[0] <= allowed[0] and kernel_distance[1] <= allowed[1]:
             return ""
         return (
-            f"further from float64 than rounding explains: {its[0]:.2g} in the mean and {its[1]:.2g} at most, where "
+            f"further from float64 than rounding explains: {kernel_distance[0]:.2g} in the mean and "
+            f"{kernel_distance[1]:.2g} at most, where "
             f"{allowed[0]:.2g} and {allowed[1]:.2g} are explained"
         )
 
     def allowed(self, place: int, wanted: Tensor, own: tuple[float, float]) -> tuple[float, float]:
         """Return the mean and the largest difference from float64 that rounding explains."""
         unit = torch.finfo(wanted.dtype).eps
-        sizes = apart_by(wanted, torch.zeros_like(wanted))
+        sizes = distances(wanted, torch.zeros_like(wanted))
         low = wanted.dtype in LOW
         floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], 2 * unit * sizes[1])]
         runs: list[Any] = [] if low else list(self.eager.rounded)
         if wanted.numel() < FEW:
             runs += self.eager.nudged
-        floors += [apart_by(run[place], wanted) for run in runs]
-        mean, most = (max(each) for each in zip(*floors, strict=True))
+        floors += [distances(run[place], wanted) for run in runs]
+        mean, most = (max(values) for values in zip(*floors, strict=True))
         return max(MEAN_TIMES * own[0], mean), max(MOST_TIMES * own[1], most)
 
 
-def apart_by(left: Tensor, right: Tensor) -> tuple[float, float]:
+def distances(left: Tensor, right: Tensor) -> tuple[float, float]:
     """Return the root mean square and the largest of the differences of two tensors, where both are finite."""
     difference = (left.double() - right.double()).abs()
     finite = difference[torch.isfinite(difference)]
     return (float(finite.square().mean().sqrt()), float(finite.max())) if finite.numel() else (0.0, 0.0)
 
 
-# ----------------------------------------------------------------------------
-# Run the wrapper of extracted kernels on tensors of a CPU: Triton's in its interpreter, C++ compiled.
+# ------------------------------------------------------------------ a wrapper and its kernels on CPU tensors
 #
-# A wrapper runs from its text, and its kernels from theirs: what is called is the source that a Kernel has. Extern
-#  calls (matmuls, convolutions) run as torch's own operators. The wrapper is code that Inductor wrote, in the process
-#  before.
-# ----------------------------------------------------------------------------
+# A wrapper and its kernels are loaded from their texts: the source that a Kernel has is the one that runs. Extern calls
+# (matmuls, convolutions) run as torch's own operators. The wrapper is code that Inductor wrote in the parent process.
 
 CPU = torch.device("cpu")
 
@@ -126,20 +141,20 @@ class KernelRunError(ReplayError):
 
 @dataclass(slots=True)
 class KernelRuns:
-    """How often each kernel ran, how many configurations they have at most, and the memory of the run at work."""
+    """The number of runs of each kernel, the most configurations of a kernel, and the memory of the current run."""
 
     counts: Counter[str] = field(default_factory=Counter)
     configurations: int = 1
     memory: BandedMemory = field(default_factory=BandedMemory)
 
     def call(self, name: str, run: Callable[[], Any], arguments: Sequence[Any]) -> None:
-        """Run a kernel, and see that it wrote no memory but its own."""
+        """Run a kernel; raise KernelRunError if it fails or writes outside of its arguments."""
         self.counts[name] += 1
         try:
             run()
             self.memory.check(arguments)
         except Exception as error:
-            raise KernelRunError(f"{name}: {told(error)}") from root_of(error)
+            raise KernelRunError(f"{name}: {error_line(error)}") from root_of(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +168,9 @@ class RunnableGraph:
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run the wrapper on copies of these values, which must be those that it was written for."""
         self.runs.memory = BandedMemory()
-        taken = [self.taken(port, value) for port, value in zip(self.inputs, values, strict=True)]
+        copies = [self.taken(port, value) for port, value in zip(self.inputs, values, strict=True)]
         with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
-            return list(self.call(taken))
+            return list(self.call(copies))
 
     def taken(self, port: LoweredPort, value: Any) -> Any:
         """Return a copy of an input as the kernels expect it."""
@@ -163,12 +178,12 @@ class RunnableGraph:
             if value != port.value:
                 raise KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
             return value
-        if is_workspace(value) and port.dtype == "uint8":
+        if may_be_workspace(value) and port.dtype == "uint8":
             return self.runs.memory.copy(value, value.stride())
         kind = f"{port.dtype}{list(port.shape)}"
-        found = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        if found != kind:
-            raise KernelRunError(f"{port.role} {port.name} is {found}, and the kernels were made for {kind}")
+        value_kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        if value_kind != kind:
+            raise KernelRunError(f"{port.role} {port.name} is {value_kind}, and the kernels were made for {kind}")
         return self.runs.memory.copy(value, port.stride)
 
 
@@ -182,19 +197,21 @@ def runnable_graph(
     """Load a wrapper and its kernels; `place` chooses a configuration, the last of those that have fewer."""
     known, runs = {kernel.name: kernel for kernel in kernels}, KernelRuns()
 
-    def loaded(name: str, types: Any) -> Any:
+    def load_kernel(name: str, types: Any) -> Any:
         if name not in known:
             raise KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
         kernel = known[name]
-        return interpreted(kernel, folder, place, runs) if types is None else compiled(kernel, types, runs)
+        return (
+            interpreted_kernel(kernel, folder, place, runs) if types is None else compiled_kernel(kernel, types, runs)
+        )
 
-    space = loaded_wrapper(wrapper, loaded, lambda *args: runs.memory.empty(*args), CPU)
-    return RunnableGraph(inputs, space["call"], runs)
+    namespace = load_wrapper(wrapper, load_kernel, lambda *args: runs.memory.empty(*args), CPU)
+    return RunnableGraph(inputs, namespace["call"], runs)
 
 
 @dataclass(frozen=True, slots=True)
 class InterpretedKernel:
-    """Stands for a Triton kernel in a wrapper."""
+    """Replaces a Triton kernel in a wrapper: it runs in Triton's interpreter."""
 
     name: str
     tuner: Any
@@ -204,36 +221,38 @@ class InterpretedKernel:
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Run the kernel in Triton's interpreter, on its whole grid."""
         names = [name for name in self.tuner.fn.arg_names if name not in self.configuration.kwargs]
-        given = dict(zip(names, args, strict=False))  # an argument equal to 1 is a constant, and is passed all the same
+        named_arguments = dict(
+            zip(names, args, strict=False)
+        )  # an argument equal to 1 is a constant, and is passed all the same
         constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
-        rest = {name: value for name, value in constants.items() if name not in given}
+        rest = {name: value for name, value in constants.items() if name not in named_arguments}
         numbers = [None if isinstance(value, Tensor) else value for value in args]
 
         def launched() -> None:
             grid = grid_of(self.tuner, self.configuration, numbers)
             with launch_of(args):
-                self.tuner.fn[grid](**given, **rest)
+                self.tuner.fn[grid](**named_arguments, **rest)
 
         self.runs.call(self.name, launched, args)
 
 
-def interpreted(kernel: Kernel, folder: Path, place: int, runs: KernelRuns) -> InterpretedKernel:
+def interpreted_kernel(kernel: Kernel, folder: Path, place: int, runs: KernelRuns) -> InterpretedKernel:
     """Load a Triton kernel for the interpreter."""
     try:
         tuner = kernel_loaded_from(folder, kernel)
     except Exception as error:
-        raise KernelRunError(f"{kernel.name} cannot be loaded: {told(error)}") from error
+        raise KernelRunError(f"{kernel.name} cannot be loaded: {error_line(error)}") from error
     configurations = tuner.configs
     runs.configurations = max(runs.configurations, len(configurations))
     return InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
 
 
-def compiled(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..., None]:
+def compiled_kernel(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..., None]:
     """Compile a C++ kernel."""
     try:
         function = AsyncCompile().cpp_pybinding(types, kernel.source)
     except Exception as error:
-        raise KernelRunError(f"{kernel.name} cannot be compiled: {told(error)}") from error
+        raise KernelRunError(f"{kernel.name} cannot be compiled: {error_line(error)}") from error
 
     def run(*args: Any) -> None:
         runs.call(kernel.name, lambda: function(*args), args)
@@ -248,25 +267,15 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
-def told(error: BaseException) -> str:
-    """Return the cause of an error in one line."""
+def error_line(error: BaseException) -> str:
+    """Return the root cause of an error as one line."""
     cause = root_of(error)
     lines = [line for line in str(cause).strip().splitlines() if line.strip()]
     wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
     return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
 
 
-# ----------------------------------------------------------------------------
-# The process of a check: it runs kernels, and notes a Verdict of each graph.
-#
-#
-#
-#     python -P -m backprint.kernels.checking.check_work FOLDER
-#
-#
-# The forward is judged by eager's. Its kernels' own saved tensors go to the kernels of the backward, and to eager's
-# backward in the captured dtypes, by which the backward is judged. What `sample/judged` calls equal is equal here.
-# ----------------------------------------------------------------------------
+# ------------------------------------------------------------------ the Verdict of each graph
 
 NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
 """Words of `judged` that compare nothing -> the word of a Verdict."""
@@ -282,10 +291,10 @@ def check_graphs() -> None:
         graphs = graphs_of_check(plan, folder)
     except RefusedError as error:  # of its inputs: no kernel ran
         for subject in plan.subjects:
-            note_verdict(folder, Verdict("unproven", subject.title, str(error)))
+            write_verdict(folder, Verdict("unproven", subject.title, str(error)))
         return
     for verdict in verdicts(plan, graphs, folder):
-        note_verdict(folder, verdict)
+        write_verdict(folder, verdict)
 
 
 def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
@@ -293,9 +302,9 @@ def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
     torch.set_num_threads(plan.threads)
     take_states_from_anywhere()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
-        from backprint.kernels.checking.interpreter import mend
+        from backprint.kernels.checking.interpreter import patch_interpreter
 
-        mend()
+        patch_interpreter()
     capture = load(folder / SAMPLE, allow=plan.allow, trust=True)  # this process is its own
     return {graph.title: graph for graph in bench_graphs(capture)}
 
@@ -308,7 +317,7 @@ def take_states_from_anywhere() -> None:
 
 def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
     """Yield a Verdict for each graph that has none."""
-    known = noted_verdicts(folder)
+    known = read_verdicts(folder)
     for pair in dict.fromkeys(subject.pair for subject in plan.subjects):
         forward = ForwardKernels()
         for subject in plan.subjects:
@@ -318,16 +327,16 @@ def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) ->
                 forward = ForwardKernels(known[subject.title])
             if subject.title in known:
                 continue
-            note_begun(folder, subject.title)
-            made = verdict_of(subject, plan, graphs[subject.title], forward, folder)
+            write_begun(folder, subject.title)
+            outcome = verdict_of(subject, plan, graphs[subject.title], forward, folder)
             if subject.direction == "forward":
-                forward = replace(made[1], verdict=made[0])
-            yield made[0]
+                forward = replace(outcome[1], verdict=outcome[0])
+            yield outcome[0]
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardKernels:
-    """What the kernels of a forward gave: its Verdict, and what it saved on the target."""
+    """The Verdict of a forward's kernels, and the tensors that they saved on the target."""
 
     verdict: Verdict | None = None
     saved: Mapping[str, Any] = field(default_factory=dict)
@@ -353,14 +362,14 @@ def verdict_of(
             ), ForwardKernels()
         cause = root_of(error)
         word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
-        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else told(error)), (
+        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else error_line(error)), (
             ForwardKernels()
         )
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCheck:
-    """One graph at work."""
+    """The check of one graph."""
 
     subject: CheckSubject
     plan: CheckPlan
@@ -369,28 +378,28 @@ class GraphCheck:
     folder: Path
 
     def checked(self) -> tuple[Verdict, ForwardKernels]:
-        """Run the kernels in each configuration that is asked for, and compare."""
+        """Run the kernels in the configurations of the plan, and compare; return the worst Verdict."""
         judge = self.judge()
-        found: list[Verdict] = []
+        verdicts_found: list[Verdict] = []
         saved: Mapping[str, Any] = {}
         for place in range(MOST_CONFIGURATIONS):
             runs, results = judge.results(self.subject, place)
-            found.append(judge.verdict(self.subject, runs, results))
+            verdicts_found.append(judge.verdict(self.subject, runs, results))
             if not place:
                 saved = saved_of(judge.run, results)
             if not self.plan.every_configuration or place + 1 >= runs.configurations:
                 break
-        word = worst([each.verdict for each in found])
-        chosen = next(each for each in found if each.verdict == word)
+        word = worst([verdict.verdict for verdict in verdicts_found])
+        chosen = next(verdict for verdict in verdicts_found if verdict.verdict == word)
         return chosen, ForwardKernels(saved=saved, lifted=bool(self.subject.draws))
 
     def judge(self) -> GraphJudge:
-        """Return what runs kernels of this graph and compares their results."""
+        """Return the judge that runs kernels of this graph and compares their results."""
         lifted = lifted_run(self.bench)
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
         given = self.given(lifted)
-        bound = RoundingBound(Eager(self.judging_run(lifted, given), drawn_anew), given)
+        bound = RoundingBound(Eager(self.judging_run(lifted, given), refuse_redraw), given)
         return GraphJudge(self.plan, self.folder, bound)
 
     def given(self, lifted: LiftedRun) -> list[Any]:
@@ -403,7 +412,7 @@ class GraphCheck:
         for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
             own = self.forward.saved and not self.forward.lifted
             if port.role == "saved" and isinstance(value, Tensor) and not own:
-                if tuple(value.shape) != port.shape and not is_workspace(value):
+                if tuple(value.shape) != port.shape and not may_be_workspace(value):
                     raise RefusedError(
                         f"what eager saves has another shape than on the target: {port.name} is "
                         f"{list(value.shape)}, and there {list(port.shape)}: check the backward with "
@@ -422,8 +431,8 @@ class GraphCheck:
         return replace(run, results=tuple(run.again(run.module())))
 
 
-def drawn_anew(*values: Any) -> Any:
-    """Stand for kernels where eager would have to draw as they do: their draws are inputs."""
+def refuse_redraw(*values: Any) -> Any:
+    """Raise RefusedError: eager would have to draw again, although draws are inputs."""
     raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
 
 
@@ -445,73 +454,75 @@ class GraphJudge:
         sources = self.folder / KERNELS
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
-            made = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
-            return made.runs, made.run(self.bound.given)
+            runnable = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            return runnable.runs, runnable.run(self.bound.given)
 
     def verdict(self, subject: CheckSubject, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
         wanted = self.run.outputs
         if len(results) != len(wanted):
-            given = f"{len(results)} results, and eager gives {len(wanted)}"
-            return Verdict("wrong", subject.title, f"the kernels give {given}")
+            counts = f"{len(results)} results, and eager gives {len(wanted)}"
+            return Verdict("wrong", subject.title, f"the kernels give {counts}")
         ports = tuple(port_verdicts(self.bound, subject, results))
-        word = worst([port.verdict for port in ports if not (port.role == "saved" and others_tell(port, ports))])
+        word = worst(
+            [port.verdict for port in ports if not (port.role == "saved" and others_are_compared(port, ports))]
+        )
         names = [kernel.name for kernel in subject.kernels]
         idle = [name for name in names if not runs.counts[name]]
         if idle and word in GOOD:
             word = "unproven"
-        said = [named_first(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
-        said += [f"{', '.join(idle)} did not"] if idle else []
-        said += [self.configurations_seen(runs.configurations), *subject.unseen]
-        return Verdict(word, subject.title, "; ".join(each for each in said if each), ports)
+        remarks = [first_fault(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
+        remarks += [f"{', '.join(idle)} did not"] if idle else []
+        remarks += [self.configurations_seen(runs.configurations), *subject.unseen]
+        return Verdict(word, subject.title, "; ".join(remark for remark in remarks if remark), ports)
 
     def configurations_seen(self, count: int) -> str:
-        """Say which configurations ran."""
+        """Return a text about the configurations that ran."""
         if count <= 1:
             return ""
         return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
 
     def warm(self) -> None:
-        """Make the eager runs that comparisons may need."""
+        """Run eager in all the ways that comparisons may need."""
         eager = self.bound.eager
         _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
 
 
 def port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
-    """Yield what is to be said of each output."""
+    """Yield the PortVerdict of each output."""
     eager = bound.eager
     lowered = {(port.role, port.name): port.shape for port in subject.outputs}
     for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
-        found = as_captured(results[place], wanted) if role == "saved" else results[place]
-        if role == "saved" and is_other_workspace(found, wanted):
-            detail = f"a workspace of {found.numel()} bytes on the target, where eager's has {wanted.numel()}"
+        result = as_captured(results[place], wanted) if role == "saved" else results[place]
+        if role == "saved" and is_other_workspace(result, wanted):
+            detail = f"a workspace of {result.numel()} bytes on the target, where eager's has {wanted.numel()}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        if has_other_shape(found, wanted) and lowered.get((role, name)) == tuple(found.shape):
-            detail = f"its shape on the target is {list(found.shape)}, and eager's here {list(wanted.shape)}"
+        if has_other_shape(result, wanted) and lowered.get((role, name)) == tuple(result.shape):
+            detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(wanted.shape)}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        word, detail = judged(eager, place, found)
+        word, detail = judged(eager, place, result)
         if word == "close" and (complaint := bound.complaint(place, results[place])):
             word, detail = "wrong", f"{detail}; {complaint}"
-        error = apart(found, wanted) if word in ("close", "wrong") and same_shape(found, wanted) else 0.0
+        error = apart(result, wanted) if word in ("close", "wrong") and same_shape(result, wanted) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 
 
-def is_other_workspace(found: Any, wanted: Any) -> bool:
+def is_other_workspace(result: Any, wanted: Any) -> bool:
     """Whether a tensor is a library's workspace, and another one on the target."""
-    return is_workspace(found) and is_workspace(wanted) and found.shape != wanted.shape
+    return may_be_workspace(result) and may_be_workspace(wanted) and result.shape != wanted.shape
 
 
-def has_other_shape(found: Any, wanted: Any) -> bool:
+def has_other_shape(result: Any, wanted: Any) -> bool:
     """Whether two results are tensors of different shapes. An operator of a GPU may give what a CPU's does not: a
     BatchNorm in evaluation its statistics, a library its workspace."""
-    return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape != wanted.shape
+    return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape != wanted.shape
 
 
-def same_shape(found: Any, wanted: Any) -> bool:
+def same_shape(result: Any, wanted: Any) -> bool:
     """Whether two results are tensors of the same shape."""
-    return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape == wanted.shape
+    return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape == wanted.shape
 
 
 def as_captured(value: Any, wanted: Any) -> Any:
@@ -520,14 +531,15 @@ def as_captured(value: Any, wanted: Any) -> Any:
 
 
 def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
-    """Return a value as it would lie in that tensor's storage, which `as_strided` reads from its start."""
+    """Return a value with the storage, offset and strides of another tensor: `as_strided` reads a storage from its
+    start."""
     if value is kept:
         return kept
     storage = kept.untyped_storage().clone()
-    made = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
+    placed = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
     narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in kept.stride())  # written once
-    made[narrow].copy_(value[narrow])
-    return made
+    placed[narrow].copy_(value[narrow])
+    return placed
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
@@ -535,17 +547,17 @@ def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
 
-def others_tell(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
+def others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
     """Whether a saved port that eager does not repeat, such as a workspace, leaves other ports to judge by."""
-    return port.verdict == "unproven" and any(each.role != "saved" and each.verdict in GOOD for each in ports)
+    return port.verdict == "unproven" and any(other.role != "saved" and other.verdict in GOOD for other in ports)
 
 
-def named_first(ports: Sequence[PortVerdict], word: str) -> str:
-    """Name the port that is the worst, or those that were not compared."""
-    bad = [port for port in ports if port.verdict == word and word not in GOOD]
-    bad = bad or [port for port in ports if port.verdict == "unproven"]
-    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    return f"{bad[0]}{more}" if bad else ""
+def first_fault(ports: Sequence[PortVerdict], word: str) -> str:
+    """Return the first port with the worst word, or the first that was not compared, and count the others."""
+    named_ports = [port for port in ports if port.verdict == word and word not in GOOD]
+    named_ports = named_ports or [port for port in ports if port.verdict == "unproven"]
+    more = f" (and {len(named_ports) - 1} more)" if len(named_ports) > 1 else ""
+    return f"{named_ports[0]}{more}" if named_ports else ""
 
 
 if __name__ == "__main__":

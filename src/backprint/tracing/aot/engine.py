@@ -57,7 +57,5 @@ def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedPro
         guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        unchecked_reads=()
-        if options.fake
-        else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
+        unguarded=() if options.fake else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
     )

@@ -1,7 +1,7 @@
-"""How many passes are kept, counted over the regions of one folder, name and line of code in one process.
+"""The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
 
-A loop makes a new region on the same line each time, so a region alone cannot count. Without a folder each region
-counts its own.
+A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a name
+still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ from backprint.regions.watch import (
     tag_of,
     visible_variables,
 )
+
+# ---- How many passes are kept
+# Passes are counted over the regions of one folder, name and line of code in one process: a loop makes a new region on
+# the same line each time, so a region alone cannot count. Without a folder each region counts its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +121,9 @@ def forget_counts(folder: str) -> None:
             del _counts[key]
 
 
-# ----------------------------------------------------------------------------
-# What a region has seen: its passes, the operators that no pass has reached, and where its NaN and Inf come from.
-#
-# `watch` tells a RegionCore of nodes and operators, `follow` of backward calls. The nodes made in a region hold its
-#  core, and the core holds none of them, so it lives as long as a backward may still reach the region.
-# ----------------------------------------------------------------------------
+# ---- RegionCore: the state of a region
+# `watch` passes nodes and operators to a RegionCore, `follow` backward calls. The nodes made in a region hold its core,
+# and the core holds none of them, so it lives as long as a backward may still reach the region.
 
 
 class RegionCore:
@@ -155,11 +156,11 @@ class RegionCore:
 
     # -------------------------------------------------------------- what `watch` tells
 
-    def node_made(self, made: NodeRecord) -> None:
+    def node_made(self, record: NodeRecord) -> None:
         """Count a node that was made in an open block, and keep its record until a pass reaches it."""
         with self.lock:
             self.living += 1
-            self.waiting[made.seq] = made
+            self.waiting[record.seq] = record
 
     def operator_ran(self, ran: OperatorRun) -> None:
         """Count an operator that ran in an open block. Counts restart after a pass: each step has the same names."""
@@ -179,15 +180,15 @@ class RegionCore:
             with self.lock:
                 self.bads.setdefault(ran.source.what, ran)
 
-    def nodes_died(self, made: list[NodeRecord]) -> None:
+    def nodes_died(self, records: list[NodeRecord]) -> None:
         """Count the nodes that were freed; an operator whose nodes no pass reached is lost."""
         with self.lock:
-            self.living -= len(made)
-            for each in made:
-                if self.waiting.pop(each.seq, None) is None or each.touched or not each.after:
+            self.living -= len(records)
+            for record in records:
+                if self.waiting.pop(record.seq, None) is None or record.touched or not record.after:
                     continue
-                ran = each.after[0]
-                if each is ran.nodes[-1] and not ran.view:  # a changed view gets another node
+                ran = record.after[0]
+                if record is ran.nodes[-1] and not ran.view:  # a changed view gets another node
                     self.lost[ran.name, ran.frame] += 1
             over = self.closed and not self.living
         if over:
@@ -212,40 +213,40 @@ class RegionCore:
             self.count.give_back(number)
             return
         for node in build.ran:
-            each = build.call.nodes[node]
-            if each.made is not None:
-                self.reach(each.kind, each.made)
+            reached = build.call.nodes[node]
+            if reached.made is not None:
+                self.reach(reached.kind, reached.made)
         self.fresh = self.reached = True
         if not self.count.is_due(number, self.bounds):
             return
         if not self.closed:  # else this was done at the end of the block
             self.names.settle()
-        found = build.make_pass(number, error)
-        if (self.bounds.only_bad and not found.bad) or not self.count.keep(self.bounds):
+        region_pass = build.make_pass(number, error)
+        if (self.bounds.only_bad and not region_pass.bad) or not self.count.keep(self.bounds):
             return
-        self.passes.append(found)
+        self.passes.append(region_pass)
         if self.path is not None:
             self.dump(len(self.passes) - 1)
 
-    def reach(self, kind: str, made: NodeRecord) -> None:
+    def reach(self, kind: str, record: NodeRecord) -> None:
         """Mark a node as reached, and the others that were made for the same operator."""
-        self.waiting.pop(made.seq, None)
-        ran = operator_of(kind, made)
-        for each in ran.nodes if ran is not None else ():
-            self.waiting.pop(each.seq, None)
+        self.waiting.pop(record.seq, None)
+        ran = operator_of(kind, record)
+        for node in ran.nodes if ran is not None else ():
+            self.waiting.pop(node.seq, None)
 
     def dump(self, index: int) -> None:
         """Write a pass to disk; one that cannot be written stays in memory, with a warning."""
-        found = self.passes[index]
-        assert isinstance(found, Pass)
+        region_pass = self.passes[index]
+        assert isinstance(region_pass, Pass)
         assert self.path is not None
         try:
-            self.passes[index] = write_pass(found, self.path, self.head)
+            self.passes[index] = write_pass(region_pass, self.path, self.head)
         except (OSError, RegionError) as error:
             self.failed(
                 RegionError(
-                    f"{self.path}: pass {found.index} of {self.title} could not be written ({error}): it is kept in "
-                    f"memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
+                    f"{self.path}: pass {region_pass.index} of {self.title} could not be written ({error}): it is kept "
+                    f"in memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
                 )
             )
 
@@ -266,8 +267,8 @@ class RegionCore:
                 counts = self.all
             else:
                 counts = Counter(self.lost)
-                found = {id(made.after[0]): made.after[0] for made in self.waiting.values() if made.after}
-                counts.update((ran.name, ran.frame) for ran in found.values())
+                operators = {id(record.after[0]): record.after[0] for record in self.waiting.values() if record.after}
+                counts.update((ran.name, ran.frame) for ran in operators.values())
             return [
                 UnreachedOperator(name, stack_line(frame) if frame else None, count)
                 for (name, frame), count in counts.items()
@@ -306,12 +307,7 @@ class RegionCore:
             self.settle()
 
 
-# ----------------------------------------------------------------------------
-# The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
-#
-# A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a
-#  name still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
-# ----------------------------------------------------------------------------
+# ---- Region
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -377,17 +373,17 @@ class Region:
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
             try:
-                given = dict(signature.bind(*args, **kwargs).arguments)
+                arguments = dict(signature.bind(*args, **kwargs).arguments)
             except TypeError:
-                given = {}  # the function itself says what is wrong with the call
-            with _Block(self, given) as left:
+                arguments = {}  # the function itself says what is wrong with the call
+            with _Block(self, arguments) as left:
                 left["result"] = result = function(*args, **kwargs)
             return result
 
         inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
         return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
-    def _begin(self, frame: FrameType | None, given: dict[str, Any]) -> None:
+    def _begin(self, frame: FrameType | None, arguments: dict[str, Any]) -> None:
         if self._state == "finished":
             raise UsageError(USED)
         if self._state == "open":
@@ -401,7 +397,7 @@ class Region:
             except OSError as error:
                 self._state = "finished"
                 raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
-        seen = given if frame is None else visible_variables(frame)
+        seen = arguments if frame is None else visible_variables(frame)
         core.names.keep(core.names.look(seen))
         if self._state == "open":
             _left_open[id(self)] = self
@@ -476,16 +472,16 @@ class Region:
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write the passes that are in memory below `path`; returns their folders."""
-        core, found = self._core, []
+        core, folders = self._core, []
         with core.lock:
-            for index, each in enumerate(core.passes):
-                if isinstance(each, Pass):
+            for index, kept in enumerate(core.passes):
+                if isinstance(kept, Pass):
                     try:
-                        core.passes[index] = written = write_pass(each, Path(path).absolute(), core.head)
+                        core.passes[index] = written = write_pass(kept, Path(path).absolute(), core.head)
                     except OSError as error:
                         raise RegionError(f"{path}: pass {index} could not be written: {error}") from error
-                    found.append(written.place)
-        return found
+                    folders.append(written.place)
+        return folders
 
     def __repr__(self) -> str:
         return f"<region {self._core.title}: {self._state}, {len(self._core.passes)} passes>"
@@ -494,8 +490,8 @@ class Region:
 class Passes(Sequence[Pass]):
     """The passes of a region; those on disk are read when they are indexed."""
 
-    def __init__(self, found: tuple[Pass | DumpedPass, ...]) -> None:
-        self._found = found
+    def __init__(self, passes: tuple[Pass | DumpedPass, ...]) -> None:
+        self._found = passes
 
     def __len__(self) -> int:
         return len(self._found)
@@ -515,20 +511,20 @@ class Passes(Sequence[Pass]):
     __hash__ = None  # type: ignore[assignment]  # as a list has none
 
     def __repr__(self) -> str:
-        written = sum(not isinstance(each, Pass) for each in self._found)
+        written = sum(not isinstance(row, Pass) for row in self._found)
         return f"<{len(self._found)} passes" + (f", {written} of them on disk>" if written else ">")
 
 
-def read_if_dumped(found: Pass | DumpedPass) -> Pass:
+def read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
     """Return a pass, read from disk if it was written."""
-    return found if isinstance(found, Pass) else found.read_pass()
+    return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
 
 
 class _Block:
     """The region around one call of a decorated function."""
 
-    def __init__(self, region: Region, given: dict[str, Any]) -> None:
-        self.region, self.given = region, given
+    def __init__(self, region: Region, arguments: dict[str, Any]) -> None:
+        self.region, self.given = region, arguments
         self.left: dict[str, Any] = {}
 
     def __enter__(self) -> dict[str, Any]:
@@ -583,9 +579,9 @@ def make_region(
     """Make the Region of a `bp.region` call, known by the line of that call."""
     frame = sys._getframe(2)  # of whoever called `bp.region`
     site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    found = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site)
-    _cores.add(found._core)
-    return found
+    new_region = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site)
+    _cores.add(new_region._core)
+    return new_region
 
 
 def html_of_pass(backward: Pass) -> str:
