@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import backprint as bp
-from backprint.checks.asserting import check_on_gpu, would_assert
+from backprint.checks.asserting import check_on_gpu, gpu_assert_complaint
 from backprint.checks.schema import bound_by_schema
 from backprint.checks.sizes import MOST_ITEMS
 from backprint.checks.table import check_by_name
@@ -493,4 +493,4 @@ def test_what_a_gpu_would_assert_is_what_the_cpu_raises(name: str) -> None:
     with pytest.raises((RuntimeError, IndexError)):
         function(*bad)
     assert check(bound_by_schema(function, bad, {})[0])
-    assert would_assert(function, bad, {}) == ""  # on the CPU the kernel itself says so
+    assert gpu_assert_complaint(function, bad, {}) == ""  # on the CPU the kernel itself says so

@@ -38,10 +38,10 @@ IN_TORCH = "return torch.device('absent')"
 
 DEFECTS = {
     "eager, before the run": ("eager", tape, "own_generators"),
-    "eager, at an operator": ("eager", tape.Recorder, "before"),
+    "eager, at an operator": ("eager", tape.Recorder, "begin_call"),
     "eager, after the run": ("eager", Writer, "write_into"),
-    "aot, after the trace": ("aot", aot_trace, "take_out_copies"),
-    "dynamo, in its backend": ("dynamo", frontend, "ran_once"),
+    "aot, after the trace": ("aot", aot_trace, "remove_marked_clones"),
+    "dynamo, in its backend": ("dynamo", frontend, "run_graph_once"),
 }
 
 
@@ -77,7 +77,7 @@ def test_where_no_engine_is_left_the_defect_is_raised(monkeypatch: pytest.Monkey
 
 def test_stamping_does_not_trace_in_full_because_of_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     layers = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(12)))
-    monkeypatch.setattr(stamp, "refuse_run", planted(KEY))
+    monkeypatch.setattr(stamp, "refuse_what_no_log_shows", planted(KEY))
     with pytest.raises(KeyError, match="absent"):
         bp.capture(nn.Sequential(layers, nn.Linear(4, 2)), torch.randn(3, 4), fake=True, engine="aot")
 

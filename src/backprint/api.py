@@ -1,4 +1,4 @@
-"""The functions that users call. Only this module joins rooms; torch and the rooms are imported when first needed."""
+"""The functions that users call. Torch and the other modules are imported when they are first needed."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ def capture(
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from backprint import calls
     from backprint.errors import UsageError
-    from backprint.target import DEFAULTS, by_name, capture_made, capture_place
+    from backprint.target import DEFAULTS, capture_named_target, capture_with_recipes, resolve_options
 
-    options = by_name({option: given[option] for option in DEFAULTS})
+    options = resolve_options({option: arguments[option] for option in DEFAULTS})
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
-        return capture_place(target, args, kwargs, options)
+        return capture_named_target(target, args, kwargs, options)
     warn_with_this_torch()
     calls.check_target_options(target, kwargs)
     calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:
-        return capture_made(target, args, kwargs, options)
+        return capture_with_recipes(target, args, kwargs, options)
     except Exception as error:
-        if said := calls.meant(error, target, args, kwargs):
-            raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
+        if advice := calls.advice_for_error(error, target, args, kwargs):
+            raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {advice}") from error
         raise
 
 
@@ -108,49 +108,51 @@ def record(
     `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
     from backprint.common.text import check_sequence
-    from backprint.tracing.record import script as home
+    from backprint.tracing.record import script as script_runner
 
     check_sequence("arguments", arguments)
-    home.check_script(script)
-    home.check_steps(steps)
-    made: list[Capture] = []
-    said: list[str] = []
-    open_: list[Any] = []
-    telling = tell or said.append
+    script_runner.check_script(script)
+    script_runner.check_steps(steps)
+    captures: list[Capture] = []
+    messages: list[str] = []
+    recordings: list[Any] = []
+    report = tell or messages.append
 
-    def keep(number: int, capture: Capture) -> None:
-        from backprint.saving import recorded_right
+    def prove_and_keep(number: int, capture: Capture) -> None:
+        from backprint.saving import proven_step
 
-        whole = recorded_right(capture)
+        whole = proven_step(capture)
         if done is None:
-            made.append(whole)
+            captures.append(whole)
         else:
             done(number, whole)
 
     def begin() -> None:
         from backprint.tracing.record.recording import Recording
 
-        open_.append(Recording(steps, keep, telling))
-        open_[0].open()
+        recordings.append(Recording(steps, prove_and_keep, report))
+        recordings[0].open()
 
     name = os.path.basename(script)
     process = os.getpid()
     try:
-        with home.on_import("torch", home.harmless(begin, telling)):
-            home.run_as_main(script, arguments, stay)
+        with script_runner.on_import("torch", script_runner.reporting_errors(begin, report)):
+            script_runner.run_as_main(script, arguments, stay)
     finally:
         if os.getpid() == process:  # a child that the script forked ends here too
-            for recording in open_:
+            for recording in recordings:
                 recording.close()
-            for text in open_[0].missing(name) if open_ else [f"{name} made no step: it did not import torch"]:
-                telling(text)
-        for text in said:
+            for text in (
+                recordings[0].missing(name) if recordings else [f"{name} made no step: it did not import torch"]
+            ):
+                report(text)
+        for text in messages:
             warnings.warn(text, stacklevel=2)
-    return made
+    return captures
 
 
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
-    """The forward of `fn(*inputs)` as a torch.fx.Graph that runs and prints as code, for kernel writers."""
+    """Return the forward of `fn(*inputs)` as a torch.fx.Graph that runs and prints as code, for kernel writers."""
     from backprint.tracing.kernel_graphs import inference_graph as make
 
     return make(fn, inputs)
@@ -159,7 +161,10 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGrap
 def forward_backward_graphs(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None, *, partition: Any = None
 ) -> KernelPair:
-    """The same of forward and backward, a tuple, tied by the names of the saved values; `partition` as in `capture`."""
+    """Return the forward and the backward of `fn(*inputs)`, each a torch.fx.Graph, as a tuple.
+
+    A saved value has one name in both graphs. `partition` is the option of `bp.capture`.
+    """
     from backprint.tracing.kernel_graphs import forward_backward_graphs as make
 
     return make(fn, inputs, requires_grad, partition)
@@ -186,8 +191,8 @@ def replay(
     calls.check_spelled(args, kwargs)
     spelled = calls.spelled_call(args, kwargs)
     if spelled is None:
-        given = {"state": state is not None, "tangents": tangents is not None}
-        calls.check_collision("replay(capture", capture.signature.arguments, given)
+        options_passed = {"state": state is not None, "tangents": tangents is not None}
+        calls.check_collision("replay(capture", capture.signature.arguments, options_passed)
     return replay_call(capture, *(spelled or (args, kwargs)), state, tangents)
 
 
@@ -327,23 +332,23 @@ def export(
     overwrite: bool = False,
     full: bool = False,
 ) -> Path:
-    """Write a Capture, or the sample in a folder, as one Python file that runs with PyTorch alone. Gives its path.
+    """Write a Capture, or the sample in a folder, as one Python file that runs with PyTorch alone. Returns its path.
 
     `python repro.py` runs the graphs and prints a digest of each output; `--backend NAME` (or `backend`, its default)
     compares each with what `torch.compile` gives, and exits with 1 where one is wrong. `direction` says which graphs:
     `"both"`, `"forward"` or `"backward"`. `data="seed"` draws inputs that the sample keeps exact. More than 64 KiB of
     exact data go into a `.safetensors` file beside it.
 
-    The file is short, if it can be: it has what this program needs of draws and of the rules of comparison. It is then
-    run in a process of its own, and kept if it says what the full file says; else the full one is written, and its
-    docstring says why. `full=True` writes that one at once, and runs nothing of a sample.
+    The file is as short as it can be: it has only the draws and the rules of comparison that this program needs. It is
+    run in a process of its own, and kept if it prints what the full file prints; else the full file is written, and its
+    docstring says why. `full=True` writes the full file at once, and runs nothing of a sample.
     """
     from backprint import saving
     from backprint.calls import check_export_call
 
     check_export_call(capture, path, backend, direction, data, allow)
-    made = capture if isinstance(capture, Capture) else load(capture, allow)
-    return saving.write_file(made, path, backend, direction, data, allow, overwrite, full)
+    capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
+    return saving.write_file(capture_, path, backend, direction, data, allow, overwrite, full)
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:

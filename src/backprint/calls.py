@@ -1,4 +1,4 @@
-"""Recognize calls of the face that cannot be right, and say what to write instead."""
+"""Refuse calls of the public functions that cannot be right, with what to write instead."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 
-SHOWN = 60
+MAX_SHOWN = 60
 
 LONGEST_NAME = 4096
-"""What a sample's name may have when it is loaded."""
+"""The most characters of a sample's name that can be loaded."""
 
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
@@ -44,8 +44,8 @@ def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments in `args=` and `kwargs=`; None if the program's arguments are passed directly."""
-    named = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
-    if named and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
+    has_only_args_and_kwargs = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
+    if has_only_args_and_kwargs and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
         return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
     return None
 
@@ -67,9 +67,9 @@ def arguments_of(
     return args, kwargs
 
 
-def check_collision(call: str, parameters: Collection[str], given: Mapping[str, bool]) -> None:
+def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[str, bool]) -> None:
     """Raise if an option that is `given` is also a parameter of the program."""
-    for key, is_given in given.items():
+    for key, is_given in is_passed.items():
         if is_given and key in parameters:
             raise UsageError(
                 f"{key!r} is an option of bp.{call.partition('(')[0]} and a parameter of the captured function: "
@@ -77,14 +77,17 @@ def check_collision(call: str, parameters: Collection[str], given: Mapping[str, 
             )
 
 
-def check_requires_grad(asked: Any) -> None:
+def check_requires_grad(requires_grad: Any) -> None:
     """Raise if `requires_grad` is a string, which would be read letter by letter, or a tensor."""
-    if isinstance(asked, str):
-        raise UsageError(f"requires_grad={asked!r} is a text: write requires_grad=({asked!r},), a name for each tensor")
-    if asked is not None and (is_tensor(asked) or not isinstance(asked, (bool, Iterable))):
+    if isinstance(requires_grad, str):
         raise UsageError(
-            f"requires_grad is a {type(asked).__name__}: write True or False, names (requires_grad=('x',)), a mask, "
-            "or a mapping from names to bools"
+            f"requires_grad={requires_grad!r} is a text: write requires_grad=({requires_grad!r},), a name for each "
+            "tensor"
+        )
+    if requires_grad is not None and (is_tensor(requires_grad) or not isinstance(requires_grad, (bool, Iterable))):
+        raise UsageError(
+            f"requires_grad is a {type(requires_grad).__name__}: write True or False, names (requires_grad=('x',)), "
+            "a mask, or a mapping from names to bools"
         )
 
 
@@ -97,7 +100,7 @@ def check_name(name: Any) -> None:
 def check_target_options(target: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise for an option that only a TARGET has, if a callable without such a parameter is captured."""
     parameters = parameters_of(target) or {}
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name, instead in TARGET_OPTIONS.items():
         if name in kwargs and name not in parameters:
@@ -114,10 +117,10 @@ def check_class(target: type, args: Sequence[Any]) -> None:
     """Raise if the target is a class instead of an instance."""
     import torch
 
-    given = ", ".join(kind(value) for value in args[:3]) or "x"
+    arguments = ", ".join(kind(value) for value in args[:3]) or "x"
     if issubclass(target, torch.nn.Module):
         raise UsageError(
-            f"{target.__name__} is a class, and {given} would go to its constructor: make a module first, "
+            f"{target.__name__} is a class, and {arguments} would go to its constructor: make a module first, "
             f"bp.capture({target.__name__}(...), x)"
         )
     if issubclass(target, torch.autograd.Function):
@@ -129,7 +132,7 @@ def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Colle
     parameters = parameters_of(target)
     if "specialise" in kwargs and "specialise" not in (parameters or {}):
         raise UsageError("specialise= is spelled specialize=, as PyTorch spells it")
-    if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for key in kwargs:
         close = difflib.get_close_matches(key, options, 1, 0.75)
@@ -162,17 +165,18 @@ def check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         )
 
 
-def meant(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Say what to write instead of a call that made the program raise, if the call seems to be the cause; else ''."""
+def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return what to write instead of a call that made the program raise; '' if the call does not seem to be the
+    cause."""
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
-    said = str(error)
+    message = str(error)
     leaves = list(leaves_of((tuple(args), dict(kwargs))))
-    if ("ndarray" in said or "numpy()" in said) and any(type(leaf).__module__ == "numpy" for leaf in leaves):
+    if ("ndarray" in message or "numpy()" in message) and any(type(leaf).__module__ == "numpy" for leaf in leaves):
         return "one of its arguments is a numpy array: pass torch.from_numpy(array)"
     if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and has_tensors(args[0]):
         word = type(args[0]).__name__
-        if word in said:
+        if word in message:
             return (
                 f"its only argument is a {word} of {len(args[0])}: for its items write bp.capture(model, *inputs) or "
                 "bp.capture(model, args=inputs)"
@@ -188,14 +192,14 @@ def check_capture(value: Any, verb: str) -> None:
         path = os.fspath(value)
         rest = ", path)" if verb == "save" else ", x)" if verb == "replay" else ")"
         raise UsageError(f"bp.{verb} takes a Capture, not a path: load it first, bp.{verb}(bp.load({path!r}){rest}")
-    made = "bp.capture(model, x)"
-    raise UsageError(f"bp.{verb} takes a Capture, not {kind(value)}: capture it first, bp.{verb}({made})")
+    example = "bp.capture(model, x)"
+    raise UsageError(f"bp.{verb} takes a Capture, not {kind(value)}: capture it first, bp.{verb}({example})")
 
 
 def check_save(capture: Any, path: Any) -> None:
     """Raise if the arguments of a save are swapped, or are not a Capture and a path."""
     if isinstance(path, Capture):
-        raise UsageError(f"bp.save takes the Capture first: write bp.save(capture, {str(capture)!r:.{SHOWN}})")
+        raise UsageError(f"bp.save takes the Capture first: write bp.save(capture, {str(capture)!r:.{MAX_SHOWN}})")
     check_capture(capture, "save")
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"bp.save writes to a path, not to {kind(path)}: write capture.save('samples/name')")
@@ -239,12 +243,12 @@ def check_load(path: Any) -> None:
     place = Path(path)
     if not place.is_file():
         return
-    folder = next((each for each in place.parents if (each / "capture.json").is_file()), None)
+    folder = next((parent for parent in place.parents if (parent / "capture.json").is_file()), None)
     if folder is not None:
         raise UsageError(f"{place} is a file of a sample: load its folder, bp.load({str(folder)!r})")
 
 
-# ------------------------------------------------------------------ values and callables
+# ---- Values and callables
 
 
 def kind(value: Any) -> str:

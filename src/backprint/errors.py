@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""What the system says of a place that takes no more files."""
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Error numbers of a file system that takes no more files."""
 
-CLOSED = (errno.EACCES, errno.EPERM)
-"""What it says of a place that this user may not write to."""
+NO_PERMISSION = (errno.EACCES, errno.EPERM)
+"""Error numbers of a file system that this user may not write to."""
 
 
 class BackprintError(Exception):
@@ -92,16 +92,12 @@ class PrivateApiError(BackprintError):
     """This version of torch has no private name that Backprint uses: the message has the name and what needs it."""
 
 
-# ----------------------------------------------------------------------------
-# Tells a defect of Backprint from a refusal, from an error of the program, and from one of torch.
+# ---- Defects of Backprint
 #
-# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then goes on with the
-#  next engine, and says why. A defect of Backprint is none of these. It is raised where one engine was asked for;
-#  `auto` warns with its traceback, and goes on.
-#
-# Who raised an error is read from the innermost frame of its traceback. Operators have no frames: a function that
-#  calls one for the program does so through `for_program`.
-# ----------------------------------------------------------------------------
+# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then tries the next
+# engine, and says why. A defect of Backprint is none of these. It is raised where one engine was requested; `auto`
+# warns with its traceback, and tries the next. Who raised an error is read from the innermost frame of its traceback.
+# Operators have no frames: a function of Backprint that calls one for the program does so through `for_program`.
 
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 EXAMPLES = os.path.join(OURS, "examples", "")
@@ -109,40 +105,40 @@ STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdli
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages, which are inside that of the standard library."""
 
-OF_THE_MACHINE = (MemoryError, OSError, Warning)
-"""Errors that a machine or a process's settings cause, wherever they are raised: no memory, a full disk, warnings that
-are errors. `torch.OutOfMemoryError` is another, by name, because this module does not import torch."""
+MACHINE_ERRORS = (MemoryError, OSError, Warning)
+"""Errors that the machine or the settings of the process cause, wherever they are raised: no memory, a full disk,
+warnings that are errors. `torch.OutOfMemoryError` is another, by name, because this module does not import torch."""
 
 
 def for_program(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call an operator, or a function of the program or of torch, for the program: an error of it is not ours."""
+    """Call an operator, or a function of the program or of torch, whose errors are not defects of Backprint."""
     return function(*args, **kwargs)
 
 
 def is_defect(error: BaseException) -> bool:
     """Whether an error is a defect of Backprint: neither a refusal nor an error of the program, of torch or of the
     machine."""
-    return any(raised_by_us(each) for each in causes(error))
+    return any(raised_by_us(cause) for cause in causes(error))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and those that it was raised from, up to a refusal. A ReplayError only says at which step a run
     of a graph ended."""
     seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        each = left.pop()
-        if each is None or id(each) in seen:
+    queue: list[BaseException | None] = [error]
+    while queue:
+        cause = queue.pop()
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        if not isinstance(each, BackprintError) or isinstance(each, ReplayError):
-            left += [each.__cause__, getattr(each, "inner_exception", None)]  # Dynamo's, of what a backend raises
+        seen.add(id(cause))
+        yield cause
+        if not isinstance(cause, BackprintError) or isinstance(cause, ReplayError):
+            queue += [cause.__cause__, getattr(cause, "inner_exception", None)]  # Dynamo's, of what a backend raises
 
 
 def raised_by_us(error: BaseException) -> bool:
     """Whether a frame of Backprint raised an error that is no refusal."""
-    if not isinstance(error, Exception) or isinstance(error, (BackprintError, *OF_THE_MACHINE)):
+    if not isinstance(error, Exception) or isinstance(error, (BackprintError, *MACHINE_ERRORS)):
         return False
     if type(error).__name__ == "OutOfMemoryError":
         return False
@@ -154,7 +150,7 @@ def raised_by_us(error: BaseException) -> bool:
 def is_standard(code: CodeType) -> bool:
     """Whether code is Python's own, which raises for whoever called it."""
     name = code.co_filename
-    return name.startswith("<frozen") or (name.startswith(STANDARD) and not any(each in name for each in INSTALLED))
+    return name.startswith("<frozen") or (name.startswith(STANDARD) and not any(folder in name for folder in INSTALLED))
 
 
 def is_ours(code: CodeType) -> bool:
@@ -163,7 +159,7 @@ def is_ours(code: CodeType) -> bool:
     return name.startswith(OURS) and not name.startswith(EXAMPLES) and code is not for_program.__code__
 
 
-def told(error: BaseException) -> str:
+def describe_defect(error: BaseException) -> str:
     """Return a defect as one line: what, and in which line of Backprint."""
     lines = [
         f"{os.path.relpath(frame.f_code.co_filename, OURS)}:{line}"
@@ -173,9 +169,9 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} ({lines[-1] if lines else 'no line'})"
 
 
-def told_whole(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error as a text for a program that goes on: a defect with its traceback, any other in one line."""
     if not is_defect(error):
         return f"{type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(error)).rstrip()
-    return f"a defect of Backprint, please report it: {told(error)}\n{trace}"
+    return f"a defect of Backprint, please report it: {describe_defect(error)}\n{trace}"

@@ -31,7 +31,7 @@ from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, write_staged
 from backprint.values import settings
 
-__all__ = ["check_custom", "recorded_right", "write_file", "write_layout", "write_sample"]
+__all__ = ["check_custom", "proven_step", "write_file", "write_layout", "write_sample"]
 
 
 @settings.making_on_cpu
@@ -48,19 +48,23 @@ def write_sample(
     check_choice("power", power)
     check_place(path, overwrite)
     check_custom(capture, allow)
-    nothing: tuple[PortValues, ...] = ({},) * len(capture.pairs)
+    no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
     if capture.fake:
-        kept = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
-        return write_staged(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None))
+        witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
+        return write_staged(
+            capture, path, recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+        )
     if data == "none":
-        kept = {"witness": None, "verdict": verdict_json(verify_capture(capture, ("captured",))[-1])}
-        return write_staged(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None))
-    inputs, proof = attested(capture, data, power)
-    measured = proof.power if power != "none" else None
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
+        witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture, ("captured",))[-1])}
+        return write_staged(
+            capture, path, recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+        )
+    inputs, proof = with_proof_on_recipes(capture, data, power)
+    measured_power = proof.power if power != "none" else None
+    witness_and_verdict = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured_power)}
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
-    return write_staged(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely))
+    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(run_loosely))
 
 
 def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
@@ -78,9 +82,9 @@ def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> I
         return fit_inputs(capture, capture.origin.values(), data, exact)
     if data == "none":
         return without_data(capture.recipes)
-    kept = ("exact", "view", "sparse")
+    exact_kinds = ("exact", "view", "sparse")
     if data == "exact" and any(
-        recipe.kind not in kept for name, recipe in capture.recipes.recipes.items() if not is_tangent(name)
+        recipe.kind not in exact_kinds for name, recipe in capture.recipes.recipes.items() if not is_tangent(name)
     ):
         raise SampleError(
             "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
@@ -112,19 +116,19 @@ def inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
     if capture.fake:
         return recipes_of_fake(capture, data or "seed")
     if capture.origin.alive:
-        return attested(capture, data or "seed", "none")[0]
+        return with_proof_on_recipes(capture, data or "seed", "none")[0]
     if data == "seed":
         return without_exact(capture)
     return capture.recipes if data is None else recipes_by_data(capture, data)
 
 
-def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
+def with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
     """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
     exact."""
     roles = [(port.name, port.role) for port in free_ports(capture)]
-    twins = {right for _, right in capture.signature.same}
-    names = [name for name, _ in roles if name not in twins]
-    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in twins], names]
+    duplicates = {right for _, right in capture.signature.same}
+    names = [name for name, _ in roles if name not in duplicates]
+    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in duplicates], names]
     causes = []
     for exact in tries:
         inputs = recipes_by_data(capture, data, exact)
@@ -141,9 +145,9 @@ def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]
     ) from causes[-1]
 
 
-def recorded_right(made: Capture) -> Capture:
+def proven_step(recorded: Capture) -> Capture:
     """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
-    capture = with_recipes(made)
+    capture = with_recipes(recorded)
     for verdict in verify_capture(capture, ("captured",)):
         if verdict.verdict in REFUTED:
             raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
@@ -167,17 +171,17 @@ def write_layout(
     `eval_forward` is the unchanged GraphNet sample in `source_folder`, completed if files are missing, or the inference
     graph of `evaluation`.
     """
-    made = capture if isinstance(capture, Capture) else load(capture, allow)
+    capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
     source = Path(source_folder) if source_folder is not None else None
-    given = (evaluation, values_on_recipes(evaluation)) if evaluation is not None else None
+    evaluation_and_values = (evaluation, values_on_recipes(evaluation)) if evaluation is not None else None
     return write_trees(
-        made,
+        capture_,
         Path(out_root),
         relative,
-        values_on_recipes(made),
-        evaluation=given,
+        values_on_recipes(capture_),
+        evaluation=evaluation_and_values,
         source=source,
-        run=None if made.fake else run_loosely,
+        run=None if capture_.fake else run_loosely,
         overwrite=overwrite,
     )
 
@@ -186,13 +190,13 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
     """Return, for each Pair, the values at its ports on the recipe's inputs; nothing without recipes."""
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).replayed)
 
 
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Run one direction on values that may not match it, and restore random states."""
-    with settings.ONE_AT_A_TIME, settings.quiet_random():
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states():
         return run_graph(graph, values, strict=False)
 
 

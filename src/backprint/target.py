@@ -1,8 +1,8 @@
 """A TARGET names what a verb works on: `file.py:factory`, `package.module:factory`, or the folder of a sample.
 
 A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
-saved forward, under the names and recipes that it has. This module stands beside the face: it joins reading and
-building with capture, for the command line and for corpora. It imports torch when a TARGET is read.
+saved forward, under the names and recipes that it has. This module joins reading and building with capture, for the
+command line and for corpora. It imports torch when a TARGET is read.
 """
 
 from __future__ import annotations
@@ -57,56 +57,60 @@ def read_target(
     place = Path(text)
     if not place.is_dir():
         return target_of_factory(str(text), fake, device, mode)
-    found = format_of(place)
-    if found is None:
-        known = ", or ".join(
-            f"{' and '.join((each.main, *each.required[:1]))} ({each.title})" for each in FORMATS.values()
+    format_ = format_of(place)
+    if format_ is None:
+        known_folders = ", or ".join(
+            f"{' and '.join((known_format.main, *known_format.required[:1]))} ({known_format.title})"
+            for known_format in FORMATS.values()
         )
-        raise UsageError(f"{place}: not a sample: a sample's folder has {known}")
-    return READERS[found.name](place, fake, device, mode, trust)
+        raise UsageError(f"{place}: not a sample: a sample's folder has {known_folders}")
+    return READERS[format_.name](place, fake, device, mode, trust)
 
 
 def read_capture(place: Path, mode: str | None = None, trust: bool = False, allow: tuple[str, ...] = ()) -> Capture:
-    """The Capture of a sample: one of Backprint's is loaded, any other captured in memory."""
+    """Return the Capture of a sample: one of Backprint's is loaded, any other captured in memory."""
     from backprint.sample.load import load
 
-    found = format_of(place)
-    if found is None or found is BACKPRINT:
+    format_ = format_of(place)
+    if format_ is None or format_ is BACKPRINT:
         return load(place, allow=allow)
     return capture_target(read_target(place, mode=mode, trust=trust))
 
 
 def capture_target(target: Target, **options: Any) -> Capture:
-    """`bp.capture` of a Target: its recipes become the Capture's, and only inputs without one are fitted."""
+    """Return the Capture of a Target. Its recipes become the Capture's, and only inputs without one get a fitted
+    recipe."""
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")
-    given = by_name({**DEFAULTS, "mode": target.mode, "fake": target.fake, **options})
-    if given["requires_grad"] is None:
-        given["requires_grad"] = target.requires_grad
-    if given["name"] is None and target.kind != "factory":
-        given["name"] = target.title
-    if bool(given["fake"]) is not target.fake:
-        raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
+    options_ = resolve_options({**DEFAULTS, "mode": target.mode, "fake": target.fake, **options})
+    if options_["requires_grad"] is None:
+        options_["requires_grad"] = target.requires_grad
+    if options_["name"] is None and target.kind != "factory":
+        options_["name"] = target.title
+    if bool(options_["fake"]) is not target.fake:
+        raise UsageError(f"{target.title}: read the TARGET with fake={options_['fake']}, as it is to be captured")
     if target.kind != "factory":
-        given["mode"] = None  # the code is in that mode already
-        if target.fake and given["specialize"] is None:
-            given["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
-    made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
-    return replace(made, notes=(*target.notes, *made.notes)) if target.notes else made
+        options_["mode"] = None  # the code is in that mode already
+        if target.fake and options_["specialize"] is None:
+            options_["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
+    capture = capture_with_recipes(target.model, target.args, target.kwargs, options_, target.recipes)
+    return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
 
 
-def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:
+def capture_named_target(
+    text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
+) -> Capture:
     """Capture a TARGET given as a string or a path, which has its own arguments."""
-    given = dict(kwargs)
-    read = {key: given.pop(key) for key in ("device", "trust") if key in given}
-    if args or given:
+    arguments = dict(kwargs)
+    read_options = {key: arguments.pop(key) for key in ("device", "trust") if key in arguments}
+    if args or arguments:
         raise UsageError(f"{text}: a TARGET brings its own inputs: pass none to bp.capture, only options")
-    target = read_target(text, fake=bool(options["fake"]), mode=options["mode"], **read)
+    target = read_target(text, fake=bool(options["fake"]), mode=options["mode"], **read_options)
     return capture_target(target, **options)
 
 
-# ------------------------------------------------------------------ GraphNet's samples
+# ---- GraphNet's samples
 
 
 def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
@@ -116,7 +120,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     from backprint.graphnet.safety import calls_to_isolate
     from backprint.replaying.again import function_of
     from backprint.tracing import frames
-    from backprint.tracing.fake import fake as world
+    from backprint.tracing.fake import fake as fake_world
 
     sample = read_graphnet(place, trust)
     if not trust and not fake:
@@ -124,7 +128,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         check_torch_device(device)
     built = build_sample(
-        sample, device=device or "cpu", mode=mode, fake=world if fake else None, run=function_of(frames.at)
+        sample, device=device or "cpu", mode=mode, fake=fake_world if fake else None, run=function_of(frames.at)
     )
     return Target(
         title=sample.name,
@@ -142,7 +146,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     )
 
 
-# ------------------------------------------------------------------ our own samples
+# ---- Our own samples
 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
@@ -190,7 +194,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
 
 
 def notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
-    """What a Capture of a saved forward lacks where autograd of that is not the program's backward."""
+    """Return a note for a Capture of a saved forward whose autograd may not be the program's own backward."""
     if not capture.opaque or capture.pairs[0].backward is None:
         return ()
     edge = capture.opaque[0]
@@ -209,16 +213,16 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 """The reader of each format of samples."""
 
 
-# ------------------------------------------------------------------ factories
+# ---- Factories
 
 
 def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
     """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
     factory = find_factory(text)
     with unallocated_if(fake):
-        made = factory()
-    if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]):
-        model, args, *rest = made
+        result = factory()
+    if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
+        model, args, *rest = result
         kwargs = rest[0] if rest else {}
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         if isinstance(kwargs, dict):
@@ -230,31 +234,31 @@ def target_of_factory(text: str, fake: bool, device: str | None, mode: str | Non
             size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
             return Target(title, model, args, kwargs, "factory", bytes=size, mode=mode, fake=fake)
     raise UsageError(
-        f"{text}: the factory must return (model, args) or (model, args, kwargs), not {_describe_type(made)}"
+        f"{text}: the factory must return (model, args) or (model, args, kwargs), not {_describe_type(result)}"
     )
 
 
 def strided_tensors(*values: Any) -> list[Any]:
-    """The tensors among a model's state and its arguments, each once."""
+    """Return the tensors among a model's state and its arguments, each once."""
     import torch
 
     from backprint._torch.pytree import tree_leaves
 
     leaves = tree_leaves(values)
-    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:
         if isinstance(leaf, torch.nn.Module):
-            found += [*leaf.parameters(), *leaf.buffers()]
-    return list({id(tensor): tensor for tensor in found if tensor.layout is torch.strided}.values())
+            tensors += [*leaf.parameters(), *leaf.buffers()]
+    return list({id(tensor): tensor for tensor in tensors if tensor.layout is torch.strided}.values())
 
 
 def unallocated_if(fake: bool) -> Any:
-    """The mode under which nothing is allocated, if `fake`."""
+    """Return the mode under which nothing is allocated, if `fake`."""
     if not fake:
         return contextlib.nullcontext()
-    from backprint.tracing.fake import fake as world
+    from backprint.tracing.fake import fake as fake_world
 
-    return world()
+    return fake_world()
 
 
 def check_torch_device(device: str | None) -> None:
@@ -294,11 +298,11 @@ def find_factory(text: str) -> Callable[..., Any]:
             f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
         )
     module = import_file(Path(place)) if place.endswith(".py") else import_by_name(place)
-    found = getattr(module, name, None)
-    if not callable(found):
+    factory = getattr(module, name, None)
+    if not callable(factory):
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise UsageError(f"{place} has no function {name!r}; it has {names[:300] or 'none'}")
-    return found
+    return factory
 
 
 def import_file(path: Path) -> Any:
@@ -324,22 +328,22 @@ def import_by_name(name: str) -> Any:
         raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
 
 
-# ------------------------------------------------------------------ captures, and their options
+# ---- Captures, and their options
 
 
-def capture_made(
+def capture_with_recipes(
     target: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     options: Mapping[str, Any],
-    made_by: Inputs | None = None,
+    recipes: Inputs | None = None,
 ) -> Capture:
     """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
     from backprint.replaying.at_capture import held_against_program
     from backprint.sample.inputs import with_recipes
     from backprint.tracing.entry import capture_call
 
-    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
+    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), recipes)
 
 
 DEFAULTS: dict[str, Any] = {
@@ -364,19 +368,19 @@ LOSSES = ("sum", "mean")
 """Losses of the first floating-point output."""
 
 
-def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with losses and decompositions resolved by name; a string instead of a sequence of names is
     refused."""
     check_sequence("allow", options.get("allow"))
     check_sequence("decompose", options.get("decompose"))
-    given = dict(options)
-    if isinstance(given.get("loss"), str):
-        given["loss"] = loss_of(given["loss"])
-    if isinstance(given.get("decompose"), (tuple, list)):
+    resolved = dict(options)
+    if isinstance(resolved.get("loss"), str):
+        resolved["loss"] = loss_of(resolved["loss"])
+    if isinstance(resolved.get("decompose"), (tuple, list)):
         from backprint.tracing.custom import decompositions_of
 
-        given["decompose"] = decompositions_of(given["decompose"]) or None
-    return given
+        resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
+    return resolved
 
 
 def loss_of(text: str | None) -> Any:
@@ -389,7 +393,7 @@ def loss_of(text: str | None) -> Any:
 
 
 def first_tensor(output: Any) -> Any:
-    """The first floating-point tensor of a result."""
+    """Return the first floating-point tensor of a result."""
     import torch
 
     from backprint._torch.pytree import tree_leaves

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.errors import told_whole
+from backprint.errors import describe_error
 
 if TYPE_CHECKING:
     from torch import fx
@@ -31,19 +31,19 @@ def backend(
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
     settings = checked_options(options or {}, mode)
-    from backprint.tracing.dynamo.backend import Uncompiled, as_eager
+    from backprint.tracing.dynamo.backend import LeaveUncompiled, as_eager
     from backprint.tracing.dynamo.frontend import function_of
 
     name = function_of(module.graph)
     try:
         LOG.append(keep(module, inputs, settings))
     except Exception as error:  # a program must not stop because a graph of it cannot be kept
-        warn(f"backprint: the graph of {name} is not kept: {told_whole(error)}")
+        warn(f"backprint: the graph of {name} is not kept: {describe_error(error)}")
     try:
         return as_eager(module)
     except Exception as error:  # nor compute anything else
         warn(f"backprint: {name} runs uncompiled: {error}")
-        raise error if isinstance(error, Uncompiled) else Uncompiled(str(error)) from error
+        raise error if isinstance(error, LeaveUncompiled) else LeaveUncompiled(str(error)) from error
 
 
 LOG: list[Path] = []

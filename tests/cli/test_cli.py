@@ -548,7 +548,7 @@ def test_the_doctor_lists_the_engines_that_work(monkeypatch: pytest.MonkeyPatch)
 
     answer = json.loads(good("doctor", "--json").stdout)
     assert answer["engines"] == "eager bitwise, aot bitwise, dynamo bitwise"
-    monkeypatch.setattr(frontend, "ran_once", None)
+    monkeypatch.setattr(frontend, "run_graph_once", None)
     monkeypatch.setattr(torch, "__version__", "2.99.0")
     result = call("doctor", "--json")
     answer = json.loads(result.stdout)

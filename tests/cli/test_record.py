@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 import backprint as bp
 from backprint.cli import main
 from backprint.tracing.record import recording, steps
-from backprint.tracing.record.script import own_trace
+from backprint.tracing.record.script import traceback_of_script
 from backprint.tracing.record.steps import LiveRecorder
 
 TRAINING = """
@@ -317,7 +317,7 @@ def test_an_interrupt_at_an_instruction_without_a_line_is_shown(place: Path) -> 
         exec(code)
     assert raised.tb.tb_next is not None
     assert raised.tb.tb_next.tb_lineno is None
-    shown = own_trace(raised.value, "script.py")
+    shown = traceback_of_script(raised.value, "script.py")
     assert shown is not None
     assert shown.tb_frame.f_code is code
 

@@ -88,7 +88,10 @@ def against_autograd(capture: Any, target: Any, args: Any, kwargs: Any) -> tuple
     """A replay of the call under random tangents, against the call itself."""
     reads = any(name.startswith("tangent ") for guard in capture.guards for name in guard.inputs)
     given = ones_for_tangents() if reads else contextlib.nullcontext()  # a guard holds those it was recorded with
-    with settings.quiet_random(), given:  # a replay where numpy's and Python's generators stand elsewhere is refused
+    with (
+        settings.preserving_random_states(),
+        given,
+    ):  # a replay where numpy's and Python's generators stand elsewhere is refused
         wanted = eagerly(target, args, kwargs, capture.seed)
     torch.manual_seed(capture.seed)
     found = bp.replay(capture, *args, tangents=wanted.tangents, **kwargs)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
-from backprint.values.likeness import Describing, describe_value, without_reach
+from backprint.values.likeness import DescribeState, describe_value, without_reach
 from backprint.values.memory import memory_spans, overlapping_pairs
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -304,7 +304,7 @@ def test_what_functions_reach_takes_time_by_its_size() -> None:
         code = compile(f"def f{n}(): return f{n - 1}(), f{max(0, n - 2)}()", "users", "exec")
         exec(code, functions)
     started = time.process_time()
-    like = describe_value([functions["f2999"]], Describing(lambda index: index)).like
+    like = describe_value([functions["f2999"]], DescribeState(lambda index: index)).like
     assert time.process_time() - started < 5
     assert len(json.dumps(like)) < 2000
 
@@ -665,7 +665,7 @@ def test_a_live_capture_runs_on_its_captured_inputs() -> None:
 def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
     made = "type('K', (), {'__module__': 'users', 'k': {3, 'a'}, 'f': lambda self: Path.cwd, 'g': property(len)})"
     text = f"[{{'a': 1.5, 'b': ('x', None, {{'c', 'd', 'e'}})}}, range(3), b'z', slice(1, None), {made}, {made}()]"
-    here = describe_value(eval(text, {"__name__": "users", "Path": Path}), Describing(lambda index: index)).like
+    here = describe_value(eval(text, {"__name__": "users", "Path": Path}), DescribeState(lambda index: index)).like
     code = (
         "import json; from pathlib import Path; from backprint.values.likeness import Describing, describe_value; "
         f"value = eval({text!r}, {{'__name__': 'users', 'Path': Path}}); "
@@ -679,7 +679,7 @@ def test_what_contains_itself_or_is_shared_over_and_over_ends() -> None:
     shared: Any = [1]
     for _ in range(60):
         shared = [shared, shared]
-    assert describe_value(shared, Describing(lambda index: index)).like
+    assert describe_value(shared, DescribeState(lambda index: index)).like
 
 
 def test_state_may_not_name_an_argument() -> None:

@@ -12,7 +12,7 @@ from subjects.forked import run_python
 from torch import Tensor
 
 import backprint as bp
-from backprint.values.settings import default_dtype, read_settings, restored
+from backprint.values.settings import default_dtype, read_settings, with_settings
 
 
 def program(x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def test_a_capture_keeps_the_default_device_of_its_program() -> None:
 
 def test_settings_are_recorded_and_restored() -> None:
     before = dict(read_settings())
-    with restored({"flush_denormal": "True", "deterministic": "warn", "efficient_sdp": "False"}):
+    with with_settings({"flush_denormal": "True", "deterministic": "warn", "efficient_sdp": "False"}):
         inside = dict(read_settings())
         assert inside["flush_denormal"] == "True"
         assert inside["deterministic"] == "warn"

@@ -90,7 +90,7 @@ def of_graphs(text: str) -> dict[str, list[str]]:
 
 def of_verify(capture: bp.Capture) -> dict[str, list[str]]:
     """What the replay of the sample's own verify gives at each port."""
-    with settings.quiet_random(), settings.restored(dict(capture.environment)):
+    with settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         parts = checked_run(capture, drawn(capture, "recipe", None)).replayed.parts
     found = {}
     for pair, played in zip(capture.pairs, parts, strict=True):

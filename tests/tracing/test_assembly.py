@@ -19,7 +19,7 @@ from backprint.graph.nouns import Port, Ref, Step, TensorSpec
 from backprint.tracing.assembly import Joint, Note, assemble
 from backprint.tracing.entry import ENGINES, Engine
 from backprint.tracing.program import A_TENSOR, CalledProgram
-from backprint.tracing.request import Made, Options
+from backprint.tracing.request import EngineResult, Options
 from backprint.values.results import outputs_of
 
 F32 = TensorSpec("float32", (3,))
@@ -30,7 +30,7 @@ def times_sine(x: Tensor, w: Tensor) -> Tensor:
     return x.sin() * w
 
 
-def by_hand(program: CalledProgram, options: Options) -> Made:
+def by_hand(program: CalledProgram, options: Options) -> EngineResult:
     """An engine that knows one program: `times_sine`."""
     joint = Joint(
         inputs=(Port("x", "input", F32, "x"), Port("w", "input", F32, "w")),
@@ -50,7 +50,7 @@ def by_hand(program: CalledProgram, options: Options) -> Made:
         gradients=((Port("x", "gradient", F32), Ref("for_x")), (Port("w", "gradient", F32), Ref("for_w"))),
     )
     made = assemble(joint)
-    return Made(
+    return EngineResult(
         program=program,
         pairs=(made.pair,),
         outputs=("output",),

@@ -552,7 +552,7 @@ def test_numbers_that_a_backward_draws_are_those_of_the_program() -> None:
     capture = bp.capture(f, x)
     numpy.random.rand(5)
     assert capture.verify()[0].verdict == "bitwise"
-    numpy.random.set_state(capture.origin.program.chance.states["numpy.random"])
+    numpy.random.set_state(capture.origin.program.foreign_random.states["numpy.random"])
     got = bp.replay(capture, x)
     out = f(x)
     assert torch.equal(got.outputs, out)
@@ -732,3 +732,8 @@ def test_what_a_program_writes_through_an_array_that_it_holds_is_put_back(size: 
     assert torch.equal(weight, before)
     bp.capture(g, torch.randn(2)).verify()
     assert not calls.any()
+
+
+def test_an_address_that_the_program_reads_is_a_guard_with_its_line() -> None:
+    capture = bp.capture(lambda x: x * (x.data_ptr() % 2 + 1), torch.randn(3), engine="eager")
+    assert [(guard.kind, guard.source is not None) for guard in capture.guards] == [("value", True), ("memory", True)]

@@ -17,7 +17,7 @@ import backprint as bp
 from backprint.cli import main
 from backprint.errors import UsageError
 from backprint.graph.nouns import IN_FULL, STAMPED, Capture
-from backprint.tracing.stamping.rows import CannotStamp, Row, grown
+from backprint.tracing.stamping.rows import CannotStamp, Row, continue_rows
 
 DEPTH = 13
 
@@ -496,7 +496,7 @@ def rows_of(depth: int, *, odd: int = -1, skew: int = 0) -> list[Row]:
 
 def test_rows_continue_to_any_depth() -> None:
     wanted = rows_of(40)
-    made = grown(rows_of(4), rows_of(5), 36, "rows")
+    made = continue_rows(rows_of(4), rows_of(5), 36, "rows")
     assert [row.items for row in made] == [row.items for row in wanted]
     assert [rows_of(5)[row.like].head for row in made] == [row.head for row in wanted]
 
@@ -504,9 +504,9 @@ def test_rows_continue_to_any_depth() -> None:
 @pytest.mark.parametrize("odd", [{"odd": 2}, {"skew": 1}])
 def test_rows_that_do_not_count_evenly_are_refused(odd: dict[str, int]) -> None:
     with pytest.raises(CannotStamp, match="do not grow by the same"):
-        grown(rows_of(4, **odd), rows_of(5, **odd), 36, "rows")
+        continue_rows(rows_of(4, **odd), rows_of(5, **odd), 36, "rows")
 
 
 def test_rows_without_a_repetition_are_refused() -> None:
     with pytest.raises(CannotStamp, match="are not those with one layer less"):
-        grown(rows_of(4), [*rows_of(5), Row("more", ())], 36, "rows")
+        continue_rows(rows_of(4), [*rows_of(5), Row("more", ())], 36, "rows")

@@ -581,7 +581,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
 
     from backprint.bench.clocks import compute_in_float32
     from backprint.bench.compilers.table import compiler_named
-    from backprint.values.settings import restored
+    from backprint.values.settings import with_settings
 
     torch.set_num_threads(options["threads"])
     compute_in_float32()
@@ -595,7 +595,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
         append(file, {BEGUN: title, "stage": part})
 
     own = dict(capture.environment)
-    with turns.working(), restored({name: own[name] for name in ARITHMETIC if name in own}):
+    with turns.working(), with_settings({name: own[name] for name in ARITHMETIC if name in own}):
         for cell in tried(capture, plan, outcomes(file), turns, begun):
             named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"], load=load_average())
             append(file, named.to_json())

@@ -13,18 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.checks.arguments import Bound, Check, beyond, first, readable, reading_values
+from backprint.checks.arguments import Arguments, Check, first_complaint, index_complaint, readable, reading_values
 from backprint.checks.schema import bound_by_schema
 
 
-def would_assert(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Say why a GPU's kernel of this operator would assert; '' if it would not, or runs elsewhere."""
+def gpu_assert_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return why the GPU kernel of an operator would assert; '' if it would not, or if the call runs elsewhere."""
     check = check_on_gpu(function)
     if check is None or not any(isinstance(value, Tensor) and value.is_cuda for value in (*args, *kwargs.values())):
         return ""
-    given, complaint = bound_by_schema(function, args, kwargs)
+    arguments, complaint = bound_by_schema(function, args, kwargs)
     try:
-        return complaint or check(given)
+        return complaint or check(arguments)
     except (TypeError, ValueError, AttributeError, LookupError):  # the operator itself refuses these arguments
         return ""
 
@@ -36,16 +36,16 @@ def check_on_gpu(function: Any) -> Check | None:
     return ASSERTING.get(name) or ASSERTING.get(name.rpartition(".")[0])
 
 
-def along(given: Bound) -> str:
+def check_index_along_dim(arguments: Arguments) -> str:
     """Check indices along one dimension."""
-    size = length_along(given["self"], int(given["dim"]))
-    return beyond("index", given["index"], 0, size)
+    size = length_along(arguments["self"], int(arguments["dim"]))
+    return index_complaint("index", arguments["index"], 0, size)
 
 
-def along_from_either_end(given: Bound) -> str:
+def check_signed_index_along_dim(arguments: Arguments) -> str:
     """Check indices along one dimension, which may count from its end."""
-    size = length_along(given["self"], int(given["dim"]))
-    return beyond("index", given["index"], -size, size)
+    size = length_along(arguments["self"], int(arguments["dim"]))
+    return index_complaint("index", arguments["index"], -size, size)
 
 
 def length_along(tensor: Tensor, dim: int) -> int:
@@ -53,93 +53,102 @@ def length_along(tensor: Tensor, dim: int) -> int:
     return int(tensor.shape[dim]) if tensor.dim() else 1
 
 
-def anywhere(given: Bound) -> str:
+def check_flat_index(arguments: Arguments) -> str:
     """Check indices into a flattened tensor."""
-    count = given["self"].numel()
-    return beyond("index", given["index"], -count, count)
+    count = arguments["self"].numel()
+    return index_complaint("index", arguments["index"], -count, count)
 
 
-def indexed(given: Bound) -> str:
+def check_index_list(arguments: Arguments) -> str:
     """Check a list of indices, one for each dimension; a mask counts for as many as it has."""
-    sizes, at, complaints = given["self"].shape, 0, []
-    for number, index in enumerate(given["indices"]):
+    sizes, dim, complaints = arguments["self"].shape, 0, []
+    for number, index in enumerate(arguments["indices"]):
         if index is None:
-            at += 1
+            dim += 1
         elif index.dtype in (torch.bool, torch.uint8):
-            at += index.dim()
+            dim += index.dim()
         else:
-            complaints.append(beyond(f"indices[{number}]", index, -sizes[at], sizes[at]))
-            at += 1
-    return first(complaints)
+            complaints.append(index_complaint(f"indices[{number}]", index, -sizes[dim], sizes[dim]))
+            dim += 1
+    return first_complaint(complaints)
 
 
-def rows(given: Bound) -> str:
+def check_rows(arguments: Arguments) -> str:
     """Check indices of rows."""
-    return beyond("indices", given["indices"], 0, int(given["weight"].shape[0]))
+    return index_complaint("indices", arguments["indices"], 0, int(arguments["weight"].shape[0]))
 
 
-def classes(given: Bound) -> str:
+def check_classes(arguments: Arguments) -> str:
     """Check that targets are classes, or the ignored one."""
-    scores = given["self"]
+    scores = arguments["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
-    ignored = (int(given["ignore_index"]),) if "ignore_index" in given else ()
-    return beyond("target", given["target"], -1 if "ignore_index" not in given else 0, count, ignored)
+    ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
+    return index_complaint("target", arguments["target"], -1 if "ignore_index" not in arguments else 0, count, ignored)
 
 
-def probabilities(given: Bound) -> str:
+def check_probabilities(arguments: Arguments) -> str:
     """Check that numbers are between 0 and 1, and `p` if the operator has it."""
-    return outside("p", given["p"], 0, 1) if "p" in given else outside("self", given["self"], 0, 1)
+    return (
+        range_complaint("p", arguments["p"], 0, 1)
+        if "p" in arguments
+        else range_complaint("self", arguments["self"], 0, 1)
+    )
 
 
-def predicted(given: Bound) -> str:
+def check_prediction(arguments: Arguments) -> str:
     """Check that a prediction is between 0 and 1."""
-    return outside("self", given["self"], 0, 1)
+    return range_complaint("self", arguments["self"], 0, 1)
 
 
-def weights(given: Bound) -> str:
+def check_weights(arguments: Arguments) -> str:
     """Check that numbers are non-negative and finite."""
-    return outside("self", given["self"], 0, torch.finfo(torch.float64).max)
+    return range_complaint("self", arguments["self"], 0, torch.finfo(torch.float64).max)
 
 
-def rates(given: Bound) -> str:
+def check_rates(arguments: Arguments) -> str:
     """Check that numbers are non-negative."""
-    return first(outside(name, given[name], 0, float("inf")) for name in ("self", "count") if name in given)
+    return first_complaint(
+        range_complaint(name, arguments[name], 0, float("inf")) for name in ("self", "count") if name in arguments
+    )
 
 
-def asserted(given: Bound) -> str:
+def check_nonzero(arguments: Arguments) -> str:
     """Check that a number is not 0."""
-    value = given["self"]
+    value = arguments["self"]
     if not readable(value):
         return ""
     with reading_values():
         return "" if bool(value.bool().all()) else "self is 0"
 
 
-def outside(name: str, value: Any, low: float, high: float) -> str:
+def range_complaint(name: str, value: Any, low: float, high: float) -> str:
     """Return the complaint about a tensor with a number outside [low, high], or NaN."""
     if not readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with reading_values():
-        odd = ~((value >= low) & (value <= high))
-        if not bool(odd.any()):
+        is_outside = ~((value >= low) & (value <= high))
+        if not bool(is_outside.any()):
             return ""
-        found = value[odd].flatten()[0].item()
-    return f"{name} holds {found}, which is not in [{low}, {high}]"
+        value_outside = value[is_outside].flatten()[0].item()
+    return f"{name} holds {value_outside}, which is not in [{low}, {high}]"
 
 
 FAMILIES: Sequence[tuple[Check, str]] = (
-    (along, "index_select index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ gather"),
-    (along, "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"),
-    (along_from_either_end, "index_fill index_fill_"),
-    (anywhere, "take put put_"),
-    (indexed, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
-    (rows, "embedding"),
-    (classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward"),
-    (probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
-    (predicted, "binary_cross_entropy"),
-    (weights, "multinomial"),
-    (rates, "poisson binomial"),
-    (asserted, "_assert_async"),
+    (
+        check_index_along_dim,
+        "index_select index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ gather",
+    ),
+    (check_index_along_dim, "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"),
+    (check_signed_index_along_dim, "index_fill index_fill_"),
+    (check_flat_index, "take put put_"),
+    (check_index_list, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
+    (check_rows, "embedding"),
+    (check_classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward"),
+    (check_probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
+    (check_prediction, "binary_cross_entropy"),
+    (check_weights, "multinomial"),
+    (check_rates, "poisson binomial"),
+    (check_nonzero, "_assert_async"),
 )
 ASSERTING: Mapping[str, Check] = {f"aten.{name}": check for check, names in FAMILIES for name in names.split()}
 """By operator: the check of its arguments."""

@@ -13,87 +13,91 @@ from backprint._torch.operators import schema_of
 from backprint.checks.table import check_of
 
 
-def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Say why an operator may not be called like this: by its schema's types, then by its own check."""
-    given, complaint = bound_by_schema(function, args, kwargs)
+def call_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return why an operator may not be called with these arguments: by its schema's types, then by its own check."""
+    arguments, complaint = bound_by_schema(function, args, kwargs)
     if complaint:
         return complaint
     check = check_of(function)
     try:
-        return check(given) if check is not None else ""
+        return check(arguments) if check is not None else ""
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         return f"arguments that do not belong together ({type(error).__name__}: {str(error)[:120]})"
 
 
 def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """A call's arguments by the schema's names, and what does not fit its types."""
-    rows = rows_of(function)
+    """Return a call's arguments by the schema's names, and what does not fit its types."""
+    rows = argument_rows(function)
     if len(args) > len(rows):
         return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
-    given = dict(zip((name for name, *_ in rows), args, strict=False))
+    arguments = dict(zip((name for name, *_ in rows), args, strict=False))
     for key, value in kwargs.items():
-        if key in given:
+        if key in arguments:
             return {}, f"{key} is given twice"
-        given[key] = value
+        arguments[key] = value
     for name, kind, fits, default in rows:
-        if name not in given:
-            given[name] = default
-        elif not fits(given[name]):
-            return {}, f"{name}={said(given[name])} where the schema wants {kind}"
-    return given, ""
+        if name not in arguments:
+            arguments[name] = default
+        elif not fits(arguments[name]):
+            return {}, f"{name}={describe_argument(arguments[name])} where the schema wants {kind}"
+    return arguments, ""
 
 
 @functools.cache
-def rows_of(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
+def argument_rows(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
     """Return, for each argument, its name, its type in words, the check of its type, its default."""
     rows = []
-    for each in schema_of(function).arguments:
-        kind = CONSTANTS.get(each.name, str(each.real_type)) if "int" in str(each.real_type) else str(each.real_type)
-        default = each.default_value if each.has_default_value() else None
-        fits, count = fitting(kind), each.N or 0
-        if kind == "Tensor" and each.name in UNDEFINED and "attention" in schema_of(function).name:
-            fits, kind = fitting("Optional[Tensor]"), "a tensor or None"
+    for argument in schema_of(function).arguments:
+        kind = (
+            TYPES_BY_NAME.get(argument.name, str(argument.real_type))
+            if "int" in str(argument.real_type)
+            else str(argument.real_type)
+        )
+        default = argument.default_value if argument.has_default_value() else None
+        fits, count = type_check(kind), argument.N or 0
+        if kind == "Tensor" and argument.name in PASSED_AS_NONE and "attention" in schema_of(function).name:
+            fits, kind = type_check("Optional[Tensor]"), "a tensor or None"
         if count > 1:
-            fits, kind = of_length(fits, lengths_of(each.name, count, default)), f"{kind} of {count}"
-        rows.append((each.name, kind, fits, default))
+            fits, kind = length_check(fits, lengths_of(argument.name, count, default)), f"{kind} of {count}"
+        rows.append((argument.name, kind, fits, default))
     return tuple(rows)
 
 
-CONSTANTS: Mapping[str, str] = {
+TYPES_BY_NAME: Mapping[str, str] = {
     "dtype": "Optional[ScalarType]",
     "out_dtype": "Optional[ScalarType]",
     "output_dtype": "Optional[ScalarType]",
     "layout": "Optional[Layout]",
     "memory_format": "Optional[MemoryFormat]",
 }
-"""What an argument of this name is, where a schema calls it a plain int."""
+"""The type of an argument by its name, where a schema declares a plain int."""
 
-UNDEFINED = frozenset({"attn_bias", "cum_seq_q", "cum_seq_k"})
+PASSED_AS_NONE = frozenset({"attn_bias", "cum_seq_q", "cum_seq_k"})
 """Arguments of attention's backwards for which autograd passes no tensor, though their schema wants one."""
 
-SPREAD = frozenset("kernel_size stride padding dilation output_size output_padding size".split())
+MAY_BE_ONE_NUMBER = frozenset("kernel_size stride padding dilation output_size output_padding size".split())
 """Arguments that may have one number for all dimensions."""
 
 
 def lengths_of(name: str, count: int, default: Any) -> frozenset[int]:
     """Return how many items a list of fixed length may have."""
     none = default == [] or name == "stride"  # the stride of a pool: as long as its kernel
-    return frozenset({count, *({1} if name in SPREAD else ()), *({0} if none else ())})
+    return frozenset({count, *({1} if name in MAY_BE_ONE_NUMBER else ()), *({0} if none else ())})
 
 
-def of_length(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[[Any], bool]:
+def length_check(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[[Any], bool]:
     """Return a function that checks whether a value fits, and has one of these lengths if it is a list."""
     return lambda value: fits(value) and (not isinstance(value, (list, tuple)) or len(value) in lengths)
 
 
 @functools.cache
-def fitting(kind: str) -> Callable[[Any], bool]:
+def type_check(kind: str) -> Callable[[Any], bool]:
     """Return a function that checks whether a value fits a type of a schema."""
     if kind.startswith("Optional["):
-        inner = fitting(kind[9:-1])
+        inner = type_check(kind[9:-1])
         return lambda value: value is None or inner(value)
     if kind.startswith("List["):
-        item = fitting(kind[5:-1])
+        item = type_check(kind[5:-1])
         lone = kind[5:-1] in ("int", "float", "bool")  # int[2] takes a number for both
         return lambda value: all(map(item, value)) if isinstance(value, (list, tuple)) else lone and item(value)
     return FITS.get(kind, lambda value: True)
@@ -134,7 +138,7 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def said(value: Any) -> str:
+def describe_argument(value: Any) -> str:
     """Return a value as text for a message."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"

@@ -1,8 +1,11 @@
-"""How far plain values may grow where a sample is run: numbers, lists and texts that arithmetic makes larger.
+"""Limits on results, checked before a call is made, so that a sample cannot fill the memory or run without end.
 
-Python's own arithmetic has no limit: `operator.pow(3, 10**8)` and a list that is doubled line by line fill the memory.
-What would pass a limit is refused by name before it is made. Sizes of tensors are not watched here: their memory is the
-limit of the process.
+- Numbers, lists and texts: Python's arithmetic has no limit, so `operator.pow(3, 10**8)` or a list that is doubled line
+  by line fills the memory.
+- Tensors: `kron`, `ones(5000000000)` and outer sums do too; and `norm` of a view of 2**40 elements takes no memory and
+  never ends. A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on
+  meta tensors of the same shapes, once for each combination of shapes. If a result's shape depends on values, its size
+  is unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ MOST_ITEMS = 2**16
 
 
 def growth_complaint(target: str, args: Sequence[Any]) -> str:
-    """Say why a call of plain arithmetic is refused: its number, list or text could have any size. '' if it may run."""
+    """Return why a call of plain arithmetic is refused: its result could have any size; '' if it may run."""
     for argument in args:
         if isinstance(argument, str) and target in GROWS:
             return f"a text cannot be an operand of {target} in a graph"
@@ -48,24 +51,24 @@ def tree_size(value: Any) -> int:
 def _tree_size(value: Any, known: dict[int, int]) -> int:
     if not isinstance(value, (list, tuple, dict)):
         return 1
-    found = known.get(id(value))
-    if found is None:
+    size = known.get(id(value))
+    if size is None:
         known[id(value)] = MOST_ITEMS + 1  # what holds itself is endless
         items: Iterable[Any] = (*value, *value.values()) if isinstance(value, dict) else value
-        found = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
-        known[id(value)] = found
-    return found
+        size = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
+        known[id(value)] = size
+    return size
 
 
 def sum_growth(left: Any, right: Any) -> str:
-    """The complaint about `left + right`."""
+    """Return the complaint about `left + right`."""
     if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
         return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return ""
 
 
 def product_growth(left: Any, right: Any) -> str:
-    """The complaint about `left * right`."""
+    """Return the complaint about `left * right`."""
     for items, times in ((left, right), (right, left)):
         if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
             return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
@@ -75,21 +78,21 @@ def product_growth(left: Any, right: Any) -> str:
 
 
 def power_growth(left: Any, right: Any) -> str:
-    """The complaint about `left ** right`."""
+    """Return the complaint about `left ** right`."""
     if isinstance(left, int) and isinstance(right, int):
         return bits_complaint(left.bit_length() * abs(right), "a power")
     return ""
 
 
 def shift_growth(left: Any, right: Any) -> str:
-    """The complaint about `left << right`."""
+    """Return the complaint about `left << right`."""
     if isinstance(left, int) and isinstance(right, int):
         return bits_complaint(left.bit_length() + max(right, 0), "a shift")
     return ""
 
 
 def bits_complaint(bits: int, what: str) -> str:
-    """The complaint about an integer of that many bits."""
+    """Return the complaint about an integer of that many bits."""
     return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
 
 
@@ -102,23 +105,14 @@ GROWS: Mapping[str, Callable[[Any, Any], str]] = {
 }
 
 
-# ----------------------------------------------------------------------------
-# How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
-#
-#
-# And how many elements it would visit: a view of 2**40 elements takes no memory, and `norm` of it never ends.
-#
-# A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta
-#  tensors of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing
-#  is known.
-# ----------------------------------------------------------------------------
+# ---- The size of a call's result
 
 SURE = SMALL // 16
 """A result of so few elements takes less than SMALL bytes, whatever its dtype."""
 
 
 def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Say why a call may not run: its result does not fit in memory. '' where it does, or its size is unknown."""
+    """Return why a call may not run: its result does not fit in memory; '' if it does, or if its size is unknown."""
     bound = growth_factors(args)
     for value in kwargs.values():
         bound *= growth_factor(value)
@@ -132,7 +126,7 @@ def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 def growth_factors(items: Sequence[Any]) -> int:
-    """The factor by which these arguments together can enlarge a result."""
+    """Return the factor by which these arguments together can enlarge a result."""
     bound = 1
     for item in items:
         bound *= growth_factor(item)
@@ -140,7 +134,7 @@ def growth_factors(items: Sequence[Any]) -> int:
 
 
 def growth_factor(value: Any) -> int:
-    """The factor by which one argument can enlarge a result."""
+    """Return the factor by which one argument can enlarge a result."""
     kind = type(value)
     if kind is Tensor or kind is nn.Parameter:
         return value.numel() or 1
@@ -167,7 +161,7 @@ def has_own_values(leaf: Any) -> bool:
 
 
 def call_key(value: Any) -> Any:
-    """A call's arguments as a hashable key: tensors by shape, stride and dtype."""
+    """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
     if isinstance(value, Tensor):
         return TensorKey(tuple(value.shape), value.stride(), value.dtype)
     if isinstance(value, list):
@@ -193,7 +187,7 @@ class TensorKey(tuple[Any, ...]):
 
 
 def call_from_key(value: Any) -> Any:
-    """The arguments that a key stands for, with meta tensors."""
+    """Return the arguments that a key stands for, with meta tensors."""
     if isinstance(value, TensorKey):
         shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
@@ -206,31 +200,34 @@ def call_from_key(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
-    """The bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it visits."""
-    visits = Visits()
+    """Return the bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it
+    visits."""
+    visits = VisitedBytes()
     try:
         with torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            named = {key: call_from_key(item) for key, item in kwargs}
-            given = call_from_key(args)
+            keywords = {key: call_from_key(item) for key, item in kwargs}
+            positional = call_from_key(args)
             if isinstance(function, OpOverload):
-                later = schema_of(function).arguments[len(given) :]
-                named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
-            made = function(*given, **named)
+                remaining_arguments = schema_of(function).arguments[len(positional) :]
+                keywords |= {
+                    argument.name: torch.device("meta") for argument in remaining_arguments if argument.name == "device"
+                }
+            result = function(*positional, **keywords)
     except Exception:  # no meta kernel, or an error: the real call reports it
         return 0, visits.most
-    return max(map(storage_nbytes, plain_leaves(made)), default=0), visits.most
+    return max(map(storage_nbytes, plain_leaves(result)), default=0), visits.most
 
 
-LOOKS_UP = frozenset(
+VISITS_FEW_ELEMENTS = frozenset(
     "new_zeros new_ones new_full new_empty new_empty_strided is_same_size sym_size sym_stride sym_numel size stride "
     "gather index_select index _unsafe_index embedding take".split()
 )
 """Operators that visit only some elements of an argument, or none."""
 
 
-class Visits(TorchDispatchMode):
-    """Notes the most bytes of one argument that an operator visits, views of it aside."""
+class VisitedBytes(TorchDispatchMode):
+    """A dispatch mode that notes the most bytes of one argument that an operator visits; views visit none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -239,7 +236,7 @@ class Visits(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if not func.is_view and func.overloadpacket.__name__ not in LOOKS_UP:
+        if not func.is_view and func.overloadpacket.__name__ not in VISITS_FEW_ELEMENTS:
             for leaf in plain_leaves(args, kwargs or {}):
                 if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
                     self.most = max(self.most, leaf.numel() * leaf.element_size())
@@ -247,7 +244,7 @@ class Visits(TorchDispatchMode):
 
 
 def storage_nbytes(leaf: Any) -> int:
-    """The bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
+    """Return the bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
     if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
         return 0
     return leaf.untyped_storage().nbytes()

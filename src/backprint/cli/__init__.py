@@ -76,7 +76,7 @@ class Verbs(Listing):
             return self.invoked(ctx)
 
     def invoked(self, ctx: click.Context) -> Any:
-        from backprint.errors import CLOSED, FULL, BackprintError, PlaceError, UsageError
+        from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, PlaceError, UsageError
 
         try:
             return super().invoke(ctx)
@@ -94,11 +94,13 @@ class Verbs(Listing):
             echo(f"backprint: {type(error).__name__}: {str(error).replace(NEWLINE, INDENTED)}", err=True, lines=True)
             ctx.exit(1)
         except OSError as error:
-            if error.errno not in (*FULL, *CLOSED):
+            if error.errno not in (*NO_SPACE, *NO_PERMISSION):
                 raise
             where = f"{error.filename}: " if error.filename else ""
             step = (
-                "free space or choose another place" if error.errno in FULL else "choose a place that you may write to"
+                "free space or choose another place"
+                if error.errno in NO_SPACE
+                else "choose a place that you may write to"
             )
             echo(f"backprint: {where}{error.strerror}; {step}, and run it again", err=True)
             ctx.exit(2)

@@ -35,7 +35,7 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     from backprint.cli import Ended
     from backprint.errors import CaptureError
     from backprint.sample.place import check_place
-    from backprint.tracing.record.script import check_script, check_steps, path_of, show_alone
+    from backprint.tracing.record.script import check_script, check_steps, path_of, show_without_own_frames
 
     first, last = read_steps(steps)
     check_steps((first, last))
@@ -61,7 +61,7 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own: the process ends with it
-        show_alone(error, path)
+        show_without_own_frames(error, path)
         raise Ended(error) from None
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 from backprint.common.files import from_plain, read_json
 from backprint.common.formats import CAPTURE
 from backprint.common.text import check_choice
-from backprint.errors import FULL, BackprintError, SampleError, UsageError
+from backprint.errors import NO_SPACE, BackprintError, SampleError, UsageError
 from backprint.graph.cost import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
 from backprint.graph.nouns import Capture, Graph
@@ -394,7 +394,7 @@ def place_sample(source: Path, out: Path, member: Member, files: str) -> None:
         os.rename(staging, new)
     except OSError as error:
         remove_folder(staging)
-        if error.errno in FULL:
+        if error.errno in NO_SPACE:
             raise  # of OUT, and not of a sample
         raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
 

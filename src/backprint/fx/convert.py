@@ -41,7 +41,7 @@ from backprint.graph.nouns import (
 )
 from backprint.graph.operators import operators
 
-PLAIN = {
+PYTHON_FUNCTIONS = {
     **{
         getattr(operator, name): f"operator.{name}"
         for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")
@@ -67,7 +67,7 @@ PLAIN = {
 class Names:
     """The locals used so far in one graph: unique, and none reserved."""
 
-    taken: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
         """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
@@ -75,11 +75,11 @@ class Names:
         stem = f"_{stem}" if stem[0].isdigit() else stem
         name, count = stem[:200], 0
         while (
-            name in self.taken or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
+            name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
             count += 1
             name = f"{stem[:200]}_{count}"
-        self.taken.add(name)
+        self.used.add(name)
         return name
 
 
@@ -93,8 +93,8 @@ def target_name(target: Any) -> str:
         if name not in HIGHER:
             raise CaptureError(f"the higher-order operator {name_of(target)!r} is not one that a graph can hold")
         return name
-    if target in PLAIN:
-        return PLAIN[target]
+    if target in PYTHON_FUNCTIONS:
+        return PYTHON_FUNCTIONS[target]
     raise CaptureError(
         f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} "
         "is not an operator that a graph can hold"
@@ -121,29 +121,35 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
         return TensorSpec(dtype, shape, None, 0, device, layout)
-    stride = None if contiguous(tensor) else tuple(map(size_of, tensor.stride()))
+    stride = None if has_contiguous_strides(tensor) else tuple(map(size_of, tensor.stride()))
     return TensorSpec(dtype, shape, stride, 0, device)
 
 
-def contiguous(tensor: Tensor) -> bool:
+def has_contiguous_strides(tensor: Tensor) -> bool:
     """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if plain(stride) != step and sympy.expand(sympy.sympify(plain(stride)).replace(_at_least, _other) - step) != 0:
+        if (
+            size_expression(stride) != step
+            and sympy.expand(
+                sympy.sympify(size_expression(stride)).replace(_is_maximum_with_one, _argument_not_one) - step
+            )
+            != 0
+        ):
             return False
-        step = step * (max(size, 1) if isinstance(size, int) else plain(size))
+        step = step * (max(size, 1) if isinstance(size, int) else size_expression(size))
     return True
 
 
-def _at_least(part: Any) -> bool:
+def _is_maximum_with_one(part: Any) -> bool:
     return type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args
 
 
-def _other(part: Any) -> Any:
+def _argument_not_one(part: Any) -> Any:
     return next(argument for argument in part.args if argument != 1)
 
 
-def plain(size: Any) -> Any:
+def size_expression(size: Any) -> Any:
     """Return a size as a number, or as the expression of a symbolic size, which adds no guards when computed with."""
     if isinstance(size, int):
         return size
@@ -152,7 +158,7 @@ def plain(size: Any) -> Any:
 
 def size_of(size: Any) -> int | str:
     """Return a size as a number, or as the text of its expression."""
-    size = plain(size)
+    size = size_expression(size)
     return size if isinstance(size, int) else str(size)
 
 
@@ -207,26 +213,26 @@ class Side:
 
     def fetch(self, node: fx.Node) -> Any:
         """Return the attribute of a get_attr node."""
-        found: Any = self.module
+        value: Any = self.module
         for part in str(node.target).split("."):
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     def attribute(self, node: fx.Node) -> None:
         """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
-        found = self.fetch(node)
-        if isinstance(found, fx.GraphModule):
-            node.target = self.hold(re.sub(r"\W", "_", str(node.target)), found)
-        elif isinstance(found, Tensor) and type(found) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        value = self.fetch(node)
+        if isinstance(value, fx.GraphModule):
+            node.target = self.hold(re.sub(r"\W", "_", str(node.target)), value)
+        elif isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise CaptureError(
-                f"the graph holds a {type(found).__name__} made while it ran, which a sample cannot keep"
+                f"the graph holds a {type(value).__name__} made while it ran, which a sample cannot keep"
             )
-        elif isinstance(found, Tensor):
+        elif isinstance(value, Tensor):
             local = self.names.free(node.name.lstrip("_"))
             self.locals[node.name] = local
-            self.constants[local] = (local, found)
+            self.constants[local] = (local, value)
         else:
-            raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
+            raise CaptureError(f"the graph holds a {type(value).__name__} ({node.target}), which a sample cannot keep")
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
         """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
@@ -240,25 +246,25 @@ class Side:
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
         """Return the calls among these nodes, in order."""
-        made = []
+        steps = []
         for node in nodes:
             if node.op == "get_attr":
                 self.attribute(node)
             elif node.op == "call_function":
-                made.append(self.step_of_node(node, *notes.get(node.name, (None, None))))
+                steps.append(self.step_of_node(node, *notes.get(node.name, (None, None))))
             elif node.op not in ("placeholder", "output"):
                 raise CaptureError(f"{node.op} {node.target} is not a call of an operator")
-        return made
+        return steps
 
     def step_of_node(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
         if node.name not in self.locals:
-            self.locals[node.name] = self.names.free(self.wish(node, args))
+            self.locals[node.name] = self.names.free(self.preferred_name(node, args))
         return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
 
-    def wish(self, node: fx.Node, args: tuple[Value, ...]) -> str:
+    def preferred_name(self, node: fx.Node, args: tuple[Value, ...]) -> str:
         """Return the preferred name of a step: fx's own, or for an item of a tuple the tuple's with the index."""
         if node.target is operator.getitem and isinstance(args[0], Ref) and type(args[1]) is int and args[1] >= 0:
             return f"{args[0].name}_{args[1]}"
@@ -269,18 +275,18 @@ def pin_dtypes(module: fx.GraphModule) -> None:
     """Set the dtype of factory calls where the program had changed the default; otherwise a graph would depend on
     it."""
     for node in module.graph.nodes:
-        node.kwargs = node.kwargs | pinned(node)
+        node.kwargs = node.kwargs | pinned_dtypes_of(node)
 
 
-def pinned(node: fx.Node) -> dict[str, torch.dtype]:
+def pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
-    made = node.meta.get("val")
-    if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, OpOverload):
+    example = node.meta.get("val")
+    if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):
         return {}
     usual = torch.get_default_dtype()
-    plain = made.dtype in (usual, usual.to_complex()) or not (made.is_floating_point() or made.is_complex())
+    plain = example.dtype in (usual, usual.to_complex()) or not (example.is_floating_point() or example.is_complex())
     takes = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
-    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": made.dtype}
+    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}
 
 
 def subgraph(module: fx.GraphModule) -> Graph:

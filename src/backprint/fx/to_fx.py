@@ -19,7 +19,7 @@ from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mod
 from backprint._torch.shapes import ConstantSource, DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
-from backprint.fx.values import judge, maker, place, resolve
+from backprint.fx.values import check_guard, line_text, resolve, value_evaluator
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
@@ -32,49 +32,49 @@ def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
     checked."""
     check_here(graph.isolated)
     try:
-        return written(graph, examples or Examples(graph.symbols))
+        return build_module(graph, examples or Examples(graph.symbols))
     except BackprintError:
         raise
     except Exception as error:  # a call with too few arguments, an operator where fx allows only values
-        said = f"{type(error).__name__}: {str(error)[:200]}"
-        raise GraphError(f"torch.fx cannot hold this graph, whose calls no run has checked: {said}") from error
+        message = f"{type(error).__name__}: {str(error)[:200]}"
+        raise GraphError(f"torch.fx cannot hold this graph, whose calls no run has checked: {message}") from error
 
 
-def written(graph: Graph, examples: Examples) -> fx.GraphModule:
-    """Return the same; raise whatever fx raises."""
-    root, made = nn.Module(), fx.Graph()
+def build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
+    """Return a GraphModule of a Graph; raise whatever torch.fx raises."""
+    root, module_graph = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:
         setattr(root, name, to_fx(sub, examples))
     env: dict[str, Any] = {}
     for port in graph.inputs:
-        node = made.create_node("placeholder", port.local, name=port.local)
+        node = module_graph.create_node("placeholder", port.local, name=port.local)
         node.meta |= {"port": port, "spec": port.spec, **examples.meta(port.spec)}
         env[port.local] = node
-    subs = {name: made.create_node("get_attr", name) for name, _ in graph.subgraphs}
-    make = maker(env, subs)
+    subs = {name: module_graph.create_node("get_attr", name) for name, _ in graph.subgraphs}
+    evaluate = value_evaluator(env, subs)
     read = read_by_guards(graph)
     for step in graph.steps:
         if step.name in read and not step.is_guard:
-            env[step.name] = make(step.args[0])
+            env[step.name] = evaluate(step.args[0])
             continue
-        node = add_step(made, step, make)
+        node = add_step(module_graph, step, evaluate)
         node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo, **examples.meta(step.spec)}
         if step.source is not None:
             node.meta["stack_trace"] = stack_trace(step.source)
         if not step.is_guard:
             env[step.name] = node
-    made.output(make(graph.results))
-    return fx.GraphModule(root, made)
+    module_graph.output(evaluate(graph.results))
+    return fx.GraphModule(root, module_graph)
 
 
-def add_step(made: fx.Graph, step: Step, make: Callable[[Any], Any]) -> fx.Node:
+def add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
     """Return the node of one step."""
     if step.is_guard:
-        value, *expected = map(make, step.args)
-        args = (value, *expected, show_step(step), place(step.source))
-        return made.create_node("call_function", GUARDS[step.target], args, name=step.name)
-    kwargs = {key: make(value) for key, value in step.kwargs}
-    return made.create_node("call_function", resolve(step.target), make(step.args), kwargs, name=step.name)
+        value, *expected = map(evaluate, step.args)
+        args = (value, *expected, show_step(step), line_text(step.source))
+        return graph.create_node("call_function", GUARDS[step.target], args, name=step.name)
+    kwargs = {key: evaluate(value) for key, value in step.kwargs}
+    return graph.create_node("call_function", resolve(step.target), evaluate(step.args), kwargs, name=step.name)
 
 
 def read_by_guards(graph: Graph) -> set[str]:
@@ -95,7 +95,7 @@ def stack_trace(source: Source) -> str:
     return f'  File "{source.file}", line {source.line}, in {source.function}\n    {source.code}\n'
 
 
-# ------------------------------------------------------------------ what passes look for
+# ---- What passes look for
 
 
 class Examples:
@@ -115,7 +115,7 @@ class Examples:
         if value is None:
             return {}
         tensors = value if isinstance(value, tuple) else (value,)
-        if not all(isinstance(each, Tensor) for each in tensors):
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
             return {"val": value}
         described = tuple(map(tensor_metadata, tensors))
         return {"val": value, "tensor_meta": described if isinstance(value, tuple) else described[0]}
@@ -139,8 +139,8 @@ class Examples:
         dtype = getattr(torch, spec.dtype)
         with self.mode, torch.no_grad():
             if spec.device == "cpu":
-                made: Tensor = empty(shape, strides, dtype, "cpu")
-                return made
+                example: Tensor = empty(shape, strides, dtype, "cpu")
+                return example
         if any(not isinstance(size, int) for size in (*shape, *(strides or ()))):
             raise GraphError("symbolic sizes on another device")
         return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
@@ -159,31 +159,31 @@ def empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) 
 def symbolic(shapes: Any, symbol: Symbol) -> Any:
     """Return a symbolic size with its value at capture."""
     source = ConstantSource(symbol.name)
-    made = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
-    return shapes.create_symintnode(made, hint=symbol.hint, source=source)
+    created = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
+    return shapes.create_symintnode(created, hint=symbol.hint, source=source)
 
 
-# ------------------------------------------------------------------ guards
+# ---- Guards
 
 
 def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:
     """Guard on a number, or on a tensor with one element."""
     if not isinstance(value, Tensor):
-        judge("assert_equal", value, expected, text, where)
+        check_guard("assert_equal", value, expected, text, where)
     elif is_traced(value):
         assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
     else:
-        judge("assert_equal", value.item(), expected, text, where)
+        check_guard("assert_equal", value.item(), expected, text, where)
 
 
 def assert_nan(value: Any, text: str = "", where: str = "") -> None:
     """Guard on a number that is NaN."""
     if not isinstance(value, Tensor):
-        judge("assert_nan", value, None, text, where)
+        check_guard("assert_nan", value, None, text, where)
     elif is_traced(value):
         assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
     else:
-        judge("assert_nan", value.item(), None, text, where)
+        check_guard("assert_nan", value.item(), None, text, where)
 
 
 def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> None:
@@ -192,7 +192,7 @@ def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> 
         for size, wanted in zip(value.shape, expected, strict=True):
             check_size(size == wanted)
         return
-    judge("assert_shape", value, expected, text, where)
+    check_guard("assert_shape", value, expected, text, where)
 
 
 def is_traced(value: Tensor) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.fx.values import check_call, maker, resolve
+from backprint.fx.values import check_call, resolve, value_evaluator
 from backprint.graph.depends import bare_operator
 from backprint.graph.nouns import Graph, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.operators import operators
@@ -29,20 +29,20 @@ ALLOCATING = frozenset(
 )
 """Operators that return memory as it is; after `resize`, elements that were not there before are not initialized."""
 
-FILLING = frozenset(
+OVERWRITING = frozenset(
     "fill zero copy bernoulli uniform normal normal_functional random exponential geometric cauchy log_normal "
     "zeros_like ones_like full_like rand_like randn_like randint_like empty_like new_zeros new_ones new_full new_empty "
     "new_empty_strided".split()
 )
 """Operators that read no element of their first argument; in place, they write each."""
 
-SOMEWHERE = frozenset(
+WRITING_AT_INDICES = frozenset(
     "index_put _index_put_impl _unsafe_index_put index_copy index_fill index_add scatter scatter_add scatter_reduce "
     "masked_fill masked_scatter masked_scatter_backward put".split()
 )
 """Operators that write to their first argument, or to a copy, where other arguments say."""
 
-LARGEST = 2**30
+MAX_ELEMENTS = 2**30
 """A tensor of more elements is not followed with a mask."""
 
 
@@ -59,14 +59,14 @@ def uninitialized_values(graph: Graph) -> Uninitialized:
     if not any(bare_operator(step) in ALLOCATING for step in graph.steps):
         return Uninitialized()
     walk = MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
-    made = set()
+    names = set()
     for step in graph.steps:
         if not step.is_guard:
             walk.follow(step)
             if not is_written(walk.masks.get(step.name, ())):
-                made.add(step.name)
+                names.add(step.name)
     left = {name for name, mask in walk.masks.items() if not is_written(mask)}
-    return Uninitialized(frozenset(made | walk.continued), frozenset(left | walk.continued))
+    return Uninitialized(frozenset(names | walk.continued), frozenset(left | walk.continued))
 
 
 class MaskWalk:
@@ -78,7 +78,7 @@ class MaskWalk:
     def __init__(self, specs: Mapping[str, Spec]) -> None:
         self.specs = specs
         self.masks: dict[str, Any] = {}
-        self.open: set[str] = set()
+        self.written_at_indices: set[str] = set()
         self.continued: set[str] = set()
 
     def follow(self, step: Step) -> None:
@@ -93,24 +93,24 @@ class MaskWalk:
         elif first not in self.masks:
             return
         elif "v" in flags or step.target == "operator.getitem":
-            self.masks[step.name] = self.viewed(step)
-        elif operator.removesuffix("_") in FILLING:
+            self.masks[step.name] = self.mask_of_view(step)
+        elif operator.removesuffix("_") in OVERWRITING:
             if "m" in flags:
                 self.masks[step.name] = self.masks[first].fill_(True)
-        elif operator in VIEWED:
-            self.take(first)
-            self.masks[step.name] = self.scattered(step, first)
-        elif operator.removesuffix("_") in SOMEWHERE:
-            self.take(first)
+        elif operator in VIEW_WRITTEN_BY:
+            self.note_continued(first)
+            self.masks[step.name] = self.mask_of_scatter(step, first)
+        elif operator.removesuffix("_") in WRITING_AT_INDICES:
+            self.note_continued(first)
             mask = self.masks[first] if "m" in flags else self.masks[first].clone()
             self.masks[step.name] = mask.fill_(True)
-            self.open.add(step.name)
+            self.written_at_indices.add(step.name)
         elif "m" in flags:
             self.masks[step.name] = self.masks[first]
 
     def allocate(self, step: Step, first: str, in_place: bool) -> None:
         """Note new memory. A resized tensor keeps its elements."""
-        mask = unwritten(step.spec)
+        mask = unwritten_mask(step.spec)
         if mask is None:
             return
         if "resize" in step.target:
@@ -118,20 +118,20 @@ class MaskWalk:
             mask.view(-1)[:before] = self.masks[first].reshape(-1)[: mask.numel()] if first in self.masks else True
         self.masks |= dict.fromkeys((step.name, first) if in_place else (step.name,), mask)
 
-    def viewed(self, step: Step) -> Any:
+    def mask_of_view(self, step: Step) -> Any:
         """Return the mask of a view; where the view of a mask would be another, whether every element is written."""
-        given = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
-        if step.target not in RETYPING and all(each is not None for each in given.values()):
-            return run_on_masks(step, given)
-        mask = unwritten(step.spec)
+        masks = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
+        if step.target not in DTYPE_CHANGING_VIEWS and all(mask is not None for mask in masks.values()):
+            return run_on_masks(step, masks)
+        mask = unwritten_mask(step.spec)
         return torch.ones(()) if mask is None else mask.fill_(is_written(self.masks[used(step)[0]]))
 
-    def take(self, name: str) -> None:
+    def note_continued(self, name: str) -> None:
         """Note that a write continues a value."""
-        if name in self.open:
+        if name in self.written_at_indices:
             self.continued.add(name)
 
-    def scattered(self, step: Step, first: str) -> Any:
+    def mask_of_scatter(self, step: Step, first: str) -> Any:
         """Return the mask of a copy of a tensor in which a part is written."""
         shape = part_of(step, self.masks[first]).shape
         source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
@@ -140,7 +140,7 @@ class MaskWalk:
         return run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
 
 
-RETYPING = frozenset(
+DTYPE_CHANGING_VIEWS = frozenset(
     ("aten.view.dtype", "aten.view_as_real.default", "aten.view_as_complex.default", "aten.real.default")
 )
 """Views whose elements are not those of a mask."""
@@ -156,14 +156,18 @@ def numel_of(spec: Spec | None) -> int:
     return spec.numel if isinstance(spec, TensorSpec) and all(type(size) is int for size in spec.shape) else 0
 
 
-def unwritten(spec: Spec) -> Tensor | None:
+def unwritten_mask(spec: Spec) -> Tensor | None:
     """Return a mask without a written element; None where the tensor's sizes are symbols, or too large."""
-    if not isinstance(spec, TensorSpec) or not all(type(size) is int for size in spec.shape) or spec.numel > LARGEST:
+    if (
+        not isinstance(spec, TensorSpec)
+        or not all(type(size) is int for size in spec.shape)
+        or spec.numel > MAX_ELEMENTS
+    ):
         return None
     return torch.zeros([int(size) for size in spec.shape], dtype=torch.bool)
 
 
-VIEWED = {
+VIEW_WRITTEN_BY = {
     "select_scatter": "aten.select.int",
     "slice_scatter": "aten.slice.Tensor",
     "diagonal_scatter": "aten.diagonal.default",
@@ -175,15 +179,15 @@ VIEWED = {
 def part_of(step: Step, mask: Tensor) -> Any:
     """Return the part of a mask that a step writes."""
     return run_on_masks(
-        replace(step, target=VIEWED[bare_operator(step)], args=(step.args[0], *step.args[2:])),
+        replace(step, target=VIEW_WRITTEN_BY[bare_operator(step)], args=(step.args[0], *step.args[2:])),
         {used(step)[0]: mask},
     )
 
 
-def run_on_masks(step: Step, known: Mapping[str, Any]) -> Any:
+def run_on_masks(step: Step, masks: Mapping[str, Any]) -> Any:
     """Run one step on masks."""
-    make = maker(known, {})
-    args, kwargs = tuple(map(make, step.args)), {key: make(value) for key, value in step.kwargs}
+    evaluate = value_evaluator(masks, {})
+    args, kwargs = tuple(map(evaluate, step.args)), {key: evaluate(value) for key, value in step.kwargs}
     function = resolve(step.target)
     check_call(step.target, function, args, kwargs)
     return function(*args, **kwargs)

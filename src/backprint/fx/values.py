@@ -1,4 +1,7 @@
-"""Resolve a target's name to a callable, through explicit tables; no other module does."""
+"""The targets and Values of a graph as Python's: resolve a target through explicit tables, evaluate a Value.
+
+No other module resolves targets, so that every call of a graph passes `check_call`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from typing import Any
 import torch
 
 from backprint._torch.operators import OpOverload
-from backprint.checks.arguments import divided
-from backprint.checks.asserting import would_assert
-from backprint.checks.schema import wrong
+from backprint.checks.arguments import check_division
+from backprint.checks.asserting import gpu_assert_complaint
+from backprint.checks.schema import call_complaint
 from backprint.checks.sizes import growth_complaint, why_outgrown
 from backprint.errors import DeviceAssertError, GuardError, RefusedError, ReplayError, for_program
 from backprint.graph.isolation import SEEN
@@ -40,15 +43,15 @@ from backprint.graph.nouns import (
 from backprint.graph.operators import operators
 from backprint.graph.text import show_step
 
-ROOMS: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
+MODULES: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
 
 @functools.cache
 def resolve(target: str) -> Callable[..., Any]:
     """Return the callable of a target: a known tensor operator, plain arithmetic, or a registered custom operator."""
     if target in OPERATORS or target in MATHS or target in SYMS:
-        room, _, name = target.partition(".")
-        return getattr(ROOMS[room], name)
+        module, _, name = target.partition(".")
+        return getattr(MODULES[module], name)
     if target in HIGHER:
         return getattr(torch.ops.higher_order, target.rpartition(".")[2])
     if target in operators():
@@ -61,12 +64,12 @@ def resolve(target: str) -> Callable[..., Any]:
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise RefusedError unless a target accepts these arguments safely."""
     if target in PLAIN_TARGETS:
-        complaint = growth_complaint(target, args) or by_operator(target, args)
+        complaint = growth_complaint(target, args) or complaint_about_division(target, args)
     elif isinstance(function, OpOverload):
-        complaint = wrong(function, args, kwargs)
-        if not complaint and (asserts := would_assert(function, args, kwargs)):
+        complaint = call_complaint(function, args, kwargs)
+        if not complaint and (asserts := gpu_assert_complaint(function, args, kwargs)):
             raise DeviceAssertError(f"{asserts}: the kernel on the GPU would end this process's use of it")
-    elif complaint := handed_on(target, args, kwargs):
+    elif complaint := complaint_about_passed_operator(target, args, kwargs):
         raise RefusedError(complaint)
     else:
         return  # the calls in its body are checked there
@@ -74,27 +77,30 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
         raise RefusedError(complaint)
 
 
-def by_operator(target: str, args: Sequence[Any]) -> str:
+def complaint_about_division(target: str, args: Sequence[Any]) -> str:
     """Return what is wrong with a call of plain arithmetic on tensors."""
     check = DIVISIONS.get(target)
     return check({"self": args[0], "other": args[1]}) if check is not None and len(args) == 2 else ""
 
 
-DIVISIONS = {"operator.floordiv": divided, "operator.mod": divided}
+DIVISIONS = {"operator.floordiv": check_division, "operator.mod": check_division}
 
 
-def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """For an operator that calls an operator passed to it, return what is wrong with that one's arguments."""
+def complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return what is wrong with the arguments of an operator that is passed to another one, which calls it; '' if
+    nothing."""
     place, begin = SEEN.get(target, (len(args), 0))
     if place >= len(args) or not isinstance(args[place], OpOverload):
         return ""
-    return wrong(args[place], args[begin:], {key: value for key, value in kwargs.items() if key != "rng_state"})
+    return call_complaint(
+        args[place], args[begin:], {key: value for key, value in kwargs.items() if key != "rng_state"}
+    )
 
 
 @functools.cache
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a target's callable with its arguments checked, except while it is compiled; any other function itself."""
-    target = str(function) if isinstance(function, OpOverload) else others().get(function)
+    target = str(function) if isinstance(function, OpOverload) else targets_of_plain_functions().get(function)
     if target is None:
         return function
 
@@ -108,84 +114,82 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def others() -> Mapping[Callable[..., Any], str]:
+def targets_of_plain_functions() -> Mapping[Callable[..., Any], str]:
     """Return the targets that are not tensor operators, by callable."""
-    found = {}
+    targets = {}
     for target in PLAIN_TARGETS | HIGHER:
         with contextlib.suppress(AttributeError):  # another torch's
-            found[resolve(target)] = target
-    return found
+            targets[resolve(target)] = target
+    return targets
 
 
 def overload(name: str) -> Callable[..., Any]:
     """Return a registered operator by `namespace.name.overload`."""
     space, packet, kind = name.split(".")
     try:
-        found = getattr(getattr(getattr(torch.ops, space), packet), kind)
+        operator_ = getattr(getattr(getattr(torch.ops, space), packet), kind)
     except (AttributeError, RuntimeError) as error:
         raise ReplayError(
             f"torch {torch.__version__} has no operator {space}::{packet}.{kind}: "
             "import the library that registers it, or use the torch that the sample's capture.json names"
         ) from error
-    if not isinstance(found, OpOverload):
-        raise ReplayError(f"{name!r} is not an operator but a {type(found).__name__}")
-    return found
+    if not isinstance(operator_, OpOverload):
+        raise ReplayError(f"{name!r} is not an operator but a {type(operator_).__name__}")
+    return operator_
 
 
-# ----------------------------------------------------------------------------
-# Evaluate the Values of a running graph, and check its guards.
-# ----------------------------------------------------------------------------
+# ---- Values while a graph runs, and its guards
 
 
-def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
+def value_evaluator(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
     """Return a function that evaluates Values."""
 
-    def make(value: Value) -> Any:
+    def evaluate(value: Value) -> Any:
         match value:
             case Ref(name):
                 return env[name]
             case List(items):
-                return [make(item) for item in items]
+                return [evaluate(item) for item in items]
             case tuple():
-                return tuple([make(item) for item in value])
+                return tuple([evaluate(item) for item in value])
             case Atom(name):
                 return getattr(torch, name)
             case Device(name):
                 return torch.device(name)
             case Slice(start, stop, step):
-                return slice(make(start), make(stop), make(step))
+                return slice(evaluate(start), evaluate(stop), evaluate(step))
             case Dict(pairs):
-                return {make(key): make(item) for key, item in pairs}
+                return {evaluate(key): evaluate(item) for key, item in pairs}
             case Op(target):
                 return resolve(target)
             case Sub(name):
                 return subs[name]
         return value
 
-    return make
+    return evaluate
 
 
-def hold(step: Step, value: Any, expected: Any = None) -> None:
-    """Raise unless a guard step holds."""
-    judge(step.target, value, expected, show_step(step), place(step.source))
+def check_guard_step(step: Step, value: Any, expected: Any = None) -> None:
+    """Raise GuardError unless a guard step holds for a value."""
+    check_guard(step.target, value, expected, show_step(step), line_text(step.source))
 
 
-def judge(target: str, value: Any, expected: Any, text: str, where: str) -> None:
-    """Raise unless a guard holds, saying what it is and where it comes from."""
+def check_guard(target: str, value: Any, expected: Any, text: str, where: str) -> None:
+    """Raise GuardError unless a guard holds; the message has the guard and the line that it comes from."""
     match target:
         case "assert_nan":
-            good, found, wanted = value != value, value, "nan"
+            holds, got, captured = value != value, value, "nan"
         case "assert_shape":
-            good, found, wanted = tuple(value.shape) == tuple(expected), tuple(value.shape), expected
+            holds, got, captured = tuple(value.shape) == tuple(expected), tuple(value.shape), expected
         case _:
-            good, found, wanted = value == expected, value, expected
-    if not good:
+            holds, got, captured = value == expected, value, expected
+    if not holds:
         raise GuardError(
-            f"guard `{text}` does not hold{where}: the capture took {wanted}, these inputs give {found}. "
+            f"guard `{text}` does not hold{where}: the capture took {captured}, these inputs give {got}. "
             "Capture again on inputs like these"
         )
 
 
-def place(source: Source | None) -> str:
-    """A line in a message, or nothing."""
+def line_text(source: Source | None) -> str:
+    """Return a line in a message, or nothing."""
     return f" at {source.file}:{source.line}: {source.code!r}" if source else ""

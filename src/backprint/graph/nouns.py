@@ -828,14 +828,14 @@ class TracedOrigin(Origin, Protocol):
         """The reads of the program that no guard can check."""
 
     @property
-    def first(self) -> Tensors:
+    def first_outputs(self) -> Tensors:
         """The outputs of a run before the one that was traced; empty if there was none."""
 
     @property
-    def aliased(self) -> bool:
+    def ran_on_aliases(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
 
-    def step_alone(self, values: Tensors, anew: bool) -> StepResults:
+    def run_step_without_default_grad(self, values: Tensors, anew: bool) -> StepResults:
         """Run one eager step on the caller's own tensors, or with `anew` on copies; none requires grad by default."""
 
     def own_generators(self) -> str:

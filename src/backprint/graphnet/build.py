@@ -39,7 +39,7 @@ from backprint.graphnet.read import GraphNetSample, NamedInput, SamplePlan, plan
 from backprint.sample.generator import Recipe
 from backprint.sample.inputs import Inputs, fit, recipe_at
 from backprint.sample.recipes import FLOATS, INTEGERS, derive, reach
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
 # ---- Runs on meta tensors: they choose sizes, and find the batch norms that cannot train
@@ -184,7 +184,7 @@ def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Map
     extra = dict.fromkeys(NORMS, batch_norm)
     try:
         values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
-        with torch.no_grad(), quiet_random(), warnings.catch_warnings():
+        with torch.no_grad(), preserving_random_states(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             function = compile_program(program, names, {}, SHAPES, "meta", extra)
             with ResultSizes():

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from backprint._torch.operators import OpOverload, all_schemas, schema_of
-from backprint.checks.arguments import Bound, divided
-from backprint.checks.schema import rows_of
+from backprint.checks.arguments import Arguments, check_division
+from backprint.checks.schema import argument_rows
 from backprint.checks.sizes import MOST_ITEMS, growth_complaint, tree_size
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
@@ -256,7 +256,7 @@ def check_divisor(left: Any, right: Any) -> None:
     """Raise where a division of integer tensors would end the process."""
     if torch.compiler.is_compiling() or not (isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor)):
         return
-    if complaint := divided({"self": left, "other": right}):
+    if complaint := check_division({"self": left, "other": right}):
         raise ReplayError(complaint)
 
 
@@ -410,7 +410,7 @@ def limit_rounds(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def check_before_call(
-    function: Callable[..., Any], check: Callable[[Bound], str], forms: OperatorForms
+    function: Callable[..., Any], check: Callable[[Arguments], str], forms: OperatorForms
 ) -> Callable[..., Any]:
     """Check a function's arguments before each call, where they have values."""
 
@@ -424,7 +424,7 @@ def check_before_call(
 
 
 def call_complaint(
-    check: Callable[[Bound], str], forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    check: Callable[[Arguments], str], forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str:
     """Return the complaint of a check about a call. Arguments that it cannot read are left to torch, which refuses
     them."""
@@ -466,7 +466,7 @@ def operator_forms(name: str) -> OperatorForms:
     return tuple(
         tuple(
             (row.name, default, fits, row.kwarg_only)
-            for (_, _, fits, default), row in zip(rows_of(function), schema_of(function).arguments, strict=True)
+            for (_, _, fits, default), row in zip(argument_rows(function), schema_of(function).arguments, strict=True)
         )
         for function in (getattr(packet, overload) for overload in packet.overloads())
         if isinstance(function, OpOverload)

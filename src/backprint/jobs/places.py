@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from backprint.common.files import open_regular
-from backprint.errors import CLOSED, FULL, PlaceError, SampleError, UsageError
+from backprint.errors import NO_PERMISSION, NO_SPACE, PlaceError, SampleError, UsageError
 from backprint.jobs.find import LISTED
 from backprint.jobs.ledger import NAME
 from backprint.jobs.pool import remove_folder
@@ -90,8 +90,8 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """Return the error with the problem of OUT, and the next step."""
-    closed = isinstance(error, OSError) and error.errno in (*FULL, *CLOSED)  # it may never have been there
+    """Return the error that says what is wrong with OUT, and the next step."""
+    closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
     error_now = None if closed else write_error(out)

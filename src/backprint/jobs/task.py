@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.formats import GRAPHNET
-from backprint.errors import SampleError, is_defect, told
+from backprint.errors import SampleError, describe_defect, is_defect
 from backprint.jobs.find import escape
 
 # ------------------------------------------------------------------ stages
@@ -151,7 +151,9 @@ def cause_of(error: BaseException) -> tuple[str, str]:
             return "out of memory", message
     if isinstance(error, SampleError) and error.__cause__:  # what the sample's own code raised
         return type(error.__cause__).__name__, message
-    return type(error).__name__, one_line(f"a defect of Backprint: {told(error)}") if is_defect(error) else message
+    return type(error).__name__, one_line(f"a defect of Backprint: {describe_defect(error)}") if is_defect(
+        error
+    ) else message
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -31,7 +31,7 @@ from backprint.replaying.results import compare
 from backprint.replaying.run import perform_steps, subgraphs
 from backprint.replaying.whole import Play, Played, added
 from backprint.values.closeness import TOLERANCE, distance, same_bits
-from backprint.values.settings import RandomStates, put_random_states, random_states
+from backprint.values.settings import RandomStates, random_states, set_random_states
 
 # ---- Borders: the values that cross between parts, and their names
 
@@ -331,7 +331,7 @@ def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPar
     with_gradient = set() if backward is None else differentiated(backward)
     known_values = {port.local: played.values[port.name] for port in forward.inputs}
     require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
-    put_random_states(played.random)
+    set_random_states(played.random)
     make_subs = subgraphs(forward)
     return [traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
 

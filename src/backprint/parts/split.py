@@ -70,7 +70,7 @@ from backprint.sample.recipes import derive
 from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
-from backprint.values.settings import put_random_states
+from backprint.values.settings import set_random_states
 
 # ---- The Pair of a part: a forward that saves the values that its backward needs, and the backward
 
@@ -516,7 +516,7 @@ def verdict_of_part(of: PartOfWhole, capture: Capture) -> Verdict:
 def against_whole(of: PartOfWhole, capture: Capture) -> Verdict:
     """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
     [pair] = capture.pairs
-    put_random_states(of.ran.random)
+    set_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
         compare(port.name, port.role, value, of.ran.results[local])
@@ -568,7 +568,7 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
         raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
     whole = replace(capture, pairs=tuple(map(fixed_pair, capture.pairs)))
     cuts = [plan(pair.forward, by) for pair in whole.pairs]
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         played = played_pairs(whole)
         borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
         runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, played, strict=True)]

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, overload
 
 from torch import Tensor
 
-from backprint.errors import RegionError, UsageError, told_whole
+from backprint.errors import RegionError, UsageError, describe_error
 from backprint.regions import watch
 from backprint.regions.build import PassBuild, forward_of_region, origin_of
 from backprint.regions.dumps import DumpedPass, forget_numbers, write_pass, write_unreached
@@ -252,7 +252,7 @@ class RegionCore:
 
     def failed(self, error: Exception) -> None:
         """Warn of an error in watching, once; the program goes on."""
-        text = str(error) if isinstance(error, RegionError) else told_whole(error)
+        text = str(error) if isinstance(error, RegionError) else describe_error(error)
         if text in self.errors:
             return
         self.errors.append(text)

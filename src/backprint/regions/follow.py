@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch.autograd import current_backward
-from backprint.errors import told_whole
+from backprint.errors import describe_error
 from backprint.regions import watch
 from backprint.regions.nouns import LEVELS
 from backprint.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
@@ -285,7 +285,7 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
         with watch.unwatched_here():
             call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
     except Exception as error:  # an error of ours: the backward runs on, unseen by regions
-        message = f"backprint: regions do not see this backward: {told_whole(error)}"
+        message = f"backprint: regions do not see this backward: {describe_error(error)}"
         warnings.warn(message, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
     if not call.cores:

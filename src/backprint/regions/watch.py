@@ -50,7 +50,7 @@ from backprint._torch.operators import schema_of
 from backprint._torch.tensors import base_of
 from backprint.regions.nouns import StackLine
 from backprint.tracing.frames import is_users
-from backprint.values.statistics import NARROW
+from backprint.values.statistics import NARROW_DTYPES
 from backprint.values.tree import plain_leaves
 
 # ---- Functions of torch that are replaced for the whole process, and put back
@@ -566,7 +566,7 @@ def nonfinite_values(tensor: Tensor) -> str:
     if not can_hold_nonfinite(tensor) or not tensor.numel():
         return ""
     values = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    if tensor.dtype in NARROW:
+    if tensor.dtype in NARROW_DTYPES:
         values = values.float()
     if math.isfinite(float(values.sum())):
         return ""

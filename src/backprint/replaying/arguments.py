@@ -23,7 +23,7 @@ from backprint.graph.sizes import evaluate, known
 from backprint.replaying.run import sizes_of
 from backprint.sample.recipes import DRAWN_KINDS
 from backprint.values.likeness import (
-    Describing,
+    DescribeState,
     Like,
     describe_value,
     holds_live_value,
@@ -433,7 +433,7 @@ def has_tensors(like: Like) -> bool:
 
 def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """Return the tensors in a parameter's value; everything else in it must be as at capture."""
-    state = Describing(lambda index: index)
+    state = DescribeState(lambda index: index)
     likes = [
         (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
         for key, value in passed_leaves

@@ -69,7 +69,7 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     """
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
-    with settings.quiet_random():
+    with settings.preserving_random_states():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
         if not captured and (first_difference := differs_from_first(capture, program, values)):
             identity = by_identity(capture, program, values)
@@ -83,7 +83,7 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
         if program.unguarded:
             return Proof(tuple(verdicts.values()), "", program.unguarded[0], every_input(capture, values))
         is_light = sum(value.numel() for value in values.values()) <= LIGHT
-        if is_light and program.aliased and (identity := by_identity(capture, program, values)):
+        if is_light and program.ran_on_aliases and (identity := by_identity(capture, program, values)):
             return Proof(tuple(verdicts.values()), identity=identity)
         others = [*redraws(capture, values, is_light), *guarded_redraws(capture, values, is_light)]
         reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
@@ -118,13 +118,13 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
 def differs_from_first(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
     """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
     nothing, or if the engine traced that run itself."""
-    if not program.first:
+    if not program.first_outputs:
         return ""
     own = program_alone(program, capture.seed, values, anew=False)
     if own is None:
         return ""
     outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
-    ports = against(results_by_port(program.first, {}, {}), outputs)
+    ports = against(results_by_port(program.first_outputs, {}, {}), outputs)
     if differing(ports) and (again := program_alone(program, capture.seed, values, anew=False)) is not None:
         ports = [unsteady(port, own, again) for port in ports]
     return differing(ports)
@@ -157,7 +157,7 @@ def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor]
     """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
     torch.manual_seed(seed)
     try:
-        outcome = program.step_alone(values, anew)
+        outcome = program.run_step_without_default_grad(values, anew)
     except Exception as error:  # the program may raise anything: there is nothing to compare
         if is_defect(error):
             raise

@@ -55,7 +55,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     details: list[str] = []
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), restoring:
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
         checked = run_first(capture, draw)
         expected = eager(capture, draw) if alive else None
         other_results = compare_other_results(capture) if alive else []

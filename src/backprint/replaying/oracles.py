@@ -34,7 +34,7 @@ from backprint.replaying.results import (
 from backprint.replaying.run import AS_WRITTEN, run_graded
 from backprint.replaying.whole import Played, replay_values
 from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
-from backprint.values.settings import RandomStates, put_random_states, random_states
+from backprint.values.settings import RandomStates, random_states, set_random_states
 from backprint.values.tree import ones_tangent
 
 # ---- Differences that are only rounding
@@ -364,8 +364,8 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
 def quiet_generators(states: RandomStates) -> Iterator[None]:
     """Set the random states that a Pair started from, and restore them afterwards."""
     before = random_states()
-    put_random_states(states)
+    set_random_states(states)
     try:
         yield
     finally:
-        put_random_states(before)
+        set_random_states(before)

@@ -178,7 +178,7 @@ def power_of(
     maker = capture.recipes if recipes is None else recipes
     if capture.fake or not maker.complete:
         raise ReplayError(f"{capture.name} has inputs without values, so nothing can be redrawn")
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         if base is None:
             values = maker.make()
             ports, *parts = results_on(capture, values)

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 
 from backprint._torch.modes import DisableAutocast
 from backprint.errors import GuardError, ReplayError, for_program
-from backprint.fx.values import check_call, checked_function, hold, maker, resolve
+from backprint.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
 from backprint.graph.isolation import check_here
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
@@ -132,7 +132,7 @@ def perform_steps(
 ) -> Callable[[Value], Any]:
     """Run steps in an environment; return the function that evaluates Values there. Every run of a graph uses this
     loop."""
-    make = maker(env, bodies)
+    make = value_evaluator(env, bodies)
     for index, step in enumerate(steps):
         with at(step.source):
             perform(step, env, make)
@@ -148,7 +148,7 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
     """Run one step: put its value into the environment, or check its guard."""
     try:
         if step.is_guard:
-            hold(step, *map(make, step.args))
+            check_guard_step(step, *map(make, step.args))
             return
         function = resolve(step.target)
         args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}

@@ -63,7 +63,12 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
     if capture.fake:
         return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
     recorded = dict(capture.environment)
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), capture.origin.restoring():
+    with (
+        settings.ONE_AT_A_TIME,
+        settings.preserving_random_states(),
+        settings.with_settings(recorded),
+        capture.origin.restoring(),
+    ):
         return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]
 
 

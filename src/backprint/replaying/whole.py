@@ -28,7 +28,7 @@ from backprint.values.settings import (
     foreign_states,
     random_state_digest,
     random_states,
-    restored,
+    with_settings,
 )
 from backprint.values.tree import copy_values, ones_tangent, strided_parts
 
@@ -234,7 +234,7 @@ def replay(
     The settings are those of the capture: another default dtype would be another program.
     """
     refuse_users_mode("replay")
-    with restored(dict(capture.environment)):
+    with with_settings(dict(capture.environment)):
         named = name_tangents(capture, tangents)
         values, own = values_of(capture, args, kwargs or {}, state)
         if (args or kwargs) and state != "recipe":

@@ -3,17 +3,18 @@
 In the order of one call:
 
 - `program`: the call, its tensors under the program's own names. `reach`: what a callable can reach.
-- `state/`: everything that the program can change, remembered before a run and restored after it.
+- `state/`: everything that the program can change: a snapshot before a run, restored after it.
 - `running`: one run of the program on its own objects or on stand-ins. `witness`: a run of the untouched program, the
   oracle of every proof.
 - `watch`: a dispatch mode that notes which outside tensors a run reads and writes, and which values it reads.
   `non_operator_effects`: hooks, flags and other things that no operator shows. `custom`: the Python bodies of custom
   operators. `derivatives`: operators without a derivative.
-- `scout`: one watched run before a trace. `refusals`: programs of which a trace would lose a part.
+- `scout`: one watched run before a trace. `refusals`: programs of which a trace would lose a part, refused by name.
 - The engines: `eager/`, `aot/` (with `fake` for models without values and `stamping/` for deep ones), `dynamo/`.
-  `request` is what each is asked, `entry` has their table and chooses.
-- `cut`: which values are saved for the backward. `assembly`: a forward and a backward made a Pair, the one place where
-  the two are tied. `captured`: a Pair, or several, made a Capture, with the program it came from.
+  `request` has the options and the result of an engine, `entry` the table of engines, and chooses.
+- `cut`: partition functions, which choose the values that are saved. `assembly`: the Pair of a recorded forward and
+  backward, the one place where the two are tied. `captured`: the Capture of an engine's result, with the program that
+  it was traced from.
 - `record/`: the steps of a training script. `kernel_graphs`: fx graphs for authors of kernels.
 - `frames`: the user's line, function and module that are running.
 """

@@ -1,8 +1,8 @@
-"""Assemble a Pair from what an engine recorded. This is the one place where a forward is tied to its backward.
+"""Assemble a Pair from the Joint that an engine recorded: the one place where a forward is tied to its backward.
 
-Every engine, and the recorder, ends in a Joint: the steps of both directions in one namespace, the inputs, and the
-results of the program. This module removes dead code, makes saved ports of the values that the backward reads, finds
-the guards, and gives each graph its ports.
+A Joint has the steps of both directions in one namespace, the inputs, and the results of the program. `assemble`
+removes dead code, makes saved ports of the values that the backward reads, finds the guards, and gives each graph its
+ports.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Note:
     structure: bool = False
 
 
-PLAIN = Note()
+NO_NOTE = Note()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Joint:
 
     The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
     more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
-    Each input is a port, unless `whole` is False: then only inputs that a step or a result uses are ports. Guards are
-    traced back through the steps `before` these, too, to tensors `known` by name.
+    Each input is a port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
+    Guards are traced back through the steps `before` these too, to tensors `known` by name.
     """
 
     inputs: tuple[Port, ...]
@@ -66,11 +66,11 @@ class Joint:
     sizes: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, Step] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = True
+    keep_all_inputs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class AssembledPair:
     """A Pair, the tensors of its constant ports by port name, and its guards."""
 
     pair: Pair
@@ -78,72 +78,74 @@ class Assembled:
     guards: tuple[Guard, ...]
 
 
-def assemble(joint: Joint, name: str = "pair_0") -> Assembled:
+def assemble(joint: Joint, name: str = "pair_0") -> AssembledPair:
     """Return the Pair of a Joint, with its constants and guards."""
-    chain = Chain(joint)
-    back = alive(joint, chain.checked(joint.backward), refs_of(joint.gradients))
-    saved = values_saved(joint, back)
-    front = alive(joint, chain.checked(joint.forward), [*refs_of(joint.results), *saved])
+    dependencies = Dependencies(joint)
+    backward_steps = live_steps(joint, dependencies.without_constant_guards(joint.backward), refs_of(joint.gradients))
+    saved = values_saved(joint, backward_steps)
+    forward_steps = live_steps(
+        joint, dependencies.without_constant_guards(joint.forward), [*refs_of(joint.results), *saved]
+    )
     names = names_of(joint)
     constants: dict[str, Tensor] = {}
-    forward = forward_graph(joint, front, saved, names, constants)
-    backward = backward_graph(joint, back, saved, names, constants) if joint.gradients else None
-    guards = tuple(chain.guard(step) for step in (*front, *back) if step.is_guard)
-    return Assembled(Pair(name, forward, backward), constants, guards)
+    forward = forward_graph(joint, forward_steps, saved, names, constants)
+    backward = backward_graph(joint, backward_steps, saved, names, constants) if joint.gradients else None
+    guards = tuple(dependencies.guard(step) for step in (*forward_steps, *backward_steps) if step.is_guard)
+    return AssembledPair(Pair(name, forward, backward), constants, guards)
 
 
-# ------------------------------------------------------------------ what stays
+# ---- Dead code, and saved values
 
 
 def names_in(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
-    """Return every value that a step or a result uses."""
+    """Return the names of all values that steps or results use."""
     return {*(name for step in steps for name in used(step)), *refs_of(results)}
 
 
 def refs_of(results: Iterable[Result]) -> list[str]:
-    """Return the values that these results name."""
+    """Return the names of the values that results use."""
     return [name for _, value in results for name in refs(value)]
 
 
-def alive(joint: Joint, steps: Sequence[Step], wanted: Iterable[str]) -> list[Step]:
-    """Remove dead code; random draws, and in-place updates of values that are needed, stay."""
+def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str]) -> list[Step]:
+    """Return the steps without dead code. Random draws and in-place updates of needed values are not dead."""
 
     def stays(step: Step, names: Collection[str]) -> bool:
-        note = joint.notes.get(step.name, PLAIN)
+        note = joint.notes.get(step.name, NO_NOTE)
         return note.draws or note.stays or any(name in names for name in note.writes)
 
-    return needed(steps, wanted, stays)
+    return needed(steps, needed_names, stays)
 
 
-def values_saved(joint: Joint, back: Sequence[Step]) -> list[str]:
+def values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
     """Return the forward's values, inputs included, that the backward reads, in the order in which it reads them."""
-    made = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
-    read = [name for step in back for name in used(step)] + refs_of(joint.gradients)
-    return [name for name in dict.fromkeys(read) if name in made]
+    own_names = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
+    read = [name for step in steps for name in used(step)] + refs_of(joint.gradients)
+    return [name for name in dict.fromkeys(read) if name in own_names]
 
 
-# ------------------------------------------------------------------ guards
+# ---- Guards
 
 
-class Chain:
-    """The steps of a Joint by name, for finding what a value depends on."""
+class Dependencies:
+    """The steps of a Joint by name, to find the inputs that a value depends on."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
-        self.makers = {**joint.before, **{step.name: step for step in (*joint.forward, *joint.backward)}}
+        self.steps_by_name = {**joint.before, **{step.name: step for step in (*joint.forward, *joint.backward)}}
         self.ports = {**joint.known, **{port.local: port.name for port in joint.inputs}}
         self.ports |= {port.local: tangent_name(port.name) for port in joint.tangents}
 
-    def checked(self, steps: Sequence[Step]) -> list[Step]:
+    def without_constant_guards(self, steps: Sequence[Step]) -> list[Step]:
         """Return the steps without the guards that depend on no input."""
-        return [step for step in steps if not step.is_guard or self.depends(step)]
+        return [step for step in steps if not step.is_guard or self.inputs_behind(step)]
 
     def guard(self, step: Step) -> Guard:
         """Return the Guard that describes a guard step."""
-        return Guard(self.kind(step), self.text(step), self.depends(step), step.source)
+        return Guard(self.kind(step), self.text(step), self.inputs_behind(step), step.source)
 
     def kind(self, step: Step) -> str:
-        if self.joint.notes.get(step.name, PLAIN).structure:
+        if self.joint.notes.get(step.name, NO_NOTE).structure:
             return "spec"
         return "shape" if step.target == "assert_shape" else "value"
 
@@ -151,7 +153,7 @@ class Chain:
         """Return the condition of a guard, in terms of the tensor that was read."""
         value = step.args[0]
         assert isinstance(value, Ref)
-        maker = self.makers.get(value.name)
+        maker = self.steps_by_name.get(value.name)
         read = maker.args[0] if maker is not None and maker.target == READING else value
         name = read.name if isinstance(read, Ref) else value.name
         match step.target:
@@ -161,85 +163,85 @@ class Chain:
                 return f"{name} is nan"
         return f"{name} == {step.args[1]!r}"
 
-    def depends(self, step: Step) -> tuple[str, ...]:
+    def inputs_behind(self, step: Step) -> tuple[str, ...]:
         """Return the inputs that a guarded value depends on, the random seed included; for a size, the inputs that
         determine it."""
-        found = set()
-        for name in behind(refs(self.decider(step)), self.makers):
-            if name not in self.makers:
-                found |= {self.ports[name]} if name in self.ports else set()
-            elif self.joint.notes.get(name, PLAIN).draws:
-                found.add(RANDOM)
-        return tuple(sorted(found))
+        inputs = set()
+        for name in behind(refs(self.deciding_value(step)), self.steps_by_name):
+            if name not in self.steps_by_name:
+                inputs |= {self.ports[name]} if name in self.ports else set()
+            elif self.joint.notes.get(name, NO_NOTE).draws:
+                inputs.add(RANDOM)
+        return tuple(sorted(inputs))
 
-    def decider(self, step: Step) -> Value:
+    def deciding_value(self, step: Step) -> Value:
         """Return the value that a guard is about: the number that was read, or the one argument that determines a
         size."""
         value = step.args[0]
-        maker = self.makers.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
+        maker = self.steps_by_name.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
         if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
-            maker = self.makers.get(maker.args[0].name)
-        place = DECIDERS.get(maker.target) if maker is not None else None
-        return value if maker is None or place is None else maker.args[place]
+            maker = self.steps_by_name.get(maker.args[0].name)
+        index = DECIDERS.get(maker.target) if maker is not None else None
+        return value if maker is None or index is None else maker.args[index]
 
 
 DECIDERS = {str(operator): place for operator, place in SIZED.items()}
 
-# ------------------------------------------------------------------ the two graphs
+# ---- The two graphs
 
 
 def forward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
     """Return the forward Graph. The tensors of its constant ports are added to `constants`."""
-    every = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
-    taken = names_in(steps, every)
-    ports = [port for port in joint.inputs if joint.whole or port.local in taken]
+    outputs_with_values = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
+    used_names = names_in(steps, outputs_with_values)
+    ports = [port for port in joint.inputs if joint.keep_all_inputs or port.local in used_names]
     for port in joint.inputs:
         ports += [replace(port, name=other, local=names.free(other)) for other in joint.same.get(port.name, ())]
-    ports += constant_ports(joint, taken, "", constants)
-    outputs = tuple(replace(port, local="") for port, _ in every)
-    return finished(joint, ports, steps, outputs, tuple(value for _, value in every))
+    ports += constant_ports(joint, used_names, "", constants)
+    outputs = tuple(replace(port, local="") for port, _ in outputs_with_values)
+    return build_graph(joint, ports, steps, outputs, tuple(value for _, value in outputs_with_values))
 
 
 def backward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
     """Return the backward Graph: its inputs are saved values and tangents, its outputs gradients."""
-    taken = names_in(steps, joint.gradients)
-    tangents = [port for port in joint.tangents if joint.whole or port.local in taken]
-    ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, taken, "backward.", constants)]
-    called = gradient_names(joint, steps, names)
+    used_names = names_in(steps, joint.gradients)
+    tangents = [port for port in joint.tangents if joint.keep_all_inputs or port.local in used_names]
+    ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, used_names, "backward.", constants)]
+    new_names = gradient_names(joint, steps, names)
     outputs, results = [], []
     for port, value in joint.gradients:
         for name in (port.name, *joint.same.get(port.name, ())):
             outputs.append(replace(port, name=name))
-            results.append(with_names(value, lambda local: Ref(called.get(local, local))))
-    return finished(joint, ports, renamed(steps, called), tuple(outputs), tuple(results))
+            results.append(with_names(value, lambda local: Ref(new_names.get(local, local))))
+    return build_graph(joint, ports, rename_values(steps, new_names), tuple(outputs), tuple(results))
 
 
 def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
     """Return ports for saved values; a saved input keeps its own name."""
-    own = {port.local: port for port in joint.inputs}
-    made = {step.name: step.spec for step in joint.forward}
-    found = []
+    inputs = {port.local: port for port in joint.inputs}
+    specs = {step.name: step.spec for step in joint.forward}
+    ports = []
     for name in saved:
-        spec = joint.specs.get(name) or (own[name].spec if name in own else made.get(name))
-        found.append(Port(own[name].name if name in own else name, "saved", spec, name))
-    return found
+        spec = joint.specs.get(name) or (inputs[name].spec if name in inputs else specs.get(name))
+        ports.append(Port(inputs[name].name if name in inputs else name, "saved", spec, name))
+    return ports
 
 
-def constant_ports(joint: Joint, taken: Collection[str], prefix: str, constants: dict[str, Tensor]) -> list[Port]:
+def constant_ports(joint: Joint, used_names: Collection[str], prefix: str, constants: dict[str, Tensor]) -> list[Port]:
     """Return ports for the constants that are used."""
     ports = []
     for local, (name, tensor) in joint.constants.items():
-        if local in taken:
+        if local in used_names:
             constants[prefix + name] = tensor
             ports.append(Port(prefix + name, "constant", tensor_spec(tensor), local))
     return ports
 
 
-def finished(
+def build_graph(
     joint: Joint, ports: Sequence[Port], steps: Sequence[Step], outputs: tuple[Port, ...], results: tuple[Value, ...]
 ) -> Graph:
     """Return a Graph with its guards numbered, and with the subgraphs and symbols that it uses."""
@@ -248,12 +250,12 @@ def finished(
         if step.is_guard:
             step, count = replace(step, name=f"guard_{count}"), count + 1
         numbered.append(step)
-    mentioned = {each.name for step in numbered for each in leaves((*step.args, step.kwargs)) if type(each) is Sub}
+    mentioned = {leaf.name for step in numbered for leaf in leaves((*step.args, step.kwargs)) if type(leaf) is Sub}
     subgraphs = tuple((name, graph) for name, graph in joint.subgraphs.items() if name in mentioned)
     return with_symbols(Graph(tuple(ports), tuple(numbered), outputs, results, subgraphs), joint.symbols, joint.sizes)
 
 
-# ------------------------------------------------------------------ names
+# ---- Names
 
 
 def names_of(joint: Joint) -> Names:
@@ -264,20 +266,20 @@ def names_of(joint: Joint) -> Names:
 
 def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
     """Name each step that computes a gradient after that gradient: `grad_layer1_0_conv1_weight`."""
-    made = {step.name for step in steps}
-    called: dict[str, str] = {}
+    step_names = {step.name for step in steps}
+    new_names: dict[str, str] = {}
     for port, value in joint.gradients:
-        if isinstance(value, Ref) and value.name in made and value.name not in called:
-            called[value.name] = names.free(f"grad_{port.name}")
-    return called
+        if isinstance(value, Ref) and value.name in step_names and value.name not in new_names:
+            new_names[value.name] = names.free(f"grad_{port.name}")
+    return new_names
 
 
-def renamed(steps: Sequence[Step], called: Mapping[str, str]) -> list[Step]:
-    """Rename values in these steps."""
-    found = []
+def rename_values(steps: Sequence[Step], new_names: Mapping[str, str]) -> list[Step]:
+    """Return the steps with values renamed."""
+    renamed = []
     for step in steps:
-        if any(name in called for name in (step.name, *used(step))):
-            step = mapped(step, lambda name: Ref(called.get(name, name)))
-            step = replace(step, name=called.get(step.name, step.name))
-        found.append(step)
-    return found
+        if any(name in new_names for name in (step.name, *used(step))):
+            step = mapped(step, lambda name: Ref(new_names.get(name, name)))
+            step = replace(step, name=new_names.get(step.name, step.name))
+        renamed.append(step)
+    return renamed

@@ -19,13 +19,13 @@ from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operat
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
 from backprint.tracing.reach import names_of_outside
-from backprint.tracing.refusals import plain_own
-from backprint.tracing.request import Made
-from backprint.tracing.running import call_arguments, is_only_given, protected
+from backprint.tracing.refusals import real_own_tensors
+from backprint.tracing.request import EngineResult
+from backprint.tracing.running import call_arguments, is_reached_as_argument_only, restoring_state
 from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_step
 from backprint.values import settings
-from backprint.values.likeness import Describing, describe_value, likeness_differences
+from backprint.values.likeness import DescribeState, describe_value, likeness_differences
 from backprint.values.memory import Overlap, has_memory, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
 from backprint.values.settings import STATE_OF, outside_modes
@@ -33,54 +33,60 @@ from backprint.values.tree import alias_groups, copy_values, flatten_with_path
 
 
 def capture_of(
-    made: Made,
+    result: EngineResult,
     engine: str,
-    why: tuple[str, ...] = (),
+    reasons: tuple[str, ...] = (),
     name: str | None = None,
-    asked: Mapping[str, Any] = MappingProxyType({}),
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Capture:
-    """Return the Capture of an engine's result; `asked` are the options of the call."""
-    program = made.program
-    if not any(pair.forward.outputs for pair in made.pairs):
+    """Return the Capture of an engine's result.
+
+    `reasons` say why earlier engines did not capture the program, `options` are those of the call.
+    """
+    program = result.program
+    if not any(pair.forward.outputs for pair in result.pairs):
         raise CaptureError(
             f"{program.title} returns no tensor and changes none, so there is nothing to capture: return its tensors "
             "in tuples, lists, dicts or objects of its own",
             every_engine=True,
         )
-    signature = signature_of(made)
+    signature = signature_of(result)
     return Capture(
         name=name or program.title,
         engine=engine,
-        pairs=made.pairs,
+        pairs=result.pairs,
         signature=signature,
-        links=made.links,
-        breaks=made.breaks,
-        why=why,
+        links=result.links,
+        breaks=result.breaks,
+        why=reasons,
         guards=(
-            *made.guards,
+            *result.guards,
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
-            *(Guard("pinned", f"{name} is pinned: {DRAWS}") for name in program.chance.pins()),
+            *(
+                Guard("pinned", f"{name} is pinned: {WHY_GENERATOR_IS_PINNED}")
+                for name in program.foreign_random.pins()
+            ),
         ),
-        pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.chance.pins().items()),
-        opaque=made.opaque,
+        pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
+        opaque=result.opaque,
         environment=settings.read_settings(),
-        requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
+        requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
-        notes=made.notes,
-        origin=LiveProgram(made, asked),
+        notes=result.notes,
+        origin=LiveProgram(result, options),
     )
 
 
-def signature_of(made: Made) -> Signature:
+def signature_of(result: EngineResult) -> Signature:
     """Return how the program was called, and the structure of its result."""
-    program = made.program
+    program = result.program
     same = tuple((named.name, other) for named in program.tensors for other in named.same)
     return Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
-        output=output_tree(made.tree, made.leaves, made.outputs, bool(program.loss)),
-        differentiable=made.differentiable,
+        output=output_tree(result.tree, result.leaves, result.outputs, bool(program.loss)),
+        differentiable=result.differentiable,
         same=same,
         loss="loss" if program.loss else "",
         call=program.given.arguments if program.given is not None else None,
@@ -88,7 +94,7 @@ def signature_of(made: Made) -> Signature:
     )
 
 
-DRAWS = "the program draws from it, and the numbers that it drew are constants of the graph"
+WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it drew are constants of the graph"
 """Why a generator that is not torch's is pinned."""
 
 
@@ -97,8 +103,8 @@ def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tupl
     outside."""
     if program.given is None:
         return None
-    found = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
-    return tuple(each for each in found if each[:2] not in same)
+    overlaps = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
+    return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
 
 
 def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
@@ -117,7 +123,7 @@ def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], l
     if loss:
         marked = marked[1:]
     try:
-        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.marked(marked)], tree.spec)
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(marked)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
     return _plain_tree(wrapped)
@@ -167,72 +173,76 @@ def requirements(pair: Pair) -> tuple[str, ...]:
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
 
 
-# ----------------------------------------------------------------------------
-# The live side of a Capture: the program that it was traced from, run again as the oracle of its proofs.
-# ----------------------------------------------------------------------------
+# ---- The program behind a Capture
 
 
 class LiveProgram:
-    """The live side of a Capture. It is mutable: a run stores its result, and `release` drops the program."""
+    """The program that a Capture was traced from, which runs again as the oracle of proofs.
+
+    It is mutable: a run stores its result in it, and `release` drops the program.
+    """
 
     partial = False
     traced_here = True
 
-    def __init__(self, made: Made, options: Mapping[str, Any]) -> None:
-        self.program = made.program
+    def __init__(self, result: EngineResult, options: Mapping[str, Any]) -> None:
+        self.program = result.program
         self.constants = {
-            name: tensor.detach() for name, tensor in {**made.constants, **unreached(made.program)}.items()
+            name: tensor.detach()
+            for name, tensor in {**result.constants, **unreachable_constants(result.program)}.items()
         }
-        self.tangents = made.tangents
-        self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
-        self.parts = made.parts
+        self.tangents = result.tangents
+        self.structure, self.leaves, self.names = result.tree, result.leaves, result.outputs
+        self.parts = result.parts
         self.options = options
-        self.joint = joint(made.program)
+        self.shared_with_arguments = shared_with_arguments(result.program)
         self.not_bitwise: tuple[PortVerdict, ...] = ()
-        self.unguarded = made.unguarded
-        self.first = dict(made.outcome.outputs) if made.outcome is not None and made.program.world is None else {}
-        self.gave: tuple[Any, ...] = self.fixed(made.leaves, made.tree)
-        self.kept = self.gave
-        self.shape = made.tree.shape
+        self.unguarded = result.unguarded
+        self.first_outputs = (
+            dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
+        )
+        self.last_leaves: tuple[Any, ...] = self.describe_leaves(result.leaves, result.tree)
+        self.captured_leaves = self.last_leaves
+        self.shape = result.tree.shape
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
         return self.program.target(), *call_arguments(self.program, self.program.values)
 
-    def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
+    def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""
-        found = copy.copy(self)
-        found.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
-        found.first = {}
-        return found
+        copy_of_self = copy.copy(self)
+        copy_of_self.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
+        copy_of_self.first_outputs = {}
+        return copy_of_self
 
     def release(self) -> None:
         """Drop the program and its arguments."""
         self.program.target.release()
         self.program.outside.clear()
-        self.program.chance.objects.clear()
+        self.program.foreign_random.objects.clear()
         self.parts = ()
 
-    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+    def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
         """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
-        before, self.program = self.program, undefaulted(self.program)
+        before, self.program = self.program, without_default_gradients(self.program)
         try:
             return self.run_step(values, None, anew)
         finally:
             self.program = before
 
     @property
-    def aliased(self) -> bool:
+    def ran_on_aliases(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
         own = self.program.own()
-        return any(is_only_given(self.program, own[name]) for name in self.program.values if name in own)
+        return any(is_reached_as_argument_only(self.program, own[name]) for name in self.program.values if name in own)
 
     @contextlib.contextmanager
     def restoring(self) -> Iterator[None]:
         """Remember everything that the program reaches once, and restore it at the end of the block."""
         with outside_modes():
             if self.alive:
-                with protected(self.program):
+                with restoring_state(self.program):
                     yield
             else:
                 yield
@@ -247,22 +257,22 @@ class LiveProgram:
 
         A tensor that shares memory with an argument is returned as captured too, and shares memory with that argument.
         """
-        return self.live() | self.joint
+        return self.live() | self.shared_with_arguments
 
     def live(self) -> dict[str, Tensor]:
-        """Return the same tensors, with all except arguments in their current state."""
-        found = {name: tensor.detach() for name, tensor in self.program.known().items()}
-        for name, tensor in found.items():
+        """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
+        tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
+        for name, tensor in tensors.items():
             if not has_memory(tensor):
                 raise ReplayError(
                     f"{name!r} has a storage that was resized to less than its elements need, so it has no values: "
                     "restore them, or pass `state`"
                 )
-        found |= self.constants
+        tensors |= self.constants
         for named in self.program.tensors:
-            if named.name in found:
-                found |= dict.fromkeys(named.same, found[named.name])
-        return found
+            if named.name in tensors:
+                tensors |= dict.fromkeys(named.same, tensors[named.name])
+        return tensors
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
@@ -270,9 +280,9 @@ class LiveProgram:
         """Run one eager step of the original program on these values; with `anew`, in other tensors than its own
         arguments."""
         names = {named.name for named in self.program.tensors}
-        given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = run_step(self.program, given, tangents, anew=anew)
-        self.gave = self.fixed(outcome.leaves, outcome.tree)
+        own_values = {name: tensor for name, tensor in values.items() if name in names}
+        outcome = run_step(self.program, own_values, tangents, anew=anew)
+        self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
         self.shape = outcome.tree.shape
         return outcome
 
@@ -282,42 +292,42 @@ class LiveProgram:
 
     def random_state_digests(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
-        return self.program.chance.now()
+        return self.program.foreign_random.current_digests()
 
     def own_generators(self) -> str:
         """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
-        return ", ".join(self.program.chance.objects)
+        return ", ".join(self.program.foreign_random.objects)
 
     def result_difference(self) -> str:
-        """Say where the last run's result differs from the Capture's in its containers or in what is no tensor; '' if
-        nowhere."""
+        """Return how the last run's result differs from the Capture's in its containers or its leaves that are no
+        tensors; '' if it does not."""
         if self.shape != self.structure.shape:
-            ours, theirs = (printable(each)[:200] for each in (self.structure.shape, self.shape))
+            ours, theirs = (printable(shape)[:200] for shape in (self.structure.shape, self.shape))
             return f"the result is {ours}, and the program returns {theirs}"
-        if len(self.gave) != len(self.kept):
-            return f"the result has {len(self.kept)} leaves, and the program returns {len(self.gave)}"
-        for index, (ours, theirs) in enumerate(zip(self.kept, self.gave, strict=True)):
+        if len(self.last_leaves) != len(self.captured_leaves):
+            return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
+        for index, (ours, theirs) in enumerate(zip(self.captured_leaves, self.last_leaves, strict=True)):
             for path, text in likeness_differences(ours, theirs):
                 return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
         return ""
 
     @staticmethod
-    def fixed(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
-        """Return the likenesses of what a result holds besides its tensors: a replay returns it as it was."""
-        state = Describing(lambda _: "")
-        return tuple(describe_value(each, state, False).like for each in (*leaves, *tree.templates))
+    def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
+        """Return likenesses of all that a result holds besides tensors: a replay returns these parts as captured."""
+        describing = DescribeState(lambda _: "")
+        return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
         """Return these outputs in the program's own containers."""
         names = iter(self.names)
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is A_TENSOR else leaf for leaf in self.leaves]
-        return self.structure.rebuilt(leaves[1:] if loss else leaves)
+        return self.structure.rebuild(leaves[1:] if loss else leaves)
 
 
-def unreached(program: ScoutedProgram) -> dict[str, Tensor]:
-    """Return the constants that nothing the program holds leads to: it makes them itself, without an operator
-    (`frombuffer`, a pool of memory), so it cannot be given other values for them."""
+def unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
+    """Return the constants that are not reachable from the program: it makes them without an operator (`frombuffer`, a
+    pool of memory), so a run on other values cannot replace them."""
     names = names_of_outside(program.target()) if program.outside and program.world is None else {}
     roles = {named.name: named.role for named in program.tensors}
     return {
@@ -327,19 +337,20 @@ def unreached(program: ScoutedProgram) -> dict[str, Tensor]:
     }
 
 
-def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
+def without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
     """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
     grad."""
     if not program.defaulted:
         return program
     tensors = tuple(
-        replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
+        replace(named, requires_grad=named.requires_grad and named.name not in program.values)
+        for named in program.tensors
     )
     return replace(program, tensors=tensors, defaulted=False)
 
 
-def joint(program: ScoutedProgram) -> dict[str, Tensor]:
-    """Copy the tensors that share memory with an argument but are not arguments; the copies share memory as they do."""
-    own = plain_own(program)
+def shared_with_arguments(program: ScoutedProgram) -> dict[str, Tensor]:
+    """Return copies of the tensors that share memory with an argument without being one; the copies share it too."""
+    own = real_own_tensors(program)
     groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
     return copy_values({name: own[name] for group in groups for name in group})

@@ -1,6 +1,6 @@
 """Custom operators with a Python body: every engine sees the operators of the body, forward and backward.
 
-The dispatcher does this. While a program is captured, each such operator has a kernel for the key of dispatch modes
+The dispatcher does this: while a program is captured, each such operator has a kernel for the key of dispatch modes
 (`Python`), which redispatches to the operator's own kernel: its autograd formula has run by then, autocast and grad
 mode are as in an ordinary run, and the modes see the operators of the body. An operator stays whole if the user allows
 it by name, if its body leaves torch (numpy, a pointer), if it cannot run without values in a fake capture, and if its
@@ -46,14 +46,14 @@ from backprint.graph.nouns import BUILT_IN, Capture, allowed
 from backprint.tracing import frames
 from backprint.values import settings
 
-Asked = ParamSpec("Asked")
+P = ParamSpec("P")
 
-BELOW = keys_after(DispatchKey.Python)
+KEYS_AFTER_PYTHON = keys_after(DispatchKey.Python)
 """The dispatch keys after the one of dispatch modes."""
 
 
 @dataclass(slots=True, eq=False)
-class Mark:
+class ThreadMark:
     """Marks the thread of a capture while it is on, and the threads that autograd runs for it.
 
     Torch's own thread-local objects would do too, but one that a thread still holds when it ends crashes an interpreter
@@ -63,7 +63,7 @@ class Mark:
     on: bool
 
 
-MARK: ContextVar[Mark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
+MARK: ContextVar[ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
 
 GENERAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 """Dispatch keys of kernels for every device."""
@@ -71,7 +71,7 @@ GENERAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 COMPUTING = frozenset((*GENERAL, *"CPU CUDA HIP XLA MPS XPU HPU MTIA IPU Lazy MAIA VE PrivateUse1".split()))
 """Dispatch keys of kernels that compute."""
 
-TORCHS = BUILT_IN | frozenset(
+TORCH_NAMESPACES = BUILT_IN | frozenset(
     "_c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native c10d c10d_functional debug_mode_ops "
     "debugprims export flex_lib fsdp inductor mkl mkldnn onednn onnx onnx_symbolic quantized rngprims streams "
     "symm_mem".split()
@@ -83,69 +83,78 @@ ALLOW = "allow="
 """The option that keeps an operator whole."""
 
 
-class Leaving(BaseException):
-    """Raised when a body is about to leave torch. It is a BaseException, so that no `except Exception` in the body
-    catches it."""
+class LeavesTorch(BaseException):
+    """Raised where the body of an operator leaves torch. It is a BaseException, so that no `except Exception` in the
+    body catches it."""
 
 
 @dataclass(slots=True, eq=False)
-class Book:
-    """The operators that are opened, and those that are kept `whole`, with the reason; `found` has those that turned
-    out to be."""
+class OpenedOperators:
+    """The operators whose bodies a capture records.
 
-    whole: dict[str, str]
-    found: dict[str, str] = field(default_factory=dict)
+    `kept_whole` has those that stay operators, with the reason, and `leaving_torch` those that turned out to have to.
+    """
+
+    kept_whole: dict[str, str]
+    leaving_torch: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
+    def run_body(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
         """Run the operator's body instead of the operator, or the operator as a whole."""
         name = name_of(operator)
-        if name not in self.whole and name not in self.found and watching() and is_python(operator, args, kwargs):
+        if (
+            name not in self.kept_whole
+            and name not in self.leaving_torch
+            and is_capturing()
+            and is_python(operator, args, kwargs)
+        ):
             try:
-                with under_modes():
-                    return for_program(operator.redispatch, keys & BELOW, *args, **kwargs)
-            except Leaving as leaving:
-                self.found[name] = str(leaving)
+                with entering_handling_modes():
+                    return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
+            except LeavesTorch as leaving:
+                self.leaving_torch[name] = str(leaving)
             except Exception as error:
                 if is_defect(error):
                     raise
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
-                    said = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
-                    self.found[name] = f"its body does not run without values: {said}"
+                    reason = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
+                    self.leaving_torch[name] = f"its body does not run without values: {reason}"
                 elif isinstance(error, DataDependentError) and ALLOW not in str(error):
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
                     raise
-        return for_program(PLAIN[name].call_boxed, keys, *args, **kwargs)
+        return for_program(KERNELS_BEFORE[name].call_boxed, keys, *args, **kwargs)
 
-    def open(self) -> None:
-        """Register a kernel of ours for every operator that has none yet."""
+    def register_kernels(self) -> None:
+        """Register a kernel of ours for every operator that another capture has not opened already."""
         for operator in operators():
             name = name_of(operator)
-            PLAIN[name] = kernel_for_key(name, "Python")
+            KERNELS_BEFORE[name] = kernel_for_key(name, "Python")
             self.libraries[name] = torch.library.Library(operator.namespace, "IMPL")
-            self.libraries[name].impl(operator, functools.partial(stand_in, operator), "Python", with_keyset=True)
+            self.libraries[name].impl(
+                operator, functools.partial(run_opened_operator, operator), "Python", with_keyset=True
+            )
 
-    def close(self) -> None:
+    def remove_kernels(self) -> None:
         """Remove the kernels again."""
         for name in list(self.libraries):
             destroy_library(self.libraries.pop(name))
-            del PLAIN[name]
+            del KERNELS_BEFORE[name]
 
 
-BOOKS: list[Book] = []
-"""The Books of the running captures, outermost first."""
+OPENED_OPERATORS: list[OpenedOperators] = []
+"""The OpenedOperators of the running captures, outermost first."""
 
-PLAIN: dict[str, Any] = {}
+KERNELS_BEFORE: dict[str, Any] = {}
 """The kernel that each opened operator has without ours: it calls the dispatch modes."""
 
 
-def stand_in(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    """Kernel of an opened operator."""
-    return BOOKS[-1].run(operator, keys, args, kwargs)
+def run_opened_operator(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an opened operator: the kernel that `register_kernels` registers."""
+    return OPENED_OPERATORS[-1].run_body(operator, keys, args, kwargs)
 
 
-# ------------------------------------------------------------------ which operators have a body
+# ---- Which operators have a body
 
 
 def operators() -> list[Any]:
@@ -153,7 +162,7 @@ def operators() -> list[Any]:
     names = set()
     for entry in registered_kernels:
         space, name, key = entry.split("/")
-        if space not in TORCHS and key in COMPUTING and f"{space}/{name}/Python" not in registered_kernels:
+        if space not in TORCH_NAMESPACES and key in COMPUTING and f"{space}/{name}/Python" not in registered_kernels:
             names.add(f"{space}::{name}")
     return [lookup_op(name) for name in sorted(names)]
 
@@ -174,7 +183,7 @@ def has_body(operator: Any, key: str) -> bool:
     return any(here + general in registered_kernels for general in GENERAL)
 
 
-# ------------------------------------------------------------------ while a body runs
+# ---- While a body runs
 
 
 class Handling(threading.local):
@@ -187,8 +196,11 @@ class Handling(threading.local):
 HANDLING = Handling()
 
 
-def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function for one of our modes; the mode sees the calls in the body of a custom operator inside."""
+def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function for a function mode of ours, which is off while it handles the function.
+
+    If the function runs a custom operator, the mode is entered again for the operator's body.
+    """
     handling = HANDLING.modes
     handling.append(mode)
     try:
@@ -198,37 +210,44 @@ def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 @contextlib.contextmanager
-def under_modes() -> Iterator[None]:
-    """Enter the function modes that are handling the operator, for its body, and watch how the body reads values."""
+def entering_handling_modes() -> Iterator[None]:
+    """Enter the function modes that are handling an operator again, for its body, and a BodyMode."""
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
             for mode in reversed(handling):
                 stack.enter_context(mode)
-            stack.enter_context(Body())
+            stack.enter_context(BodyMode())
             yield
     finally:
         HANDLING.modes = handling
 
 
-class Body(TorchFunctionMode):
-    """Raises Leaving where a body leaves torch."""
+class BodyMode(TorchFunctionMode):
+    """A function mode that raises LeavesTorch where the body of an operator leaves torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in LEAVES:
-            raise Leaving(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
+        if func in MEMORY_ACCESS:
+            raise LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
-            return numbers_one_by_one(*args)
-        return through(self, func, args, kwargs or {})
+            return tolist_by_items(*args)
+        return call_for_mode(self, func, args, kwargs or {})
 
 
-LEAVES = (Tensor.numpy, Tensor.__array__, Tensor.data_ptr, Tensor.__dlpack__, Tensor.untyped_storage, Tensor.storage)
+MEMORY_ACCESS = (
+    Tensor.numpy,
+    Tensor.__array__,
+    Tensor.data_ptr,
+    Tensor.__dlpack__,
+    Tensor.untyped_storage,
+    Tensor.storage,
+)
 """Functions that give a body a tensor's memory, which it can use without an operator."""
 
 
-def numbers_one_by_one(tensor: Tensor) -> Any:
-    """`Tensor.tolist`, with an `item` for each number."""
-    return [numbers_one_by_one(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
+def tolist_by_items(tensor: Tensor) -> Any:
+    """Return `tensor.tolist()`, read with an `item` for each number, which modes see."""
+    return [tolist_by_items(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 @functools.cache
@@ -243,43 +262,43 @@ def is_composite(func: Any) -> bool:
     return not own and bool(can_decompose(func))
 
 
-def taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a composite operator as its decomposition; the mode sees each operator of it."""
+def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a composite operator as its decomposition, whose operators the mode sees."""
     with mode:
         return func.decompose(*args, **(kwargs or {}))
 
 
-# ------------------------------------------------------------------ while a program is captured
+# ---- While a program is captured
 
 
-def watching() -> bool:
+def is_capturing() -> bool:
     """Whether this thread captures a program, and is not compiling one."""
     return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
-def opened(whole: dict[str, str]) -> Iterator[Book]:
+def operator_bodies_captured(whole: dict[str, str]) -> Iterator[OpenedOperators]:
     """Run custom operators as their bodies in this thread, except those that are kept whole."""
-    book = Book(whole)
-    BOOKS.append(book)
+    opened_ = OpenedOperators(whole)
+    OPENED_OPERATORS.append(opened_)
     try:
-        book.open()
+        opened_.register_kernels()
         with marking_thread(True):
-            yield book
+            yield opened_
     finally:
-        book.close()
-        BOOKS.remove(book)
+        opened_.remove_kernels()
+        OPENED_OPERATORS.remove(opened_)
 
 
-def closed() -> contextlib.AbstractContextManager[None]:
-    """Run custom operators as they are in this thread."""
+def operators_kept_as_they_are() -> contextlib.AbstractContextManager[None]:
+    """Run custom operators without their bodies recorded in this thread."""
     return marking_thread(False)
 
 
 @contextlib.contextmanager
 def marking_thread(on: bool) -> Iterator[None]:
     """Set or clear this thread's mark, and restore it afterwards. Another thread may end what this one began."""
-    mark = Mark(on)
+    mark = ThreadMark(on)
     token = MARK.set(mark)
     try:
         yield
@@ -297,16 +316,20 @@ def is_marked() -> bool:
     return mark is not None and mark.on
 
 
-def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
-    """Return the operators that the user wants kept, or decomposes otherwise, by name, with the reason."""
-    names = {name: f"torch.ops.{lookup_op(name)}" for name in (*PLAIN, *(name_of(each) for each in operators()))}
-    allow = tuple(one.removeprefix("torch.ops.") for one in allow)
-    found = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
-    mapped = {name_if_any(key) for key in decompose}
-    return found | {name: "decompose= has it" for name in names if {name, name.partition(".")[0]} & mapped}
+def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
+    """Return the operators that stay whole from the start, by name, with the reason: `allow=` or `decompose=` has
+    them."""
+    names = {
+        name: f"torch.ops.{lookup_op(name)}"
+        for name in (*KERNELS_BEFORE, *(name_of(operator) for operator in operators()))
+    }
+    allow = tuple(name.removeprefix("torch.ops.") for name in allow)
+    reasons = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
+    decomposed = {name_if_any(key) for key in decompose}
+    return reasons | {name: "decompose= has it" for name in names if {name, name.partition(".")[0]} & decomposed}
 
 
-def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
+def captures_operator_bodies(capture: Callable[P, Capture]) -> Callable[P, Capture]:
     """Make a capturing function capture the bodies of custom operators; it takes `allow` and `decompose`.
 
     Where a body leaves torch, the capture starts again with that operator whole, because a part of the body has run. It
@@ -314,37 +337,37 @@ def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
     """
 
     @functools.wraps(capture)
-    def captured(*args: Asked.args, **kwargs: Asked.kwargs) -> Capture:
+    def captured(*args: P.args, **kwargs: P.kwargs) -> Capture:
         options: Any = kwargs
         with settings.ONE_AT_A_TIME:
-            whole = kept_whole(options.get("allow") or (), options.get("decompose") or ())
-            asked, again = set(whole), True
+            reasons = operators_kept_whole(options.get("allow") or (), options.get("decompose") or ())
+            kept_by_user, again = set(reasons), True
             while again:
-                with opened(whole) as book:
+                with operator_bodies_captured(reasons) as opened:
                     try:
-                        made = capture(*args, **kwargs)
-                        late = (called(made) - set(whole)) & {name_of(operator) for operator in operators()}
-                        again = bool(book.found or late)
+                        result = capture(*args, **kwargs)
+                        registered_meanwhile = (custom_operators_called(result) - set(reasons)) & {
+                            name_of(operator) for operator in operators()
+                        }
+                        again = bool(opened.leaving_torch or registered_meanwhile)
                     except Exception:
-                        if not book.found:
+                        if not opened.leaving_torch:
                             raise
-                whole = whole | book.found
-        names = called(made)
-        why = [f"{name} stays whole: {said}" for name, said in whole.items() if name in names - asked]
-        return replace(made, why=(*made.why, *why)) if why else made
+                reasons = reasons | opened.leaving_torch
+        names = custom_operators_called(result)
+        notes = [f"{name} stays whole: {reason}" for name, reason in reasons.items() if name in names - kept_by_user]
+        return replace(result, why=(*result.why, *notes)) if notes else result
 
     return captured
 
 
-def called(capture: Capture) -> set[str]:
+def custom_operators_called(capture: Capture) -> set[str]:
     """Return the custom operators that a Capture calls."""
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
 
 
-# ----------------------------------------------------------------------------
-# PyTorch's own decompositions, by operator name.
-# ----------------------------------------------------------------------------
+# ---- PyTorch's own decompositions, by operator name
 
 
 def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
@@ -355,13 +378,13 @@ def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
 def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
     """Return PyTorch's decompositions of one operator, by overload."""
     operator = operator_named(name)
-    found = dict(get_decompositions([operator]))
-    if not found:
+    decompositions = dict(get_decompositions([operator]))
+    if not decompositions:
         raise UsageError(
             f"decompose: PyTorch has no decomposition of {name}: pass your own, decompose={{torch.ops."
             f"{name.replace('::', '.')}: function}}"
         )
-    return found
+    return decompositions
 
 
 def operator_named(name: str) -> Any:

@@ -1,7 +1,13 @@
-"""Cut a step into forward and backward: which values are saved, and which the backward recomputes.
+"""Partition a step into forward and backward: which values are saved, and which the backward recomputes.
 
-An engine that records a run keeps what autograd kept. `cut` calls a partition function of PyTorch or of the user
-instead, which sees the whole step as one torch.fx graph, whichever engine made it.
+An engine that records a run keeps the values that autograd saved. `repartition` calls a partition function of PyTorch
+(`min-cut`, `default`) or of the user instead. Such a function expects one joint torch.fx graph as AOTAutograd makes it,
+and returns two. So a Joint of any engine is written as such a graph, and the two results are read back:
+
+1. In-place updates are replaced by uses of their results, because a partition function orders nodes by data alone.
+2. Guards, and the numbers that only guards use, are taken out: partition functions do not support numbers.
+3. Values that nothing uses, but that must be computed (draws, effects, the values that guards check), become results.
+4. Each fx node has its Step in its metadata, so that the steps that come back keep their line, echo and spec.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, TensorSpec, Value, refs
 from backprint.graph.steps import SAVING, mapped, used, with_names
-from backprint.tracing.assembly import PLAIN, Joint, Result, constant_ports, names_of
+from backprint.tracing.assembly import NO_NOTE, Joint, Result, constant_ports, names_of
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_partition,
@@ -28,8 +34,8 @@ PARTITIONS: dict[str, Callable[..., Any]] = {
 """The partition functions by name."""
 
 
-def looks_at_the_whole(partition: str | Callable[..., Any] | None) -> str:
-    """Say why a layer's part of a partition may depend on the other layers; '' if PyTorch's own decides as usual."""
+def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
+    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own, as usual."""
     if callable(partition):
         return "partition= is a function"
     if functorch_config.activation_memory_budget != 1.0:
@@ -37,7 +43,7 @@ def looks_at_the_whole(partition: str | Callable[..., Any] | None) -> str:
     return "a pass over the joint graph (joint_custom_pass)" if functorch_config.joint_custom_pass is not None else ""
 
 
-def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
+def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
     function = PARTITIONS.get(partition) if isinstance(partition, str) else partition if callable(partition) else None
     if function is None:
@@ -50,27 +56,30 @@ def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outp
     return forward, backward
 
 
-def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
+def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     """Partition the steps of a Joint again by a partition function."""
     if not joint.gradients:
         return joint
     refuse_sparse(joint)
     joint = updates_as_values(joint)
-    checks = checking([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
-    ahead, behind = held(joint, joint.forward, checks), held(joint, joint.backward, checks)
-    module = as_fx(joint, ahead, behind, checks)
-    forward, backward = partitioned(module, partition, len(joint.results) + len(ahead))
+    guard_steps = steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
+    kept_forward, kept_backward = (
+        values_to_keep(joint, joint.forward, guard_steps),
+        values_to_keep(joint, joint.backward, guard_steps),
+    )
+    module = joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
+    forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
-    first = PartitionReader(forward, names, joint, {})
-    steps = first.steps()
-    results, called = first.returned(joint.results, ahead)
-    again = PartitionReader(backward, names, joint, {step.name: step for step in steps})
-    later = again.steps()
-    gradients, called_again = again.returned(joint.gradients, behind)
+    forward_reader = PartitionReader(forward, names, joint, {})
+    forward_steps = forward_reader.steps()
+    results, forward_values = forward_reader.returned(joint.results, kept_forward)
+    backward_reader = PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
+    backward_steps = backward_reader.steps()
+    gradients, backward_values = backward_reader.returned(joint.gradients, kept_backward)
     return replace(
         joint,
-        forward=tuple(with_checks(joint.forward, checks, steps, called)),
-        backward=tuple(with_checks(joint.backward, checks, later, called_again)),
+        forward=tuple(insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),
+        backward=tuple(insert_guard_steps(joint.backward, guard_steps, backward_steps, backward_values)),
         results=results,
         gradients=gradients,
     )
@@ -80,44 +89,53 @@ def refuse_sparse(joint: Joint) -> None:
     """Raise if a value is sparse: partition functions compare sizes of dense tensors in bytes."""
     for port in (*joint.inputs, *joint.tangents):
         if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
-            raise CaptureError(f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_OUT}")
+            raise CaptureError(
+                f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_PARTITION_OUT}"
+            )
     for step in (*joint.forward, *joint.backward):
         specs = step.spec if isinstance(step.spec, tuple) else (step.spec,)
         if any(isinstance(spec, TensorSpec) and spec.layout != "strided" for spec in specs):
-            raise CaptureError(f"partition= takes dense tensors, and {step.target} makes a sparse one: {LEAVE_OUT}")
+            raise CaptureError(
+                f"partition= takes dense tensors, and {step.target} makes a sparse one: {LEAVE_PARTITION_OUT}"
+            )
 
 
-LEAVE_OUT = "leave partition= out to keep what autograd saved"
+LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
 
 
 def updates_as_values(joint: Joint) -> Joint:
-    """Let each use of a value after an in-place update use the result of the update instead.
+    """Replace each use of a value after an in-place update by a use of the update's result.
 
-    So the graph that a partition function sees has the order of updates in it.
+    A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
+    update. A draw that saves its generator's state returns a tuple; the updated value is its second item.
     """
-    called: dict[str, str] = {}
-    waiting: dict[str, tuple[str, ...]] = {}
+    latest_name: dict[str, str] = {}
+    saving_draws: dict[str, tuple[str, ...]] = {}
 
     def in_order(steps: Iterable[Step]) -> list[Step]:
-        found = []
+        rewritten = []
         for step in steps:
-            written = joint.notes.get(step.name, PLAIN).writes
-            step = mapped(step, lambda name: Ref(called.get(name, name)))
-            found.append(step)
+            written = joint.notes.get(step.name, NO_NOTE).writes
+            step = mapped(step, lambda name: Ref(latest_name.get(name, name)))
+            rewritten.append(step)
             if written and step.target == SAVING:
-                waiting[step.name] = written
+                saving_draws[step.name] = written
                 continue
             match step.target, step.args:
-                case "operator.getitem", (Ref(name), 1) if name in waiting:
-                    written = waiting.pop(name)
+                case "operator.getitem", (Ref(name), 1) if name in saving_draws:
+                    written = saving_draws.pop(name)
             if len(written) > 1 or (written and not isinstance(step.spec, TensorSpec)):
-                raise CaptureError(f"partition= cannot follow {step.target}, which updates several values: {LEAVE_OUT}")
-            called.update(dict.fromkeys(written, step.name))
-            called.update({old: step.name for old, new in called.items() if new in written})
-        return found
+                raise CaptureError(
+                    f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
+                )
+            latest_name.update(dict.fromkeys(written, step.name))
+            latest_name.update({old: step.name for old, new in latest_name.items() if new in written})
+        return rewritten
 
     def last(results: Iterable[Result]) -> tuple[Result, ...]:
-        return tuple((port, with_names(value, lambda name: Ref(called.get(name, name)))) for port, value in results)
+        return tuple(
+            (port, with_names(value, lambda name: Ref(latest_name.get(name, name)))) for port, value in results
+        )
 
     forward = tuple(in_order(joint.forward))
     results = last(joint.results)
@@ -125,40 +143,47 @@ def updates_as_values(joint: Joint) -> Joint:
     return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
 
 
-def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
-    """Return the guards, and the numbers that only guards use: partition functions do not support numbers."""
-    elsewhere = {name for _, value in results for name in refs(value)}
-    found: set[str] = set()
+def steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
+    """Return the names of the guards, and of the numbers that only guards use."""
+    used_elsewhere = {name for _, value in results for name in refs(value)}
+    names: set[str] = set()
     for step in reversed(steps):
-        if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in elsewhere):
-            found.add(step.name)
+        if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in used_elsewhere):
+            names.add(step.name)
         else:
-            elsewhere.update(used(step))
-    return found
+            used_elsewhere.update(used(step))
+    return names
 
 
-def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[str]:
-    """Return the values that a direction must compute even if unused: draws, effects, and values that guards check."""
-    found: dict[str, None] = {}
-    several: set[str] = set()
+def values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
+    """Return the values that a direction must compute even if nothing uses them: draws, effects, and values that guards
+    check."""
+    names: dict[str, None] = {}
+    tuples: set[str] = set()
     for step in steps:
-        note = joint.notes.get(step.name, PLAIN)
-        if step.name in checks:
-            found |= dict.fromkeys(name for name in used(step) if name not in checks)
+        note = joint.notes.get(step.name, NO_NOTE)
+        if step.name in guard_steps:
+            names |= dict.fromkeys(name for name in used(step) if name not in guard_steps)
         elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
-            found[step.name] = None
+            names[step.name] = None
         elif note.draws or note.stays:
-            several.add(step.name)
-        elif step.target == "operator.getitem" and not several.isdisjoint(used(step)):
-            found[step.name] = None
-    return list(found)
+            tuples.add(step.name)
+        elif step.target == "operator.getitem" and not tuples.isdisjoint(used(step)):
+            names[step.name] = None
+    return list(names)
 
 
-def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[str]) -> fx.GraphModule:
-    """Return the whole step as one torch.fx graph, in the form that partition functions expect."""
+def joint_to_fx(
+    joint: Joint, kept_forward: list[str], kept_backward: list[str], guard_steps: Collection[str]
+) -> fx.GraphModule:
+    """Return the whole step as one torch.fx graph, in the form that partition functions expect.
+
+    They know inputs by their names (`primals_0`, `tangents_0`) and sort nodes by `partitioner_tag`. Draws, effects and
+    updates must stay in their direction: a draw that the backward repeated would give other numbers.
+    """
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
-    results = [*joint.results, *kept_alive(ahead), *joint.gradients, *kept_alive(behind)]
-    steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in checks)
+    results = [*joint.results, *results_kept_alive(kept_forward), *joint.gradients, *results_kept_alive(kept_backward)]
+    steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in guard_steps)
     graph = Graph(
         (*joint.inputs, *constants, *joint.tangents),
         steps,
@@ -172,8 +197,8 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
         node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
         node.meta.setdefault("val", 0)
     backward = {step.name for step in joint.backward}
-    for step, node in zip(steps, calls(module), strict=True):
-        note = joint.notes.get(step.name, PLAIN)
+    for step, node in zip(steps, call_nodes(module), strict=True):
+        note = joint.notes.get(step.name, NO_NOTE)
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
         node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
@@ -182,71 +207,74 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
     return module
 
 
-def kept_alive(names: Iterable[str]) -> list[Result]:
-    """Results that only keep these values from being removed."""
+def results_kept_alive(names: Iterable[str]) -> list[Result]:
+    """Return results for values that must not be removed as dead code."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
 
-def calls(module: fx.GraphModule) -> list[fx.Node]:
-    """Return the nodes that call an operator."""
+def call_nodes(module: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes of a graph that call an operator."""
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
 class PartitionReader:
-    """Reads one direction of a partitioned graph as Steps. For a backward, `made` are the steps of the forward."""
+    """Reads one direction of a partitioned graph as Steps.
 
-    def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:
-        self.module, self.made = module, made
+    For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
+    recomputes, so it gets a new name and the echo `recomputes`.
+    """
+
+    def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
+        self.module, self.forward_steps = module, forward_steps
         self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
         for node in module.graph.find_nodes(op="placeholder"):
             port = node.meta.get("port")
             self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
 
     def steps(self) -> list[Step]:
-        """Return the calls of this direction in order; a step of the forward that a backward recomputes has a new
-        name."""
-        found = []
+        """Return the steps of this direction in order."""
+        steps = []
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
                 self.side.attribute(node)
             elif node.op == "call_function":
-                found.append(self.step_of_node(node))
-        return found
+                steps.append(self.step_of_node(node))
+        return steps
 
     def step_of_node(self, node: fx.Node) -> Step:
-        was: Step | None = node.meta.get("step")
-        if was is None:
+        original: Step | None = node.meta.get("step")
+        if original is None:
             return self.side.step_of_node(node, None, None)
-        again = was.name in self.made
-        local = self.side.names.free(was.name) if again else was.name
+        is_recomputed = original.name in self.forward_steps
+        local = self.side.names.free(original.name) if is_recomputed else original.name
         self.side.locals[node.name] = local
-        echo = Echo("recomputes", (was.name,)) if again else was.echo
-        return replace(self.side.step_of_node(node, was.source, echo), spec=was.spec)
+        echo = Echo("recomputes", (original.name,)) if is_recomputed else original.echo
+        return replace(self.side.step_of_node(node, original.source, echo), spec=original.spec)
 
-    def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
+    def returned(self, results: Sequence[Result], kept: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
         """Return the results with their new values, and the new values of the held names."""
         values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
         count = len(results)
         ports = [port for port, _ in results]
         return (
             tuple(zip(ports, values[:count], strict=True)),
-            dict(zip(held, values[count : count + len(held)], strict=True)),
+            dict(zip(kept, values[count : count + len(kept)], strict=True)),
         )
 
 
-def with_checks(
-    before: Iterable[Step], checks: Collection[str], steps: list[Step], called: Mapping[str, Value]
+def insert_guard_steps(
+    steps_before: Iterable[Step], guard_steps: Collection[str], steps: list[Step], new_values: Mapping[str, Value]
 ) -> list[Step]:
-    """Put the checks back among the steps, each after the value that it checks."""
+    """Return the steps with the guards among them again, each right after the value that it checks."""
     places = {step.name: index for index, step in enumerate(steps)}
-    after: dict[int, list[Step]] = {}
-    for step in before:
-        if step.name in checks:
-            moved = mapped(step, lambda name: called.get(name, Ref(name)))
-            places[step.name] = max((places[name] for name in used(moved) if name in places), default=-1)
-            after.setdefault(places[step.name], []).append(moved)
-    found = after.pop(-1, [])
+    guards_after: dict[int, list[Step]] = {}
+    for step in steps_before:
+        if step.name in guard_steps:
+            guard = mapped(step, lambda name: new_values.get(name, Ref(name)))
+            places[step.name] = max((places[name] for name in used(guard) if name in places), default=-1)
+            guards_after.setdefault(places[step.name], []).append(guard)
+    steps_with_guards = guards_after.pop(-1, [])
     for index, step in enumerate(steps):
-        found.append(step)
-        found += after.get(index, ())
-    return found
+        steps_with_guards.append(step)
+        steps_with_guards += guards_after.get(index, ())
+    return steps_with_guards

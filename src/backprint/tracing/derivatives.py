@@ -15,12 +15,12 @@ from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
-from backprint.tracing.custom import closed
+from backprint.tracing.custom import operators_kept_as_they_are
 from backprint.tracing.program import CalledProgram
 from backprint.tracing.scout import run_watched
 from backprint.tracing.watch import Watch
 
-SAID = re.compile(
+MISSING_DERIVATIVE = re.compile(
     r"derivative for '?(?:aten::)?(?P<plain>[\w.]+)'? is not implemented"
     r"|Trying to backward through (?P<custom>[\w.]+?)(?:\.default)? but no autograd formula was registered"
 )
@@ -36,53 +36,53 @@ HINTS = (
 )
 """What to do, by a pattern of the operator's name."""
 
-OTHERWISE = "write that part with operators that have one"
-FIRST = "leave requires_grad off for what it takes"
-SECOND = "ask for order=1"
+REWRITE_HINT = "write that part with operators that have one"
+FIRST_ORDER_HINT = "leave requires_grad off for what it takes"
+SECOND_ORDER_HINT = "ask for order=1"
 
 
 @contextlib.contextmanager
-def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
+def explaining_missing_derivative(program: Callable[[], CalledProgram]) -> Iterator[None]:
     """Replace autograd's error about a missing derivative by one with the operator, its line, and what to do."""
     try:
         yield
     except UsageError:
         raise
     except (RuntimeError, CaptureError) as error:
-        found = SAID.search(str(error))
-        if found is None:
+        match = MISSING_DERIVATIVE.search(str(error))
+        if match is None:
             raise
-        raise no_derivative(program(), found["plain"] or found["custom"]) from error
+        raise missing_derivative_error(program(), match["plain"] or match["custom"]) from error
 
 
-def no_derivative(program: CalledProgram, operator: str) -> CaptureError:
+def missing_derivative_error(program: CalledProgram, operator: str) -> CaptureError:
     """Return the error for a program that is differentiated through an operator without a derivative."""
-    place = frames.place(line_of(program, operator))
-    hint = next((said for pattern, said in HINTS if pattern.search(operator)), OTHERWISE)
-    order, less = ("order=2 goes", SECOND) if program.tangents else ("autograd goes", FIRST)
+    place = frames.place(find_line_of(program, operator))
+    hint = next((hint_ for pattern, hint_ in HINTS if pattern.search(operator)), REWRITE_HINT)
+    order, less = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
     return CaptureError(
         f"{program.title}: {order} backward through {operator}, which has no derivative in torch "
         f"{torch.__version__}{place}: {hint}, or {less}"
     )
 
 
-def line_of(program: CalledProgram, operator: str) -> Source | None:
+def find_line_of(program: CalledProgram, operator: str) -> Source | None:
     """Return the line that runs an operator, or whose backward runs it; None if no watched run reaches it."""
-    seeker: list[Seeker] = []
+    finders: list[OperatorFinder] = []
 
-    def watch(*args: Any) -> Seeker:
-        seeker.append(Seeker(operator, *args))
-        return seeker[-1]
+    def watch(*args: Any) -> OperatorFinder:
+        finders.append(OperatorFinder(operator, *args))
+        return finders[-1]
 
     try:
-        with closed():
+        with operators_kept_as_they_are():
             run_watched(program, watch)
     except CaptureError:  # the program cannot be watched
         return None
-    return seeker[-1].found
+    return finders[-1].found
 
 
-class Seeker(Watch):
+class OperatorFinder(Watch):
     """A Watch that notes where an operator runs. In a backward, this is the line of the forward operator of the running
     node."""
 

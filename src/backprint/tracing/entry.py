@@ -1,4 +1,8 @@
-"""The engines: how each traces a program, and which requests it supports."""
+"""Capture a call: check the request, trace it with an engine, compare the graphs with the program, restore its state.
+
+Read it in this order: `capture_call` at the end is what the API calls; the table of engines says which requests each
+supports; `by_auto` tries the engines one after another; `prove_capture` decides what becomes of a capture that differs.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,18 @@ from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.tracing import derivatives
 from backprint.tracing.aot.engine import by_aot
 from backprint.tracing.captured import LiveProgram, capture_of
-from backprint.tracing.custom import with_bodies
+from backprint.tracing.custom import captures_operator_bodies
 from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.dynamo.engine import by_dynamo
 from backprint.tracing.eager.engine import by_eager
 from backprint.tracing.program import CalledProgram, read_call
-from backprint.tracing.refusals import callers_modes
-from backprint.tracing.request import Made, Options
-from backprint.tracing.running import protected
+from backprint.tracing.refusals import refuse_callers_modes
+from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.running import restoring_state
 from backprint.tracing.witness import second_order
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
+
+# ---- The engines, and the requests that each supports
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +46,16 @@ class Engine:
     """One way to trace a program. `takes` names the requests that it supports beyond a plain call."""
 
     name: str
-    make: Callable[[CalledProgram, Options], Made]
+    make: Callable[[CalledProgram, Options], EngineResult]
     takes: frozenset[str]
 
-    def lacks(self, asked: Mapping[str, str]) -> str:
-        """Say why this engine cannot do what is requested, and which engines can; '' if it can."""
-        missing = {request: words for request, words in asked.items() if request not in self.takes}
+    def lacks(self, requested: Mapping[str, str]) -> str:
+        """Return which of the requests this engine does not support, and which engines do; '' if it supports all."""
+        missing = {request: needs for request, needs in requested.items() if request not in self.takes}
         if not missing:
             return ""
-        words = " with ".join(missing.values())
-        return f"engine {self.name!r} does not take {words}: {able(asked)}"
+        needs = " with ".join(missing.values())
+        return f"engine {self.name!r} does not take {needs}: {engines_supporting(requested)}"
 
 
 ENGINES: dict[str, Engine] = {
@@ -62,14 +68,14 @@ ENGINES: dict[str, Engine] = {
 }
 """The engines in the order in which `auto` tries them."""
 
-TOGETHER = (("fake", "dynamic"),)
+EXCLUSIVE = (("fake", "dynamic"),)
 """Requests that no engine supports together, although one may support each."""
 
 
 def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
     """Return the requests of a call beyond a plain capture, by name, each in the words of the call."""
-    sparse = {name: tensor for name, tensor in program.held().items() if tensor.layout is not torch.strided}
-    found = {
+    sparse = {name: tensor for name, tensor in program.all_tensors().items() if tensor.layout is not torch.strided}
+    in_words = {
         "fake": "fake=True" if options.fake else "",
         "dynamic": "dynamic=" if options.dynamic else "",
         "decompose": "decompose=" if options.decompose else "",
@@ -78,162 +84,164 @@ def requests(program: CalledProgram, options: Options, order: int) -> dict[str, 
         "partition": "partition=" if options.partition is not None else "",
         "sparse": next((f"{str(t.layout)[6:]} tensors (input {name!r})" for name, t in sparse.items()), ""),
     }
-    return {request: words for request, words in found.items() if words}
+    return {request: text for request, text in in_words.items() if text}
 
 
-def able(asked: Collection[str]) -> str:
-    """Say which engines support these requests."""
-    names = [repr(each.name) for each in ENGINES.values() if each.takes.issuperset(asked)]
+def engines_supporting(requested: Collection[str]) -> str:
+    """Return a clause that names the engines which support all of these requests."""
+    names = [repr(engine.name) for engine in ENGINES.values() if engine.takes.issuperset(requested)]
     if not names:
         return "no engine does"
     *others, last = names
     return f"engines {', '.join(others)} and {last} do" if others else f"engine {last} does"
 
 
-def check_engine(engine: str, asked: Mapping[str, str]) -> None:
+def check_engine(engine: str, requested: Mapping[str, str]) -> None:
     """Raise a UsageError if the requested engine, or with `auto` every engine, does not support the requests."""
-    for left, right in TOGETHER:
-        if left in asked and right in asked:
-            raise UsageError(f"no engine takes {asked[left]} with {asked[right]}: ask for one of them at a time")
+    for left, right in EXCLUSIVE:
+        if left in requested and right in requested:
+            raise UsageError(
+                f"no engine takes {requested[left]} with {requested[right]}: ask for one of them at a time"
+            )
     if engine != "auto":
-        reason = ENGINES[engine].lacks(asked)
+        reason = ENGINES[engine].lacks(requested)
     else:
-        every = [each.lacks(asked) for each in ENGINES.values()]
-        reason = "" if "" in every else f"no engine takes {' with '.join(asked.values())}: ask for one at a time"
+        every = [candidate.lacks(requested) for candidate in ENGINES.values()]
+        reason = "" if "" in every else f"no engine takes {' with '.join(requested.values())}: ask for one at a time"
     if reason:
         raise UsageError(reason)
 
 
-__all__ = ["ENGINES", "Engine", "check_engine", "requests"]
-
-
-# ----------------------------------------------------------------------------
-# Choose an engine's capture: the first that is proven to compute what the untouched program computes.
-# ----------------------------------------------------------------------------
+# ---- The choice: the first engine whose capture computes what the untouched program computes
 
 Check = Callable[[Capture, LiveProgram], Any]
-"""Compares a Capture with the untouched program and returns a Proof: the differences on captured and on other
-values."""
+"""Compares a Capture with the untouched program; returns a Proof with the differences on captured and other inputs."""
 
 
 def by_auto(
-    program: CalledProgram, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
+    program: CalledProgram,
+    options: Options,
+    requested: Mapping[str, str],
+    check: Check,
+    build_capture: Callable[..., Capture],
 ) -> Capture:
     """Return the capture of the first engine that captures the whole program, and why the engines before it did not.
 
     Values that the program reads become constants with guards, unless the user passes `specialize=False`. A capture
     must compute what the untouched program computes, on its own values and on others. A capture that another engine may
-    do better is used after all others failed. Where every engine's capture differs on other values only, the first is
-    returned, for the captured inputs only.
+    express better is used if all others fail. If every engine's capture differs on other values only, the first is
+    returned, pinned to the captured inputs.
 
-    A refusal, an error of torch or of the program is a reason to try the next engine. A defect of Backprint is one too,
-    but not a quiet one: a warning has its traceback, and it is raised where no other engine captures the program.
+    A refusal, an error of torch or of the program is a reason to try the next engine. So is a defect of Backprint, but
+    with a warning that has its traceback; it is raised if no other engine captures the program.
     """
     if not options.fake:
         options = replace(options, specialize=options.specialize is not False)
     errors: dict[str, Exception] = {}
     for name, engine in ENGINES.items():
-        if reason := engine.lacks(asked):
-            errors[name] = NotTaken(reason)
+        if reason := engine.lacks(requested):
+            errors[name] = UnsupportedRequest(reason)
             continue
         try:
-            made = engine.make(program, options)
-            reasons = tuple(f"{each}: {why(errors[each])}" for each in errors)
-            capture = proved(named(made, name, reasons), check)
-            if not made.plainer:
+            result = engine.make(program, options)
+            reasons = tuple(f"{earlier}: {failure_reason(errors[earlier])}" for earlier in errors)
+            capture = prove_capture(build_capture(result, name, reasons), check)
+            if not result.reasons_to_prefer_others:
                 return capture
-            errors[name] = KeepsLess(made.plainer[0], capture)
+            errors[name] = LessExpressiveCapture(result.reasons_to_prefer_others[0], capture)
         except UsageError:
             raise
         except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
             if isinstance(error, CaptureError) and error.every_engine:
                 raise
             errors[name] = error
-            if reason := moved_on(error, program, options, check, named):
-                raise moves(program, program.title, reason) from error
+            if reason := why_results_change(error, program, options, check, build_capture):
+                raise refusal_of_changing_results(program, program.title, reason) from error
             if is_defect(error):
                 warn_of_defect(program.title, name, error)
-    tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
-    for found in tried.values():
-        if isinstance(found, KeepsLess):
-            return found.made
-    for found in tried.values():
-        if isinstance(found, DiffersOnOthers):
-            return found.made
+    tried = {name: error for name, error in errors.items() if not isinstance(error, UnsupportedRequest)}
+    for kind in (LessExpressiveCapture, DiffersOnOtherInputs):
+        for fallback in tried.values():
+            if isinstance(fallback, kind):
+                return fallback.capture
     if defect := next(filter(is_defect, tried.values()), None):
         raise defect
     first = next(iter(tried.values()))
     if not isinstance(first, CaptureError):
         raise first  # the program's own error: the first engine runs it as it is
-    raise refusal(program.title, tried) from first
+    raise refusal_by_every_engine(program.title, tried) from first
 
 
-def moves(program: CalledProgram, title: str, reason: str) -> CaptureError:
-    """Return the refusal of a program whose first run changes those after it."""
-    picture = program.target.picture
-    what = ""
-    if picture is not None:
-        picture.tell_unknown()
-        what = f" ({'; '.join(list(picture.lost.values())[:8])})"
+def refusal_of_changing_results(program: CalledProgram, title: str, reason: str) -> CaptureError:
+    """Return the error for a program that returns another result when it runs again."""
+    snapshot = program.target.snapshot
+    changes = ""
+    if snapshot is not None:
+        snapshot.note_suspects_as_lost()
+        changes = f" ({'; '.join(list(snapshot.lost.values())[:8])})"
     return CaptureError(
-        f"{title} returns another result when it runs again ({reason}): a run leaves something behind{what}. Backprint "
-        "cannot restore that, so no engine's capture could be compared with the program. If only the first call "
-        "differs, call it once before the capture; else pass what it reads as an argument",
+        f"{title} returns another result when it runs again ({reason}): a run leaves something behind{changes}. "
+        "Backprint cannot restore that, so no engine's capture could be compared with the program. If only the first "
+        "call differs, call it once before the capture; else pass what it reads as an argument",
         every_engine=True,
     )
 
 
-def moved_on(
-    error: Exception, program: CalledProgram, options: Options, check: Check, named: Callable[..., Capture]
+def why_results_change(
+    error: Exception, program: CalledProgram, options: Options, check: Check, build_capture: Callable[..., Capture]
 ) -> str:
-    """Say where the program moves on by itself, if that is why a Capture differs from it; '' if the engine is to blame.
+    """Return where the program's own results differ from run to run; '' if the engine's graphs are wrong instead.
 
-    Then no engine's capture is the program: one that was traced afterwards would agree with the later runs alone. A
-    Capture that differed on other inputs is compared again on its own; one that differed there is made again.
+    A program with a counter that Backprint cannot restore returns another result each time. A capture of
+    its second run would agree with the third run and not with the first, so trying the next engine would hide the
+    cause. Therefore a Capture that differed on redrawn inputs is compared once more on the captured ones, where it
+    agreed before; a Capture that differed on the captured inputs is traced once more: if the second trace agrees there,
+    the program has changed in between.
     """
-    if isinstance(error, DiffersOnOthers) and isinstance(error.made.origin, LiveProgram):
-        proof = check(error.made, error.made.origin)
+    if isinstance(error, DiffersOnOtherInputs) and isinstance(error.capture.origin, LiveProgram):
+        proof = check(error.capture, error.capture.origin)
         return proof.captured if proof is not None else ""
-    if not isinstance(error, DiffersOnCaptured):
+    if not isinstance(error, DiffersOnCapturedInputs):
         return ""
     try:
-        engine = error.made.engine
-        proved(named(ENGINES[engine].make(program, options), engine), check)
+        engine = error.capture.engine
+        prove_capture(build_capture(ENGINES[engine].make(program, options), engine), check)
     except CaptureError as again:
-        return error.reason if isinstance(again, DiffersOnOthers) else ""
+        return error.reason if isinstance(again, DiffersOnOtherInputs) else ""
     return error.reason
 
 
 def by_engine(
-    program: CalledProgram, options: Options, engine: str, check: Check, named: Callable[..., Capture]
+    program: CalledProgram, options: Options, engine: str, check: Check, build_capture: Callable[..., Capture]
 ) -> Capture:
-    """Return the Capture of the requested engine; where it differs on other values, for the captured inputs only."""
-    made = named(ENGINES[engine].make(program, options), engine)
+    """Return the Capture of the requested engine. One that differs on other inputs only is pinned to the captured
+    ones."""
+    capture = build_capture(ENGINES[engine].make(program, options), engine)
     try:
-        return proved(made, check)
-    except (DiffersOnCaptured, DiffersOnOthers) as error:
-        if reason := moved_on(error, program, options, check, named):
-            raise moves(program, program.title, reason) from error
-        if isinstance(error, DiffersOnCaptured):
+        return prove_capture(capture, check)
+    except (DiffersOnCapturedInputs, DiffersOnOtherInputs) as error:
+        if reason := why_results_change(error, program, options, check, build_capture):
+            raise refusal_of_changing_results(program, program.title, reason) from error
+        if isinstance(error, DiffersOnCapturedInputs):
             raise
-        return error.made
+        return error.capture
 
 
-def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
-    """Return the error to raise where no engine captures a program: a line for each engine, then what to do."""
+def refusal_by_every_engine(title: str, errors: Mapping[str, Exception]) -> Exception:
+    """Return the error for a program that no engine captures: the reason of each engine, then what to do."""
     first = next(iter(errors.values()))
-    kind = CaptureError if isinstance(first, DiffersOnCaptured) else type(first)
-    reasons = {name: why(error) for name, error in errors.items()}
+    kind = CaptureError if isinstance(first, DiffersOnCapturedInputs) else type(first)
+    reasons = {name: failure_reason(error) for name, error in errors.items()}
     if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
         return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     return kind(f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above.")
 
 
-def why(error: Exception) -> str:
-    """Say in one line why an engine failed."""
+def failure_reason(error: Exception) -> str:
+    """Return in one line why an engine failed."""
     if is_defect(error):
-        return f"a defect of Backprint: {errors.told(error)}"
+        return f"a defect of Backprint: {errors.describe_defect(error)}"
     return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
 
 
@@ -253,115 +261,120 @@ def warn_of_defect(title: str, engine: str, error: Exception) -> None:
     )
 
 
-class NotTaken(CaptureError):
-    """The request is not one that this engine supports."""
+class UnsupportedRequest(CaptureError):
+    """An engine was not tried, because it does not support the request."""
 
 
-class SecondBest(CaptureError):
-    """A capture that is used only if no other engine has a better one."""
+class FallbackCapture(CaptureError):
+    """A capture that is used only if no other engine makes a better one."""
 
-    def __init__(self, reason: str, made: Capture) -> None:
+    def __init__(self, reason: str, capture: Capture) -> None:
         super().__init__(reason)
-        self.made = made
+        self.capture = capture
 
 
-class KeepsLess(SecondBest):
-    """A proven capture in which a part is recorded as it ran; another engine may express it better."""
+class LessExpressiveCapture(FallbackCapture):
+    """A proven capture that records a part (a `torch.cond`, an update of a view) less clearly than another engine
+    may."""
 
 
-class DiffersOnCaptured(CaptureError):
-    """A capture that does not compute on the captured values what the program computes; it is never used."""
+class DiffersOnCapturedInputs(CaptureError):
+    """A capture whose graphs do not compute the program's results on the captured inputs. It is never used."""
 
-    def __init__(self, reason: str, made: Capture) -> None:
+    def __init__(self, reason: str, capture: Capture) -> None:
         super().__init__(f"the captured graph does not compute what the program computes: {reason}")
-        self.reason, self.made = reason, made
+        self.reason, self.capture = reason, capture
 
 
-class DiffersOnOthers(SecondBest):
-    """A capture proven on the captured inputs only: the program reads them in a way that its engine does not see."""
+class DiffersOnOtherInputs(FallbackCapture):
+    """A capture that is right on the captured inputs only: its engine did not see how the program reads them."""
 
 
-def proved(made: Capture, check: Check) -> Capture:
-    """Return a Capture with the checks that it did not pass; raise if it does not compute what the program computes."""
-    program = made.origin
-    if made.fake or not isinstance(program, LiveProgram):
-        return made
-    proof = check(made, program)
+def prove_capture(capture: Capture, check: Check) -> Capture:
+    """Compare a Capture with its program, and return it with the guards and doubts that follow; raise if it is
+    wrong."""
+    program = capture.origin
+    if capture.fake or not isinstance(program, LiveProgram):
+        return capture
+    proof = check(capture, program)
     if proof is None:
-        return made
+        return capture
     if proof.identity:
         raise CaptureError(
-            f"{made.name} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
+            f"{capture.name} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
             f"other tensors of the same values it returns another result ({proof.identity}): tell arguments apart by "
             "their values",
             every_engine=True,
         )
     if proof.moved:
-        raise moves(program.program, made.name, proof.moved)
+        raise refusal_of_changing_results(program.program, capture.name, proof.moved)
     if proof.captured:
-        raise DiffersOnCaptured(proof.captured, made)
+        raise DiffersOnCapturedInputs(proof.captured, capture)
     if program.unguarded:
-        reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
-        raise DiffersOnOthers(f"{program.unguarded[0]}: {reason}", for_captured_inputs(made, program, proof))
+        reason = f"engine {capture.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
+        raise DiffersOnOtherInputs(
+            f"{program.unguarded[0]}: {reason}", pinned_to_captured_inputs(capture, program, proof)
+        )
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
-        raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))
-    if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.picture is not None:
-        program.program.target.picture.tell_unknown()
-    made = replace(made, guards=(*made.guards, *proof.alone), origin=program.doubted(proof.ports))
-    return with_generators(made, proof)
+        raise DiffersOnOtherInputs(reason, pinned_to_captured_inputs(capture, program, proof))
+    if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.snapshot is not None:
+        program.program.target.snapshot.note_suspects_as_lost()
+    capture = replace(capture, guards=(*capture.guards, *proof.alone), origin=program.with_doubts(proof.ports))
+    return with_pinned_generators(capture, proof)
 
 
-def for_captured_inputs(made: Capture, program: LiveProgram, proof: Any) -> Capture:
-    """Return a Capture that is proven on the captured inputs only, with the inputs that it reads unseen pinned."""
+def pinned_to_captured_inputs(capture: Capture, program: LiveProgram, proof: Any) -> Capture:
+    """Return a Capture that is valid for the captured values only of the inputs that the program reads unseen."""
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
-    made = with_generators(replace(made, origin=program.doubted(doubts)), proof)
-    return pinned(made, proof.redrawn, proof.pins) if proof.redrawn else made
+    capture = with_pinned_generators(replace(capture, origin=program.with_doubts(doubts)), proof)
+    return with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 
-def with_generators(made: Capture, proof: Any) -> Capture:
+def with_pinned_generators(capture: Capture, proof: Any) -> Capture:
     """Pin the generators, other than torch's own, that the program draws from."""
     if not proof.drawn:
-        return made
-    return pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
+        return capture
+    return with_pinned_inputs(
+        capture, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins
+    )
 
 
-def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Capture:
+def with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, str], ...]) -> Capture:
     """Return a Capture that runs on the captured values of these inputs only, with the reason."""
     names = [name for name, _ in pins]
-    guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {why}", tuple(names))
-    return replace(made, pins=(*made.pins, *pins), guards=(*made.guards, guard))
+    guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {reason}", tuple(names))
+    return replace(capture, pins=(*capture.pins, *pins), guards=(*capture.guards, guard))
 
 
-# ----------------------------------------------------------------------------
-# `capture`: make a Capture of a call, and restore everything of the caller's.
-# ----------------------------------------------------------------------------
+# ---- One call, from the request to the Capture
 
 MODES = (None, "train", "eval")
 
-
-AT_WORK = threading.local()
-"""Whether this thread is capturing a call."""
+CAPTURING_THREAD = threading.local()
+"""`.capturing` is true in a thread that is capturing a call."""
 
 
 @contextlib.contextmanager
-def not_within_another() -> Iterator[None]:
-    """Refuse a capture in the middle of another of this thread, where torch's modes and the arguments are not as they
-    were: in a signal handler, or by the program that is captured."""
-    if getattr(AT_WORK, "capturing", False):
+def refuse_nested_capture() -> Iterator[None]:
+    """Refuse a capture inside another one of this thread, by a signal handler or by the captured program.
+
+    Torch's modes are active there, and the arguments do not have the caller's values.
+    """
+    if getattr(CAPTURING_THREAD, "capturing", False):
         raise CaptureError(
             "this thread is in the middle of a capture: bp.capture was called by a signal handler, or by the program "
             "that is captured; call it when the capture has ended"
         )
-    AT_WORK.capturing = True
+    CAPTURING_THREAD.capturing = True
     try:
         yield
     finally:
-        AT_WORK.capturing = False
+        CAPTURING_THREAD.capturing = False
 
 
-@not_within_another()
-@with_bodies
+@refuse_nested_capture()
+@captures_operator_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -374,24 +387,30 @@ def capture_call(
     order: int = 1,
     name: str | None = None,
     check: Check = lambda capture, program: None,
-    **asked: Any,
+    **options_given: Any,
 ) -> Capture:
-    """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
-    options = Options(**asked)
+    """Capture the forward and backward of `target(*args, **kwargs)`; `options_given` are the fields of Options."""
+    options = Options(**options_given)
     check_options(target, engine, mode, options.partition, order)
     specialize = bool(options.specialize)
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialize)
-    requested = requests(program, options, order)
-    check_engine(engine, requested)
-    with quiet_random(), callers_modes(), outside_modes(), protected(program), derivatives.explained(lambda: program):
+    requested_in_words = requests(program, options, order)
+    check_engine(engine, requested_in_words)
+    with (
+        preserving_random_states(),
+        refuse_callers_modes(),
+        outside_modes(),
+        restoring_state(program),
+        derivatives.explaining_missing_derivative(lambda: program),
+    ):
         if order == 2:
             program = second_order(program)
-        call = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
-        named = functools.partial(capture_of, name=name, asked=call)
+        call = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **options_given}
+        build_capture = functools.partial(capture_of, name=name, options=call)
         if engine == "auto":
-            capture = by_auto(program, options, requested, check, named)
+            capture = by_auto(program, options, requested_in_words, check, build_capture)
         else:
-            capture = by_engine(program, options, engine, check, named)
+            capture = by_engine(program, options, engine, check, build_capture)
     return capture
 
 
@@ -429,10 +448,10 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
             raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")
 
 
-LONGEST = 4096
+MAX_NAME_LENGTH = 4096
 """The most characters of a name."""
 
 
 def describe_target(target: Any) -> str:
     """Return a callable's name, or its type's, as text that can be printed."""
-    return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:LONGEST]
+    return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:MAX_NAME_LENGTH]

@@ -1,9 +1,11 @@
 """Tensors without values: build, watch and trace a model of any size without allocating it.
 
-A World is a FakeTensorMode that also remembers the values of small tensors made from constants alone (`torch.linspace`,
-`torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; random and large tensors have no
-values. All models and inputs built under `fake()` belong to one World, so they can be used together. A device that this
-machine does not have is replaced by the CPU there.
+A FakeWorld is a FakeTensorMode with constant propagation: it also remembers the values of small tensors that are made
+from constants alone (`torch.linspace`, `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read
+them; random and large tensors have no values. Models read such values while they are built: many vision models have
+drop-path rates `[x.item() for x in torch.linspace(0, rate, depth)]`. All models and inputs built under `fake()` belong
+to one FakeWorld, so that they can be used together. A device that this machine does not have is replaced by the CPU
+there.
 """
 
 from __future__ import annotations
@@ -32,61 +34,73 @@ from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint._torch.tensors import neg_view, storage_id, truncated_normals_by
 from backprint.errors import CaptureError, DataDependentError, for_program
 from backprint.tracing import frames
-from backprint.tracing.custom import through
+from backprint.tracing.custom import call_for_mode
 from backprint.values import settings
 from backprint.values.tree import copy_values, plain_leaves
 
-SMALL = 2**20
-"""Bytes of memory up to which a tensor made from constants keeps its values."""
+MAX_KNOWN_BYTES = 2**20
+"""The largest storage, in bytes, of which values are remembered."""
 
 UNKNOWN_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 """What torch raises where a result depends on values that a fake tensor does not have."""
 
 
-class Life:
-    """Whether the values in one real storage are still those that the program would have."""
+class Validity:
+    """Whether the remembered values of one storage are still those that the program would have.
 
-    __slots__ = ("__weakref__", "good")
+    All tensors in that storage share it: a write through one of them, whose values are not known, makes the values of
+    all of them unknown.
+    """
+
+    __slots__ = ("__weakref__", "is_valid")
 
     def __init__(self) -> None:
-        self.good = True
+        self.is_valid = True
 
 
 @dataclass(frozen=True, slots=True)
-class Shadow:
-    """The real values behind a fake tensor. They are valid while `life` is good and the tensor has this `memory`."""
+class KnownValues:
+    """The values of a fake tensor, as a real tensor on the CPU.
+
+    They count while `validity` says so and the fake tensor is in the storage `memory`: an assignment to `.data` puts it
+    in another one.
+    """
 
     real: Tensor
-    life: Life
+    validity: Validity
     memory: int
 
 
-OURS = "_backprint_shadow"
-"""The attribute of a fake tensor that has its Shadow. A weak dictionary would keep torch from swapping the tensor."""
+KNOWN_VALUES_ATTRIBUTE = "_backprint_known_values"
+"""The attribute of a fake tensor that has its KnownValues.
+
+A dictionary with weak references to tensors would not do: torch refuses to swap a tensor that has any
+(`module.half()` swaps parameters).
+"""
 
 
-def shadow_of(tensor: Tensor) -> Shadow | None:
-    """Return the Shadow of a fake tensor, if any."""
-    found: Shadow | None = tensor.__dict__.get(OURS)
-    return found
+def known_values_of(tensor: Tensor) -> KnownValues | None:
+    """Return the KnownValues of a fake tensor, valid or not, if there are any."""
+    known: KnownValues | None = tensor.__dict__.get(KNOWN_VALUES_ATTRIBUTE)
+    return known
 
 
-class World:
-    """A FakeTensorMode, and the values of the small constants in it.
+class FakeWorld:
+    """A FakeTensorMode with constant propagation for small tensors.
 
-    The mode stays an ordinary FakeTensorMode with its `dispatch` wrapped: higher-order operators recognise modes by
-    type.
+    It is no subclass: higher-order operators recognise modes by their exact type. So the mode stays an ordinary
+    FakeTensorMode, and its `dispatch` is replaced.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
-        self.plain = shapes_of(mode)
-        self.lives: weakref.WeakValueDictionary[int, Life] = weakref.WeakValueDictionary()
+        self.plain_dispatch = dispatch_with_rules(mode)
+        self.validity_by_storage: weakref.WeakValueDictionary[int, Validity] = weakref.WeakValueDictionary()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the mode, with constants remembered, and restore it afterwards."""
-        with dispatching(self.mode, self.dispatch), Building(), self.mode:
+        """Enter the mode with constant propagation, and restore its `dispatch` afterwards."""
+        with replaced_dispatch(self.mode, self.dispatch), BuildMode(), self.mode:
             yield
 
     @contextlib.contextmanager
@@ -96,144 +110,158 @@ class World:
             with self.entered():
                 yield
         except UNKNOWN_VALUES as error:
-            where = frames.place(frames.raised(error, {}))
+            where = frames.place(frames.source_of_error(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
                 "specialize=True to take their values and keep them as guards, or capture without fake=True"
             ) from error
 
-    # -------------------------------------------------------------- constants keep their values
+    # ---- Constant propagation
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operator on fake tensors, and also on the values, if they are known and small."""
-        kwargs = {**kwargs, "device": present(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
+        """Run one operator on fake tensors and, if the values of all its arguments are known, on these values too."""
+        kwargs = (
+            {**kwargs, "device": available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
+        )
         if isinstance(func, HigherOrderOperator):
-            return self.plain(func, types, args, kwargs)
-        able = self.able(func, plain_leaves(args, kwargs))
+            return self.plain_dispatch(func, types, args, kwargs)
+        is_known = self.follows_from_constants(func, plain_leaves(args, kwargs))
         try:
-            result = self.plain(func, types, args, kwargs)
+            result = self.plain_dispatch(func, types, args, kwargs)
         except UNKNOWN_VALUES:
-            if not able:
+            # `item`, `nonzero`, an index by a mask: the result depends on values. If they are known, the program gets
+            # the number, or a fake tensor of the right size.
+            if not is_known:
                 raise
-            real = self.really(func, args, kwargs)
+            real = self.run_on_real_values(func, args, kwargs)
             with self.mode:
                 result = pytree.tree_map(fake_like, real)
-            self.follow(result, real)
+            self.set_results(result, real)
             return result
-        if able and all(nbytes(leaf) <= SMALL for leaf in plain_leaves(result) if isinstance(leaf, Tensor)):
-            self.follow(result, self.really(func, args, kwargs))
+        # `torch.zeros(10**9)` follows from constants too, and must not be computed. A call that writes to an argument
+        # and is not computed makes the values of that argument unknown.
+        if is_known and all(
+            nbytes(leaf) <= MAX_KNOWN_BYTES for leaf in plain_leaves(result) if isinstance(leaf, Tensor)
+        ):
+            self.set_results(result, self.run_on_real_values(func, args, kwargs))
         elif schema_of(func).is_mutable:
-            self.forget(func, args, kwargs)
+            self.invalidate_written(func, args, kwargs)
         return result
 
-    def able(self, func: Any, given: Iterable[Any]) -> bool:
-        """Whether an operator's result follows from constants alone."""
+    def follows_from_constants(self, func: Any, leaves: Iterable[Any]) -> bool:
+        """Whether an operator's result follows from constants alone: all tensors among its arguments have known values,
+        and it draws no random numbers. A storage among the arguments (`set_`) may have any content."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             return False
         return not any(
-            isinstance(leaf, torch.UntypedStorage) or (isinstance(leaf, Tensor) and self.known(leaf) is None)
-            for leaf in given
+            isinstance(leaf, torch.UntypedStorage) or (isinstance(leaf, Tensor) and self.real_values(leaf) is None)
+            for leaf in leaves
         )
 
-    def known(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor, if any: its own, or those of a constant."""
+    def real_values(self, tensor: Tensor) -> Tensor | None:
+        """Return the values of a tensor if they are known and small: its own, or those that were propagated.
+
+        Values that were remembered for another storage, shape or dtype do not count: an assignment to `.data` changes
+        these without an operator.
+        """
         if not isinstance(tensor, FakeTensor):
-            return tensor if has_values(tensor) and nbytes(tensor) <= SMALL else None
-        shadow = shadow_of(tensor)
-        if shadow is None or not shadow.life.good or shadow.memory != storage_id(tensor.untyped_storage()):
+            return tensor if has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES else None
+        known = known_values_of(tensor)
+        if known is None or not known.validity.is_valid or known.memory != storage_id(tensor.untyped_storage()):
             return None
-        real: Tensor = shadow.real
+        real: Tensor = known.real
         return real if (real.shape, real.dtype) == (tensor.shape, tensor.dtype) else None
 
-    def really(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator on the values behind these tensors, on the CPU."""
+    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on the values of its arguments, on the CPU. Uninitialized memory is filled with zeros, so
+        that the values do not differ from run to run."""
         args, kwargs = pytree.tree_map(self.real_argument, (args, kwargs))
         with without_modes(), torch.no_grad():
             result = for_program(func, *args, **kwargs)
-            if func in UNINITIALISED:
+            if func in UNINITIALIZED:
                 result.zero_()
         return result
 
     def real_argument(self, value: Any) -> Any:
-        """Return one argument with its values, for `really`."""
+        """Return an argument with its values: a real tensor for a fake one, and the CPU for any device."""
         if isinstance(value, FakeTensor):
-            return self.known(value)
+            return self.real_values(value)
         if isinstance(value, torch.device):
             return torch.device("cpu")
         return value
 
     def content_of(self, tensor: Tensor) -> bytes | None:
         """Return the bytes of a tensor's values, if these are known."""
-        known = self.known(tensor)
-        if known is None:
+        real = self.real_values(tensor)
+        if real is None:
             return None
         with without_modes(), torch.no_grad():
-            plain = known.resolve_conj().resolve_neg().contiguous().reshape(-1)
-            return bytes(plain.view(torch.uint8).tolist())
+            flat = real.resolve_conj().resolve_neg().contiguous().reshape(-1)
+            return bytes(flat.view(torch.uint8).tolist())
 
-    def follow(self, result: Any, real: Any) -> None:
-        """Remember the values of a result."""
-        for left, right in zip(plain_leaves(result), plain_leaves(real), strict=False):
-            if isinstance(left, FakeTensor) and isinstance(right, Tensor):
-                self.remember(left, right)
+    def set_results(self, result: Any, real: Any) -> None:
+        """Remember the values of an operator's results."""
+        for fake, real_leaf in zip(plain_leaves(result), plain_leaves(real), strict=False):
+            if isinstance(fake, FakeTensor) and isinstance(real_leaf, Tensor):
+                self.set_values(fake, real_leaf)
 
-    def remember(self, fake: Tensor, real: Tensor) -> None:
-        """Set the values of a fake tensor; tensors in one storage share a Life."""
+    def set_values(self, fake: Tensor, real: Tensor) -> None:
+        """Remember the values of a fake tensor. Real tensors in one storage share their Validity."""
         key = storage_id(real.untyped_storage())
-        life = self.lives.get(key) or Life()
-        self.lives[key] = life
-        fake.__dict__[OURS] = Shadow(real, life, storage_id(fake.untyped_storage()))
+        validity = self.validity_by_storage.get(key) or Validity()
+        self.validity_by_storage[key] = validity
+        fake.__dict__[KNOWN_VALUES_ATTRIBUTE] = KnownValues(real, validity, storage_id(fake.untyped_storage()))
 
-    def forget(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Mark the values of each argument that an operator writes as unknown, and of all tensors in the same
-        storage."""
+    def invalidate_written(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Make the values of each argument that an operator writes to unknown, and those of all tensors that share its
+        storage: `mask[0] = x` with an unknown x."""
         named = dict(zip((argument.name for argument in schema_of(func).arguments), args, strict=False)) | kwargs
         for argument in schema_of(func).arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for tensor in plain_leaves(named.get(argument.name)):
-                    if isinstance(tensor, FakeTensor) and (shadow := shadow_of(tensor)) is not None:
-                        shadow.life.good = False
+                    if isinstance(tensor, FakeTensor) and (known := known_values_of(tensor)) is not None:
+                        known.validity.is_valid = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
         """Return the values of a tensor: its own, whatever their size, or those of a constant."""
-        return tensor if has_values(tensor) else self.known(tensor)
+        return tensor if has_values(tensor) else self.real_values(tensor)
 
-    def reals(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def real_values_by_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the values of those of these tensors whose values are known."""
-        found = {name: self.known(tensor) for name, tensor in values.items()}
-        return {name: real for name, real in found.items() if real is not None}
+        reals = {name: self.real_values(tensor) for name, tensor in values.items()}
+        return {name: real for name, real in reals.items() if real is not None}
 
-    # -------------------------------------------------------------- tensors from elsewhere
+    # ---- Fake copies of other tensors
 
-    def imitate(self, values: Mapping[str, Tensor], keep: bool = False) -> dict[str, Tensor]:
+    def fake_copies(self, values: Mapping[str, Tensor], keep: bool = False) -> dict[str, Tensor]:
         """Return new fake tensors with the same geometry; tensors that share memory share it here too.
 
-        With `keep`, values that are known are known of the new tensors too. A meta tensor has the device of the others.
+        With `keep`, the copies have the same known values. A meta tensor has the device of the other tensors.
         """
-        home = home_of(values.values())
+        device = device_for_meta_tensors(values.values())
         with self.entered(), torch.no_grad():
-            memory: dict[int, Any] = {}
-            made = {name: imitated(tensor, home, memory) for name, tensor in values.items()}
+            storages: dict[int, Any] = {}
+            copies = {name: fake_copy(tensor, device, storages) for name, tensor in values.items()}
         if keep:
-            for name, real in copies(self.reals(values)).items():
-                self.remember(made[name], real)
-        return made
+            for name, real in copy_real_tensors(self.real_values_by_name(values)).items():
+                self.set_values(copies[name], real)
+        return copies
 
     def stand_in(self, tensor: Tensor) -> Tensor:
-        """Return a fake tensor for a tensor that the program reads from outside."""
+        """Return a fake tensor that replaces a tensor that the program reads from outside its call."""
         if isinstance(tensor, FakeTensor):
             return tensor
         if tensor.device.type == "meta":
-            return self.imitate({"": tensor})[""].requires_grad_(tensor.requires_grad)
-        made: Tensor = self.mode.from_tensor(tensor.detach(), static_shapes=True)
-        return made.detach().requires_grad_(tensor.requires_grad)
+            return self.fake_copies({"": tensor})[""].requires_grad_(tensor.requires_grad)
+        fake: Tensor = self.mode.from_tensor(tensor.detach(), static_shapes=True)
+        return fake.detach().requires_grad_(tensor.requires_grad)
 
 
-def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
-    """Return a `dispatch` that also has rules for operators whose meta function refuses what the kernel accepts."""
+def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
+    """Return a mode's own `dispatch`, with rules of ours for operators whose meta function refuses valid arguments."""
 
     def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        rule = RULES.get(func)
+        rule = SHAPE_RULES.get(func)
         if rule is None or any(isinstance(leaf, Tensor) and not mode.is_our_fake(leaf) for leaf in args):
             return FakeTensorMode.dispatch(mode, func, types, args, kwargs or {})
         with mode:
@@ -242,39 +270,41 @@ def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
     return dispatch
 
 
-def grouped_mm(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
+def grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
     """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for these three."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")
-    made: Tensor = grouped_mm_output(left, right, offs, out_dtype)
-    return made
+    result: Tensor = grouped_mm_output(left, right, offs, out_dtype)
+    return result
 
 
-RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: grouped_mm}
+SHAPE_RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: grouped_mm_rule}
 
 
 @contextlib.contextmanager
-def dispatching(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
-    """Replace a mode's `dispatch` by one that may see real tensors, and restore it afterwards."""
-    before = {name: mode.__dict__[name] for name in ("dispatch", "allow_non_fake_inputs") if name in mode.__dict__}
+def replaced_dispatch(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
+    """Replace a mode's `dispatch`, allow real tensors beside fake ones, and restore both afterwards."""
+    own_attributes = {
+        name: mode.__dict__[name] for name in ("dispatch", "allow_non_fake_inputs") if name in mode.__dict__
+    }
     mode.dispatch, mode.allow_non_fake_inputs = dispatch, True
     try:
         yield
     finally:
         del mode.dispatch
-        mode.__dict__.update(before)
+        mode.__dict__.update(own_attributes)
 
 
-UNINITIALISED = frozenset(
+UNINITIALIZED = frozenset(
     getattr(getattr(torch.ops.aten, name), kind)
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
     for kind in getattr(torch.ops.aten, name).overloads()
 )
-"""Operators whose results are undefined until written: zeros here."""
+"""Operators that return uninitialized memory."""
 
 
-def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copy real tensors; copies share memory as the tensors do."""
     with without_modes():
         return copy_values(values)
@@ -282,9 +312,11 @@ def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the inputs that a fake capture keeps: copies of small real tensors, and the geometry of large ones."""
-    small = copies({name: tensor for name, tensor in values.items() if has_values(tensor) and nbytes(tensor) <= SMALL})
+    small = copy_real_tensors(
+        {name: tensor for name, tensor in values.items() if has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES}
+    )
     large = {name: tensor for name, tensor in values.items() if has_values(tensor) and name not in small}
-    return {**values, **small, **common().imitate(large)}
+    return {**values, **small, **common_world().fake_copies(large)}
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -292,19 +324,21 @@ def has_values(tensor: Tensor) -> bool:
     return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
 
 
-def imitated(tensor: Tensor, home: torch.device, memory: dict[int, Any]) -> Tensor:
-    """Return a fake tensor of the same geometry, in the storage that represents the tensor's."""
-    device = home if tensor.device.type == "meta" else tensor.device
+def fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
+    """Return a fake tensor of the same geometry; `storages` has the fake storage for each storage so far."""
+    device = device_of_meta if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
-    if storage_id(storage) not in memory:
-        memory[storage_id(storage)] = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device).untyped_storage()
+    if storage_id(storage) not in storages:
+        storages[storage_id(storage)] = torch.empty(
+            storage.nbytes(), dtype=torch.uint8, device=device
+        ).untyped_storage()
     empty = torch.empty((), dtype=tensor.dtype, device=device)
-    made = empty.set_(memory[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
-    made = made.conj() if tensor.is_conj() else made
-    return neg_view(made) if tensor.is_neg() else made
+    copy = empty.set_(storages[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
+    copy = copy.conj() if tensor.is_conj() else copy
+    return neg_view(copy) if tensor.is_neg() else copy
 
 
-def home_of(tensors: Any) -> torch.device:
+def device_for_meta_tensors(tensors: Any) -> torch.device:
     """Return the device for meta tensors: that of all other tensors, else the CPU."""
     devices = {tensor.device for tensor in tensors if tensor.device.type != "meta"}
     return devices.pop() if len(devices) == 1 else torch.device("cpu")
@@ -318,72 +352,77 @@ def fake_like(value: Any) -> Any:
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor's storage; for a tensor without one, more than `SMALL`."""
+    """Return the bytes of a tensor's storage; for a tensor without one, more than `MAX_KNOWN_BYTES`."""
     plain = tensor.layout is torch.strided and all(isinstance(size, int) for size in tensor.shape)
-    return tensor.untyped_storage().nbytes() if plain else SMALL + 1
+    return tensor.untyped_storage().nbytes() if plain else MAX_KNOWN_BYTES + 1
 
 
-# ------------------------------------------------------------------ devices that are not here
+# ---- Devices that this machine does not have
 
 
 ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
 
 
-class Building(TorchFunctionMode):
-    """Runs calls that name a device that this machine does not have on the CPU, and lets fake tensors be copied."""
+class BuildMode(TorchFunctionMode):
+    """Runs calls that name a device that this machine does not have on the CPU, and makes `deepcopy` work on fake
+    tensors."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
-            return copied(*args)
-        func, args, kwargs = on_present_devices(func, args, kwargs or {})
-        return through(self, func, args, kwargs)
+            return deepcopy_fake(*args)
+        func, args, kwargs = on_available_devices(func, args, kwargs or {})
+        return call_for_mode(self, func, args, kwargs)
 
 
-def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`copy.deepcopy` of a fake tensor: torch's own would read the address of its data."""
+def deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """Return a `copy.deepcopy` of a fake tensor; torch's own reads the address of its data."""
     if id(tensor) not in memo:
         with torch.no_grad():
-            made = tensor.clone()
-        asks = tensor.requires_grad
-        memo[id(tensor)] = nn.Parameter(made, asks) if isinstance(tensor, nn.Parameter) else made.requires_grad_(asks)
-    found: Tensor = memo[id(tensor)]
-    return found
+            copy = tensor.clone()
+        requires_grad = tensor.requires_grad
+        memo[id(tensor)] = (
+            nn.Parameter(copy, requires_grad)
+            if isinstance(tensor, nn.Parameter)
+            else copy.requires_grad_(requires_grad)
+        )
+    copied: Tensor = memo[id(tensor)]
+    return copied
 
 
-def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+def on_available_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """Replace every device that this machine does not have by the CPU in a call of a torch function."""
-    if func is Tensor.cuda and absent("cuda"):
+    if func is Tensor.cuda and is_missing_device("cuda"):
         return Tensor.cpu, args[:1], {}
     if func is Tensor.to:
-        args = (args[0], *map(present, args[1:]))
+        args = (args[0], *map(available_device, args[1:]))
     if "device" in kwargs:
-        kwargs = {**kwargs, "device": present(kwargs["device"])}
+        kwargs = {**kwargs, "device": available_device(kwargs["device"])}
     return func, args, kwargs
 
 
-def present(value: Any) -> Any:
+def available_device(value: Any) -> Any:
     """Return the CPU for a device that this machine does not have; anything else itself."""
     kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
-    return torch.device("cpu") if absent(kind) else value
+    return torch.device("cpu") if is_missing_device(kind) else value
 
 
 @functools.cache
-def absent(kind: str) -> bool:
+def is_missing_device(kind: str) -> bool:
     """Whether this machine does not have this type of device."""
     here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return kind in ACCELERATORS and (here is None or here.type != kind)
 
 
-# ------------------------------------------------------------------ the world that users build in
+# ---- `bp.fake()`
 
 
 @functools.cache
-def common() -> World:
-    """Return the World of everything that is built under `fake()`."""
-    made = World(FakeTensorMode(allow_non_fake_inputs=True))
-    made.mode.fake_tensor_converter.set_tensor_memo = nothing_kept
-    made.mode.dispatch = made.dispatch  # permanently, so that writes between two `with` blocks are followed too
-    return made
+def common_world() -> FakeWorld:
+    """Return the FakeWorld of everything that is built under `fake()`."""
+    world = FakeWorld(FakeTensorMode(allow_non_fake_inputs=True))
+    world.mode.fake_tensor_converter.set_tensor_memo = set_no_memo
+    world.mode.dispatch = world.dispatch  # permanently, so that writes between two `with` blocks are followed too
+    return world
 
 
 @contextlib.contextmanager
@@ -394,11 +433,11 @@ def fake() -> Iterator[None]:
     constants alone keep their values, so that `.item()` and `.tolist()` work on them. Capture the model with
     `fake=True`.
     """
-    with settings.ONE_AT_A_TIME, drawing_without_looking(), common().entered():
+    with settings.ONE_AT_A_TIME, untruncated_normals(), common_world().entered():
         try:
             yield
         except UNKNOWN_VALUES as error:
-            where = frames.place(frames.raised(error, {}))
+            where = frames.place(frames.source_of_error(error, {}))
             raise DataDependentError(
                 f"{error.func} reads values, which tensors built under bp.fake() do not have{where}: only small ones "
                 "that are made from constants alone do. Leave that out, or make its tensor before"
@@ -406,8 +445,9 @@ def fake() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def drawing_without_looking() -> Iterator[None]:
-    """Draw a truncated normal once: torch redraws it until all values are within bounds, which reads values."""
+def untruncated_normals() -> Iterator[None]:
+    """Initialize fake tensors by `normal_` where a truncated normal is asked for: torch redraws that until all values
+    are within bounds, which reads values."""
 
     def draw(plain: Any, tensor: Tensor, mean: float, std: float, *bounds: Any, **options: Any) -> Tensor:
         if not isinstance(tensor, FakeTensor):
@@ -419,12 +459,12 @@ def drawing_without_looking() -> Iterator[None]:
         yield
 
 
-def nothing_kept(meta: Tensor, fake: Tensor) -> None:
-    """Replace the memo of results, whose weak references would keep `module.half()` from swapping parameters."""
+def set_no_memo(meta: Tensor, fake: Tensor) -> None:
+    """Keep no memo of fake tensors: its weak references would prevent `module.half()` from swapping parameters."""
 
 
-def world_of(tensors: Mapping[str, Tensor]) -> World:
-    """Return the World of these tensors; the common one if none of them is fake."""
+def world_of(tensors: Mapping[str, Tensor]) -> FakeWorld:
+    """Return the FakeWorld of these tensors; the common one if none of them is fake."""
     modes: dict[int, tuple[str, FakeTensorMode]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, FakeTensor):
@@ -438,5 +478,5 @@ def world_of(tensors: Mapping[str, Tensor]) -> World:
         if any(not isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
             raise CaptureError(f"{name!r} has symbolic sizes, which fake=True does not support: give it integer sizes")
     for _, mode in modes.values():
-        return common() if mode is common().mode else World(mode)
-    return common()
+        return common_world() if mode is common_world().mode else FakeWorld(mode)
+    return common_world()

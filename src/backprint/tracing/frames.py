@@ -1,6 +1,6 @@
 """Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
-Where a graph runs node by node, the frames are torch's own, and the line is that of the node (`TOLD`).
+Where a graph runs node by node, the frames are torch's own, and the line is that of the node's metadata (`SOURCE_KEY`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ PLUMBING = tuple(
 
 
 @functools.cache
-def rank(file: str) -> int:
-    """How well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for the
-    rest."""
+def frame_rank(file: str) -> int:
+    """Return how well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for
+    the rest."""
     if file.startswith(PLUMBING) or not file.startswith(_TORCH):
         return 0
     if file.startswith(MODULES):
@@ -62,26 +62,26 @@ def rank(file: str) -> int:
     return int(file[len(_TORCH) :].partition(os.sep)[0].removesuffix(".py") in LIBRARY)
 
 
-def better(place: Place, found: Place | None) -> bool:
+def locates_better(place: Place, inner: Place | None) -> bool:
     """Whether a frame locates a call better than an inner frame: a module's forward is better than a function's
     body."""
-    return rank(place[0]) > (rank(found[0]) if found is not None else 0)
+    return frame_rank(place[0]) > (frame_rank(inner[0]) if inner is not None else 0)
 
 
 Place = tuple[str, int, str]
 """A file, a line and a function."""
 
-_told: list[Source | None] = []
+_sources_set: list[Source | None] = []
 
 
 @contextlib.contextmanager
 def at(line: Source | None) -> Iterator[None]:
     """Set the current line to one that was found earlier, for a graph that has lost its Python frames."""
-    _told.append(line)
+    _sources_set.append(line)
     try:
         yield
     finally:
-        _told.pop()
+        _sources_set.pop()
 
 
 _CALLERS: dict[int, CodeType] = {}
@@ -96,8 +96,8 @@ def calls_program(function: F) -> F:
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
     """Return the innermost line of the user, else of torch's own modules, and the innermost module that is running."""
-    if _told:
-        return _told[-1]
+    if _sources_set:
+        return _sources_set[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
@@ -110,14 +110,14 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
         if user is None:
             if is_users(code.co_filename):
                 user = (code.co_filename, frame.f_lineno, code.co_name)
-            elif library is None or rank(library[0]) < 2:
-                place_ = (code.co_filename, frame.f_lineno, code.co_name)
-                library = place_ if better(place_, library) else library
+            elif library is None or frame_rank(library[0]) < 2:
+                candidate = (code.co_filename, frame.f_lineno, code.co_name)
+                library = candidate if locates_better(candidate, library) else library
         frame = frame.f_back
-    if user is None and TOLD in fx_traceback.current_meta:
-        return fx_traceback.current_meta[TOLD]
-    found = user or library
-    return source(*found, module or "") if found else None
+    if user is None and SOURCE_KEY in fx_traceback.current_meta:
+        return fx_traceback.current_meta[SOURCE_KEY]
+    innermost = user or library
+    return source(*innermost, module or "") if innermost else None
 
 
 _SHOWN = (printing_file(), logging.__file__)
@@ -126,21 +126,21 @@ _prints = threading.local()
 
 
 @contextlib.contextmanager
-def seeing_prints() -> Iterator[None]:
+def noting_prints() -> Iterator[None]:
     """Track whether `print` is running: reads of values that only go to the screen are not guarded.
 
     The screen is where the caller's output goes when the run begins. Elsewhere (`redirect_stdout`, `file=`) the program
     itself can read what it printed.
     """
-    before, screens = builtins.print, (sys.stdout, sys.stderr)
+    original, screens = builtins.print, (sys.stdout, sys.stderr)
 
-    @functools.wraps(before)
+    @functools.wraps(original)
     def shown(*values: Any, **options: Any) -> None:
         file = options.get("file")
         shows = any((sys.stdout if file is None else file) is screen for screen in screens)
         _prints.depth = getattr(_prints, "depth", 0) + shows
         try:
-            before(*values, **options)
+            original(*values, **options)
         finally:
             _prints.depth -= shows
 
@@ -148,13 +148,13 @@ def seeing_prints() -> Iterator[None]:
     try:
         yield
     finally:
-        builtins.print = before
+        builtins.print = original
 
 
 def called_by_user() -> bool:
     """Whether the user's own code, not torch's or ours, has called the function that a mode sees."""
     frame = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or is_handler(frame.f_code)):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     if frame is None:
         return False
@@ -162,7 +162,20 @@ def called_by_user() -> bool:
     return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
 
 
-_HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")
+def is_handler(code: CodeType) -> bool:
+    """Whether code runs between a user's call of a torch function and `called_by_user`."""
+    return code.co_name in ("__torch_function__", "called_by_user") or id(code) in _HANDLERS
+
+
+def handles_call(function: F) -> F:
+    """Mark a function of ours that a mode's `__torch_function__` calls, and that asks `called_by_user`."""
+    _HANDLERS[id(function.__code__)] = function.__code__
+    return function
+
+
+_HANDLERS: dict[int, CodeType] = {}
+"""The code of the functions that `handles_call` has marked, by identity."""
+
 _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
 
 
@@ -202,7 +215,7 @@ def pickling() -> bool:
     return pickles
 
 
-TOLD = "backprint_source"
+SOURCE_KEY = "backprint_source"
 """The key of a node's metadata that holds its Source."""
 
 
@@ -210,16 +223,16 @@ TOLD = "backprint_source"
 def at_line(where: Source | None) -> Iterator[None]:
     """Set the line that operators in this block have if the stack has no frame of the user's."""
     meta = fx_traceback.current_meta
-    before = {TOLD: meta[TOLD]} if TOLD in meta else {}
-    meta[TOLD] = where
+    before = {SOURCE_KEY: meta[SOURCE_KEY]} if SOURCE_KEY in meta else {}
+    meta[SOURCE_KEY] = where
     try:
         yield
     finally:
-        meta.pop(TOLD, None)
+        meta.pop(SOURCE_KEY, None)
         meta.update(before)
 
 
-def raised(error: BaseException, paths: Mapping[int, str]) -> Source | None:
+def source_of_error(error: BaseException, paths: Mapping[int, str]) -> Source | None:
     """Return the innermost line of the user that an error was raised through."""
     trace, where = error.__traceback__, None
     while trace is not None:
@@ -241,7 +254,7 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
     function = _RESUMED.sub(r"\1", function).replace(":", "_")
-    return Source(short(file), line, function, code, module.replace("]", ")"))
+    return Source(relative_path(file), line, function, code, module.replace("]", ")"))
 
 
 _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
@@ -249,7 +262,7 @@ _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 
 
 @functools.cache
-def short(file: str) -> str:
+def relative_path(file: str) -> str:
     """Return a file's path relative to `sys.path` or the working directory, else its name."""
     file = os.path.abspath(file)
     for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
@@ -261,27 +274,27 @@ def short(file: str) -> str:
     return "".join(c if c.isprintable() and c != ":" else "_" for c in file)
 
 
-def parsed(trace: str) -> tuple[str, int, str] | None:
+def place_in_trace(trace: str) -> tuple[str, int, str] | None:
     """Return file, line and function of the user's innermost line in a printed stack, else of torch's own modules."""
     frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
-    users = [each for each in frames if is_users(each[0])]
-    return users[-1] if users else of_library(frames)
+    users = [frame for frame in frames if is_users(frame[0])]
+    return users[-1] if users else place_in_library(frames)
 
 
-def of_library(frames: Sequence[Place]) -> Place | None:
+def place_in_library(frames: Sequence[Place]) -> Place | None:
     """Return the innermost frame of torch's own modules, else of its other library code."""
-    found: Place | None = None
-    for each in reversed(frames):
-        found = each if better(each, found) else found
-    return found
+    best: Place | None = None
+    for frame in reversed(frames):
+        best = frame if locates_better(frame, best) else best
+    return best
 
 
-def of_module(kind: type | str, target: Any) -> Place | None:
+def place_in_module(kind: type | str, target: Any) -> Place | None:
     """Return where a library's module calls a function in its forward: Dynamo keeps no stack of torch's own modules."""
-    found = kind if isinstance(kind, type) else class_named(kind)
-    forward = getattr(found, "forward", None)
+    class_ = kind if isinstance(kind, type) else class_named(kind)
+    forward = getattr(class_, "forward", None)
     code = getattr(forward, "__code__", None)
-    if code is None or not rank(code.co_filename):
+    if code is None or not frame_rank(code.co_filename):
         return None
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     first = code.co_firstlineno

@@ -1,6 +1,9 @@
-"""What `inference_graph` and `forward_backward_graphs` return: fx.Graphs that run and show themselves.
+"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors, which can be called and printed.
 
-A KernelGraph is an fx.Graph, and a KernelPair is the tuple of two, so whatever takes those takes these.
+A KernelGraph is an fx.Graph, and a KernelPair is a tuple of two, so they can be passed wherever these are expected.
+Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; a saved value has one name in both graphs.
+Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference graph it stays
+where it matters if the graph is differentiated.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from backprint.tracing.aot.from_fx import note_of, read_fx
 from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import gradient_names, names_of
 from backprint.tracing.program import ScoutedProgram, read_call
-from backprint.tracing.running import protected
+from backprint.tracing.running import restoring_state
 from backprint.tracing.scout import scout
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
 
 
 class KernelGraph(fx.Graph):
@@ -56,13 +59,13 @@ class KernelGraph(fx.Graph):
     @property
     def returned(self) -> tuple[Any, ...]:
         """The results: nodes, or values that are no tensors."""
-        found = self.output_node().args[0]
-        assert isinstance(found, (tuple, list))
-        return tuple(found)
+        results = self.output_node().args[0]
+        assert isinstance(results, (tuple, list))
+        return tuple(results)
 
     def by_role(self, role: str) -> tuple[str, ...]:
         """Return the names of the results with a role: `output`, `mutation`, `saved` or `gradient`."""
-        return tuple(name for name, each in zip(self.results, self.roles, strict=True) if each == role)
+        return tuple(name for name, result_role in zip(self.results, self.roles, strict=True) if result_role == role)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the results for the tensors in these inputs, in whatever containers they are."""
@@ -70,11 +73,11 @@ class KernelGraph(fx.Graph):
         return results
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> KernelGraph:
-        made = super().__deepcopy__(memo)
-        made.__class__ = KernelGraph
-        made.title, made.roles, made.own = self.title, self.roles, dict(self.own)
-        made.owning_module = self.owning_module
-        return made
+        copy = super().__deepcopy__(memo)
+        copy.__class__ = KernelGraph
+        copy.title, copy.roles, copy.own = self.title, self.roles, dict(self.own)
+        copy.owning_module = self.owning_module
+        return copy
 
     def module(self) -> fx.GraphModule:
         """Return a GraphModule that runs the graph."""
@@ -82,27 +85,27 @@ class KernelGraph(fx.Graph):
 
     def arguments(self, inputs: Sequence[Any]) -> list[Tensor]:
         """Return a tensor for each input: those of a call, and the program's own where it leaves them out."""
-        given = pytree.tree_leaves(list(inputs))
-        for leaf in given:
+        tensors = pytree.tree_leaves(list(inputs))
+        for leaf in tensors:
             if not isinstance(leaf, Tensor):
                 raise UsageError(
                     f"{self.title}: {leaf!r:.80} is no tensor: pass tensors for {', '.join(self.inputs)}; other "
                     "arguments are constants of the graph"
                 )
-        asked = [name for name in self.inputs if name not in self.own]
-        once = list({id(leaf): leaf for leaf in given}.values())
-        wanted = (len(self.inputs), len(asked))
-        if len(given) not in wanted and len(once) in wanted:  # a tensor that was passed twice is one input
-            given = once
-        names = self.inputs if len(given) == len(self.inputs) else asked
-        if len(given) != len(names):
+        required = [name for name in self.inputs if name not in self.own]
+        distinct = list({id(leaf): leaf for leaf in tensors}.values())
+        wanted = (len(self.inputs), len(required))
+        if len(tensors) not in wanted and len(distinct) in wanted:  # a tensor that was passed twice is one input
+            tensors = distinct
+        names = self.inputs if len(tensors) == len(self.inputs) else required
+        if len(tensors) != len(names):
             own = f", with or without its own {', '.join(self.own)}" if self.own else ""
-            raise UsageError(f"{self.title}: {len(given)} tensors for the inputs {', '.join(asked)}{own}")
-        found = {**self.own, **dict(zip(names, given, strict=True))}
-        return [found[name] for name in self.inputs]
+            raise UsageError(f"{self.title}: {len(tensors)} tensors for the inputs {', '.join(required)}{own}")
+        by_name = {**self.own, **dict(zip(names, tensors, strict=True))}
+        return [by_name[name] for name in self.inputs]
 
     def as_graph(self) -> Graph:
-        """Return the same as a Graph of Backprint's, which has a text."""
+        """Return the graph as a Graph of Backprint's, which has a text."""
         side = Side(self.module(), Names())
         inputs, saved = [], "saved" if "gradient" in self.roles else "input"
         for node in self.find_nodes(op="placeholder"):
@@ -112,8 +115,8 @@ class KernelGraph(fx.Graph):
         steps = side.steps(self.nodes, {node.name: (note_of(node), None) for node in self.nodes})
         inputs += [Port(name, "constant", spec_of(tensor), name) for name, (_, tensor) in side.constants.items()]
         outputs = tuple(
-            Port(name, role, spec_of(each.meta.get("val")) if isinstance(each, fx.Node) else None)
-            for name, role, each in zip(self.results, self.roles, self.returned, strict=True)
+            Port(name, role, spec_of(result.meta.get("val")) if isinstance(result, fx.Node) else None)
+            for name, role, result in zip(self.results, self.roles, self.returned, strict=True)
         )
         results = tuple(map(side.pack, self.returned))
         return Graph(tuple(inputs), tuple(steps), outputs, results, tuple(side.subgraphs.items()), title=self.title)
@@ -176,11 +179,11 @@ class KernelPair(tuple[KernelGraph, KernelGraph]):
         arguments = [tensor.detach() for tensor in self.forward.arguments(inputs)]
         with torch.enable_grad():  # some kernels compute what their backward needs only then
             values = self.forward(*arguments)
-        found: dict[str, list[Any]] = {role: [] for role in ("output", "mutation", "saved")}
+        values_by_role: dict[str, list[Any]] = {role: [] for role in ("output", "mutation", "saved")}
         for role, value in zip(self.forward.roles, values, strict=True):
-            found[role].append(value)
-        saved = dict(zip(self.saved, found["saved"], strict=True))
-        return KernelRun(self, tuple(found["output"]), tuple(found["mutation"]), saved)
+            values_by_role[role].append(value)
+        saved = dict(zip(self.saved, values_by_role["saved"], strict=True))
+        return KernelRun(self, tuple(values_by_role["output"]), tuple(values_by_role["mutation"]), saved)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the program's own results for these inputs."""
@@ -208,11 +211,13 @@ class KernelRun:
         tangents, for ones."""
         graph = self.pair.backward
         wanted = [node for node in graph.find_nodes(op="placeholder") if node.name not in self.saved]
-        given = tangents or tuple(ones(node.meta["val"]) for node in wanted)
-        if len(given) != len(wanted):
+        grad_outputs = tangents or tuple(ones(node.meta["val"]) for node in wanted)
+        if len(grad_outputs) != len(wanted):
             names = ", ".join(node.name for node in wanted)
-            raise UsageError(f"{graph.title}: {len(given)} tangents for {len(wanted)} differentiable outputs ({names})")
-        values = {**self.saved, **{node.name: value for node, value in zip(wanted, given, strict=True)}}
+            raise UsageError(
+                f"{graph.title}: {len(grad_outputs)} tangents for {len(wanted)} differentiable outputs ({names})"
+            )
+        values = {**self.saved, **{node.name: value for node, value in zip(wanted, grad_outputs, strict=True)}}
         gradients: tuple[Tensor | None, ...] = graph(*(values[name] for name in graph.inputs))
         return gradients
 
@@ -225,13 +230,7 @@ def ones(example: Tensor) -> Tensor:
     return torch.ones(example.shape, dtype=example.dtype, device=example.device)
 
 
-# ----------------------------------------------------------------------------
-# `inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors, which run and show themselves.
-#
-# Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both
-#  graphs. Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference
-#  graph it stays where it matters if someone differentiates the graph.
-# ----------------------------------------------------------------------------
+# ---- The two functions
 
 DETACH = torch.ops.aten.detach.default
 
@@ -242,11 +241,11 @@ Partition = str | Callable[..., Any] | None
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
     """Return the forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
     program, traced = traced_call(fn, inputs, False)
-    called = read_fx(program, traced).forward
-    drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
+    names = read_fx(program, traced).forward
+    drop_detach(traced.forward.graph, lambda node: not may_carry_gradient(node.args[0]))
     order_outputs(traced.forward.graph, traced.outputs, saves=False)
-    made = finished(traced.forward, called)
-    return told_about(made, program, "", roles_of_results(made, traced, "output"))
+    graph = copy_with_names(traced.forward, names)
+    return set_facts(graph, program, "", roles_of_results(graph, traced, "output"))
 
 
 def forward_backward_graphs(
@@ -259,24 +258,26 @@ def forward_backward_graphs(
     in both."""
     program, traced = traced_call(fn, inputs, requires_grad, partition)
     if traced.backward is None:
-        asking = [named.name for named in program.tensors if named.requires_grad]
-        why = f"none of them depends on {', '.join(asking)}" if asking else "no input requires grad"
-        raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to return")
-    called = read_fx(program, traced)
+        requiring_grad = [named.name for named in program.tensors if named.requires_grad]
+        reason = f"none of them depends on {', '.join(requiring_grad)}" if requiring_grad else "no input requires grad"
+        raise UsageError(f"{program.title} has no differentiable output ({reason}): there is no backward to return")
+    read = read_fx(program, traced)
     order_outputs(traced.forward.graph, traced.outputs)
     keep_gradients(traced)
-    before = saved_nodes(traced)
-    names = [node.name for node in before]
+    saved_before = saved_nodes(traced)
+    names = [node.name for node in saved_before]
     for module in (traced.forward, traced.backward):
         drop_detach(module.graph, lambda node: True)
-    after = dict(zip(names, saved_nodes(traced), strict=True))
-    forward = finished(traced.forward, called.forward, unique=len(traced.outputs))
-    grads = gradient_names(called.joint, called.joint.backward, names_of(called.joint))
-    titles = {node: grads.get(local, local) for node, local in called.backward.items()}
-    tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, titles)
-    told_about(forward, program, "forward of ", roles_of_results(forward, traced, "saved"))
-    backward = finished(traced.backward, titles)
-    told_about(backward, program, "backward of ", ("gradient",) * len(backward.results))
+    saved_after = dict(zip(names, saved_nodes(traced), strict=True))
+    forward = copy_with_names(traced.forward, read.forward, unique=len(traced.outputs))
+    grads = gradient_names(read.joint, read.joint.backward, names_of(read.joint))
+    titles = {node: grads.get(local, local) for node, local in read.backward.items()}
+    name_saved_inputs(
+        traced.backward.graph, {name: read.forward[node.name] for name, node in saved_after.items()}, titles
+    )
+    set_facts(forward, program, "forward of ", roles_of_results(forward, traced, "saved"))
+    backward = copy_with_names(traced.backward, titles)
+    set_facts(backward, program, "backward of ", ("gradient",) * len(backward.results))
     return KernelPair(forward, backward)
 
 
@@ -286,8 +287,8 @@ def roles_of_results(graph: KernelGraph, traced: Traced, rest: str) -> tuple[str
     return (*roles, *[rest] * (len(graph.results) - len(roles)))
 
 
-def told_about(graph: KernelGraph, program: ScoutedProgram, side: str, roles: tuple[str, ...]) -> KernelGraph:
-    """Tell a graph its title, the roles of its results, and the program's own tensors."""
+def set_facts(graph: KernelGraph, program: ScoutedProgram, side: str, roles: tuple[str, ...]) -> KernelGraph:
+    """Set a graph's title, the roles of its results, and the program's own tensors; return the graph."""
     graph.title, graph.roles = f"{side}{program.title}", roles
     known = {**program.state(), **program.outside}
     indexes = ((node.name, getattr(node.meta.get("desc"), "idx", None)) for node in graph.find_nodes(op="placeholder"))
@@ -302,10 +303,10 @@ def saved_nodes(traced: Traced) -> list[fx.Node]:
     return list(traced.forward.graph.output_node().args[0][len(traced.outputs) :])
 
 
-def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> None:
-    """Name the backward's saved inputs as the forward does, and merge inputs that occur twice."""
+def name_saved_inputs(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> None:
+    """Give the backward's saved inputs their names in the forward, and merge inputs that occur twice."""
     first: dict[str, fx.Node] = {}
-    taken = {local for name, local in names.items() if name not in saved}
+    used_names = {local for name, local in names.items() if name not in saved}
     for node in graph.find_nodes(op="placeholder"):
         name = saved.get(node.name)
         if name is None:
@@ -316,11 +317,11 @@ def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> Non
             continue
         first[name] = node
         names[node.name] = name
-    taken |= set(first)
+    used_names |= set(first)
     clashes = {name: local for name, local in names.items() if name not in saved and local in first}
     for name, local in clashes.items():
-        names[name] = next(f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken)
-        taken.add(names[name])
+        names[name] = next(f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in used_names)
+        used_names.add(names[name])
 
 
 def traced_call(
@@ -329,16 +330,16 @@ def traced_call(
     """Trace a call; the caller's tensors and random state stay as they are."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
-    called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
-    with quiet_random(), outside_modes(), protected(called):
-        program, seen = scout(called)
+    program_called = read_call(fn, tuple(inputs), {}, flags_of_tensors(inputs, requires_grad))
+    with preserving_random_states(), outside_modes(), restoring_state(program_called):
+        program, seen = scout(program_called)
         traced = trace(program, seen, partition=partition)
     if not any(role == "output" for _, role in traced.outputs):
         raise UsageError(f"{program.title} returns no tensor, so it has no graph")
     return program, traced
 
 
-def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
+def flags_of_tensors(inputs: Sequence[Any], requires_grad: Any) -> Any:
     """Return `requires_grad` with one entry a tensor; it may have one entry an input."""
     if requires_grad is None or isinstance(requires_grad, (bool, Mapping)):
         return requires_grad
@@ -353,21 +354,21 @@ def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
     )
 
 
-# ------------------------------------------------------------------ making the graphs plain
+# ---- Outputs, detach nodes and names
 
 
 def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]], saves: bool = True) -> None:
     """Put the outputs first, then mutations, then saved values if the graph `saves` any, each once."""
     node = graph.output_node()
     returned = list(node.args[0])
-    plain, saved = returned[: len(outputs)], returned[len(outputs) :]
-    kept = [
+    own_results, saved = returned[: len(outputs)], returned[len(outputs) :]
+    in_order = [
         value
         for role in ("output", "mutation")
-        for (_, found), value in zip(outputs, plain, strict=True)
-        if found == role
+        for (_, role_), value in zip(outputs, own_results, strict=True)
+        if role_ == role
     ]
-    node.args = ((*kept, *(saved if saves else ())),)
+    node.args = ((*in_order, *(saved if saves else ())),)
 
 
 def keep_gradients(traced: Traced) -> None:
@@ -385,7 +386,7 @@ def drop_detach(graph: fx.Graph, droppable: Callable[[fx.Node], bool]) -> None:
             graph.erase_node(node)
 
 
-def could_carry(value: Any) -> bool:
+def may_carry_gradient(value: Any) -> bool:
     """Whether a gradient could flow through a value: it is floating-point and depends on a floating-point input."""
     queue, seen = [value], set()
     while queue:
@@ -402,21 +403,21 @@ def could_carry(value: Any) -> bool:
     return False
 
 
-def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> KernelGraph:
+def copy_with_names(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> KernelGraph:
     """Return the graph with the program's names and no dead code; from `unique` on, each result once."""
-    made = KernelGraph(owning_module=module)
+    graph = KernelGraph(owning_module=module)
     module.graph.eliminate_dead_code()
-    new: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
-        args, kwargs = fx.map_arg((node.args, node.kwargs), new.__getitem__)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), copies.__getitem__)
         if node.op == "output":
             (results,) = args
             cut = len(results) if unique is None else unique
-            new[node] = made.output((*results[:cut], *dict.fromkeys(results[cut:])))
+            copies[node] = graph.output((*results[:cut], *dict.fromkeys(results[cut:])))
         else:
             name = names.get(node.name, node.name)
             target = name if node.op == "placeholder" else node.target
-            new[node] = made.create_node(node.op, target, args, kwargs, name)
-        new[node].meta = dict(node.meta)
-    made.lint()
-    return made
+            copies[node] = graph.create_node(node.op, target, args, kwargs, name)
+        copies[node].meta = dict(node.meta)
+    graph.lint()
+    return graph

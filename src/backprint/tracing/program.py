@@ -1,8 +1,9 @@
 """The program as the user has it: a callable, its named tensors, and how it is called.
 
-A CalledProgram describes a call. A ScoutedProgram adds the findings of a first run: which tensors the program reads
-from outside, and which it changes. Every engine traces a ScoutedProgram, and every proof compares with it (`witness`
-runs it). Both are immutable; the callable and the call's own arguments are in a Held, which is released at the end.
+A CalledProgram describes a call; `read_call` makes it, before the program runs, because the program may change its
+arguments. A ScoutedProgram adds the findings of a first run: which tensors the program reads from outside, and which it
+changes. Every engine traces a ScoutedProgram, and every proof compares with it (`witness` runs it). Both are immutable;
+the callable and the call's own arguments are in a HeldTarget, which is released at the end.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from backprint._torch.tensors import backward_hooks
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.nouns import Argument
-from backprint.tracing.fake import World, kept_inputs, world_of
+from backprint.tracing.fake import FakeWorld, kept_inputs, world_of
 from backprint.tracing.reach import roots
 from backprint.tracing.state.process import GLOBALS, SWITCHES
-from backprint.tracing.state.restore import Chance
-from backprint.tracing.state.snapshot import Picture
-from backprint.values.likeness import Describing, Like, describe_value, holds_live_value
+from backprint.tracing.state.restore import ForeignRandomStates
+from backprint.tracing.state.snapshot import Snapshot
+from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
-from backprint.values.results import NOTHING, ResultTree
+from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """One tensor of a program: its name, its role, and whether it requires grad."""
+    """One tensor of a program: its name, its role, whether it requires grad, and (`same`) its further names if it was
+    passed more than once."""
 
     name: str
     role: str
@@ -56,9 +58,9 @@ A_TENSOR = Slot("")
 class Outcome:
     """The results of one step: outputs by name, gradients and mutations by the program's own names.
 
-    `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
-    `made` are tensors that modules hold now and did not hold before, `left` gradients and the state of optimizers.
-    `leaves` are those of the result, with `A_TENSOR` in the place of each tensor, and `tree` is its structure.
+    `tangled` are the written tensors that require grad afterwards. Of the mutations, `made` are tensors that modules
+    hold now and did not hold before, `left` are gradients and the state of optimizers. `leaves` are the leaves of the
+    result, with `A_TENSOR` in the place of each tensor, and `tree` is its structure.
     """
 
     outputs: dict[str, Tensor]
@@ -68,18 +70,18 @@ class Outcome:
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
-    tree: ResultTree = NOTHING
+    tree: ResultTree = NO_RESULT
 
 
-# ------------------------------------------------------------------ what lives and ends
+# ---- The callable, until it is released
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """The callable of a program until it is released, and the open Picture of everything that it reaches, if any."""
+class HeldTarget:
+    """The callable of a program, None after its release; and the open Snapshot of what it reaches, if there is one."""
 
     target: Any
-    picture: Picture | None = None
+    snapshot: Snapshot | None = None
 
     def __call__(self) -> Any:
         return self.target
@@ -90,7 +92,7 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class OwnObjects(Held):
+class CallersObjects(HeldTarget):
     """A callable with the caller's own arguments, on which it runs.
 
     `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `device` is the default
@@ -110,7 +112,7 @@ class OwnObjects(Held):
         self.target, self.call, self.own, self.training, self.loss = None, ((), {}), {}, (), None
 
 
-# ------------------------------------------------------------------ the program
+# ---- The program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +124,7 @@ class CalledProgram:
     eager runs too.
     """
 
-    target: Held
+    target: HeldTarget
     arguments: tuple[str, ...]
     structure: Any
     leaves: tuple[Any, ...]
@@ -136,25 +138,25 @@ class CalledProgram:
     loss: Callable[[Any], Any] | None = None
     defaulted: bool = False
     tangents: tuple[str, ...] = ()
-    chance: Chance = field(default_factory=Chance)
+    foreign_random: ForeignRandomStates = field(default_factory=ForeignRandomStates)
     title: str = "program"
-    world: World | None = None
+    world: FakeWorld | None = None
     specialize: bool = False
-    given: Given | None = None
+    given: CallArguments | None = None
 
     @property
     def outside(self) -> dict[str, Tensor]:
-        """The tensors that the program reads from outside its call: none is known yet."""
+        """The tensors that the program reads from outside its call; empty before its first run."""
         return {}
 
     @property
     def changed(self) -> frozenset[str]:
-        """The tensors that the program writes to: none is known yet."""
+        """The names of tensors that the program writes to; empty before its first run."""
         return frozenset()
 
     @property
     def assembled(self) -> tuple[tuple[str, ...], ...]:
-        """Tensors that share memory of which the program writes a part: none is known yet."""
+        """Groups of tensors that share memory to which the program writes; empty before its first run."""
         return ()
 
     @property
@@ -176,38 +178,38 @@ class CalledProgram:
 
     def own(self) -> dict[str, Tensor]:
         """Return the caller's own tensors by name, or the captured values if there are none."""
-        return self.in_order(self.target.own if isinstance(self.target, OwnObjects) else {})
+        return self.tensors_in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
 
-    def held(self) -> dict[str, Tensor]:
+    def all_tensors(self) -> dict[str, Tensor]:
         """Return every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as
         captured."""
-        return self.in_order({})
+        return self.tensors_in_order({})
 
-    def in_order(self, instead: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return every named tensor, or the one `instead` has for it."""
-        found = {**self.state(), **self.outside, **self.values, **instead}
-        return {named.name: found[named.name] for named in self.tensors if named.name in found}
+    def tensors_in_order(self, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return every named tensor in the program's order, with `replacements` for some of them."""
+        tensors = {**self.state(), **self.outside, **self.values, **replacements}
+        return {named.name: tensors[named.name] for named in self.tensors if named.name in tensors}
 
-    def current(self, keep: bool = True) -> dict[str, Tensor]:
+    def current_tensors(self, keep_values: bool = True) -> dict[str, Tensor]:
         """Return every named tensor as it is now.
 
-        With a world, new fake tensors stand for them. Their values may be read if the program is specialized and `keep`
-        is true.
+        With a world, new fake tensors replace them. Their values may be read if the program is specialized and
+        `keep_values` is true.
         """
-        found = self.held()
-        return found if self.world is None else self.world.imitate(found, keep and self.specialize)
+        tensors = self.all_tensors()
+        return tensors if self.world is None else self.world.fake_copies(tensors, keep_values and self.specialize)
 
-    def known(self) -> dict[str, Tensor]:
+    def tensors_with_values(self) -> dict[str, Tensor]:
         """Return the tensors that have values: all except fake tensors with unknown values."""
         if self.world is None:
-            return self.held()
-        known = {name: self.world.values_of(tensor) for name, tensor in self.held().items()}
+            return self.all_tensors()
+        known = {name: self.world.values_of(tensor) for name, tensor in self.all_tensors().items()}
         return {name: tensor for name, tensor in known.items() if tensor is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoutedProgram(CalledProgram):
-    """A program whose first run is known: its `tensors` and `hooks` include those of tensors from outside."""
+    """A program with the findings of its first run: `tensors` and `hooks` include those of tensors from outside."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -215,19 +217,19 @@ class ScoutedProgram(CalledProgram):
     accumulates: bool = False
 
 
-def scouted_program(program: CalledProgram, **found: Any) -> ScoutedProgram:
+def scouted_program(program: CalledProgram, **findings: Any) -> ScoutedProgram:
     """Return a program with the findings of a run."""
-    known = {each.name: getattr(program, each.name) for each in fields(program)}
-    return ScoutedProgram(**{**known, **found})
+    values = {field_.name: getattr(program, field_.name) for field_ in fields(program)}
+    return ScoutedProgram(**{**values, **findings})
 
 
-def called_program(program: CalledProgram, **other: Any) -> CalledProgram:
+def called_program(program: CalledProgram, **changes: Any) -> CalledProgram:
     """Return a program without the findings of a run, with `other` fields."""
-    known = {each.name: getattr(program, each.name) for each in fields(CalledProgram)}
-    return CalledProgram(**{**known, **other})
+    values = {field_.name: getattr(program, field_.name) for field_ in fields(CalledProgram)}
+    return CalledProgram(**{**values, **changes})
 
 
-# ------------------------------------------------------------------ its tensors
+# ---- Its tensors
 
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -249,37 +251,43 @@ def objects_given(program: CalledProgram) -> list[Any]:
     return [leaf for leaf in program.leaves if not isinstance(leaf, Slot)]
 
 
-# ----------------------------------------------------------------------------
-# Record a call as the caller made it: each parameter by name with a likeness of its value, and its tensors' memory.
-#
-#
-# The call is read before the program runs, because the program may change its arguments.
-# ----------------------------------------------------------------------------
+# ---- The arguments of a call: a likeness of each value, and the memory of its tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The arguments of a call; `live` has, by parameter, the values that can be compared only by identity."""
+class CallArguments:
+    """The arguments of a call, as they were passed.
+
+    `live` has, by parameter, the values that can be compared only by identity. `memory` has the part of a storage that
+    each tensor uses.
+    """
 
     arguments: tuple[Argument, ...] = ()
     live: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     memory: Mapping[str, MemorySpan] = field(default_factory=dict)
 
 
-def read_given(
+def read_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
-) -> Given:
-    """Read a call whose tensors, in the order of pytree, have these names in the capture."""
+) -> CallArguments:
+    """Return the arguments of a call; `names` are those of its tensors, in the order of their leaves."""
     parameters = parameters_of(target)
-    rest = iter(names)
-    found: dict[str, list[tuple[Any, Like]]] = {}
-    states: dict[str, Describing] = {}
-    for name, key, value in bound(parameters, args, kwargs):
-        state = states.setdefault(name, Describing(lambda _: next(rest)))
-        found.setdefault(name, []).append((key, describe_value(value, state).like))
-    rows = [row(name, parameters.get(name), found.get(name)) for name in dict.fromkeys((*parameters, *found))]
-    held = {name: (*state.live, *state.reached) for name, state in states.items() if state.live or state.reached}
-    return Given(tuple(each for each in rows if each is not None), held, memory_spans(tensors))
+    remaining_names = iter(names)
+    passed: dict[str, list[tuple[Any, Like]]] = {}
+    describing: dict[str, DescribeState] = {}
+    for name, key, value in arguments_by_parameter(parameters, args, kwargs):
+        state = describing.setdefault(name, DescribeState(lambda _: next(remaining_names)))
+        passed.setdefault(name, []).append((key, describe_value(value, state).like))
+    rows = [
+        argument_of_parameter(name, parameters.get(name), passed.get(name))
+        for name in dict.fromkeys((*parameters, *passed))
+    ]
+    live_values = {
+        name: (*state.live, *state.reached) for name, state in describing.items() if state.live or state.reached
+    }
+    return CallArguments(
+        tuple(argument for argument in rows if argument is not None), live_values, memory_spans(tensors)
+    )
 
 
 def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
@@ -288,30 +296,32 @@ def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
         signature = inspect.signature(target.forward if isinstance(target, nn.Module) else target)
     except (TypeError, ValueError):
         return {}
-    return {STARS.get(each.kind, "") + each.name: each for each in signature.parameters.values()}
+    return {STARS.get(parameter.kind, "") + parameter.name: parameter for parameter in signature.parameters.values()}
 
 
 STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
-PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 """Kinds of parameters that accept a positional argument."""
 
 
-def bound(
+def arguments_by_parameter(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
-    star = next((name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL), "")
-    double = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
-    ahead = [name for name, each in parameters.items() if each.kind in PLACED]
+    var_positional = next(
+        (name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), ""
+    )
+    var_keyword = next((name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD), "")
+    positional = [name for name, parameter in parameters.items() if parameter.kind in POSITIONAL]
     for index, value in enumerate(args):
-        if index < len(ahead):
-            yield ahead[index], None, value
+        if index < len(positional):
+            yield positional[index], None, value
         else:
-            yield star or input_name(index, len(args)), index, value
+            yield var_positional or input_name(index, len(args)), index, value
     for key, value in kwargs.items():
-        yield (key, None, value) if key in parameters or not double else (double, key, value)
+        yield (key, None, value) if key in parameters or not var_keyword else (var_keyword, key, value)
 
 
 def input_name(index: int, count: int) -> str:
@@ -319,25 +329,25 @@ def input_name(index: int, count: int) -> str:
     return f"input_{index}" if count > 1 else "input"
 
 
-def row(name: str, parameter: inspect.Parameter | None, given: list[tuple[Any, Like]] | None) -> Argument | None:
-    """Return one parameter as an Argument; None if it was not passed and has no default."""
+def argument_of_parameter(
+    name: str, parameter: inspect.Parameter | None, passed: list[tuple[Any, Like]] | None
+) -> Argument | None:
+    """Return the Argument of one parameter; None if it was not passed and has no default."""
     if name.startswith("**"):
-        return Argument(name, {"dict": [[repr(key), like] for key, like in given or ()]})
+        return Argument(name, {"dict": [[repr(key), like] for key, like in passed or ()]})
     if name.startswith("*"):
-        return Argument(name, {"tuple": [like for _, like in given or ()]})
+        return Argument(name, {"tuple": [like for _, like in passed or ()]})
     keyword = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
-        default = describe_value(parameter.default, Describing(lambda _: ""), False).like
-    if given is None:
+        default = describe_value(parameter.default, DescribeState(lambda _: ""), False).like
+    if passed is None:
         return None if default is None else Argument(name, default, True, keyword)
-    like = given[0][1]
+    like = passed[0][1]
     return Argument(name, like, default is not None and default == like and not holds_live_value(like), keyword)
 
 
-# ----------------------------------------------------------------------------
-# Read a call: its tensors under the program's own names, and which of them require grad.
-# ----------------------------------------------------------------------------
+# ---- Reading a call: its tensors under the program's own names, and which of them require grad
 
 
 def read_call(
@@ -351,31 +361,33 @@ def read_call(
     specialize: bool = False,
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
-    bound, arguments = bind_names(target, args, kwargs)
+    names_by_path, arguments = bind_names(target, args, kwargs)
     paths, structure = flatten_with_path((args, dict(kwargs)))
-    names = tuple(leaf_name(path, bound) for path, _ in paths)
+    names = tuple(leaf_name(path, names_by_path) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
-    reader = ArgumentReader(state_tensors(target, state, fake), {id(each): name for name, each in state.items()}, fake)
+    reader = ArgumentReader(
+        state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
+    )
     leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
     values = reader.values
-    every = {**state, **values}
-    refuse_inference(every)
+    tensors = {**state, **values}
+    refuse_inference_tensors(tensors)
     return CalledProgram(
-        target=Held(target) if fake else own_objects(target, args, kwargs, values, loss),
+        target=HeldTarget(target) if fake else own_objects(target, args, kwargs, values, loss),
         arguments=arguments,
         structure=structure,
         leaves=leaves,
         leaf_names=names,
-        tensors=tuple(choose_gradients(reader.tensors, every, requires_grad)),
+        tensors=tuple(choose_requires_grad(reader.tensors, tensors, requires_grad)),
         values=kept_inputs(values) if fake else copy_values(values),
-        hooks={name: tuple(found) for name, tensor in every.items() if (found := hooks_of(tensor))},
+        hooks={name: tuple(hooks) for name, tensor in tensors.items() if (hooks := hooks_of(tensor))},
         mode=mode,
         loss=loss,
         defaulted=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
-        world=world_of(every) if fake else None,
+        world=world_of(tensors) if fake else None,
         specialize=specialize,
-        given=read_given(target, args, kwargs, list(reader.called), {**state, **reader.called}),
+        given=read_arguments(target, args, kwargs, list(reader.called), {**state, **reader.called}),
     )
 
 
@@ -426,11 +438,11 @@ def own_objects(
     kwargs: Mapping[str, Any],
     values: Mapping[str, Tensor],
     loss: Callable[[Any], Any] | None,
-) -> OwnObjects:
+) -> CallersObjects:
     """Return the callable with the caller's own arguments, the settings of the process, and the training mode of its
     modules."""
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
-    return OwnObjects(
+    return CallersObjects(
         target,
         call=(tuple(args), dict(kwargs)),
         own=dict(values),
@@ -460,7 +472,7 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
         raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
 
 
-def refuse_inference(values: Mapping[str, Tensor]) -> None:
+def refuse_inference_tensors(values: Mapping[str, Tensor]) -> None:
     """Refuse tensors that were made in inference mode: they cannot require grad, and cannot be restored."""
     for name, tensor in values.items():
         if tensor.is_inference():
@@ -470,45 +482,47 @@ def refuse_inference(values: Mapping[str, Tensor]) -> None:
 
 
 LAYOUTS = (torch.strided, *SPARSE)
-"""Layouts of tensors that engines support; `aot` supports strided ones only."""
+"""Layouts that engines support; `aot` supports strided tensors only."""
 
 
 def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
     """Return the name, with a number appended if another tensor has it."""
-    taken = {known for named in tensors for known in (named.name, *named.same)}
+    used = {known for named in tensors for known in (named.name, *named.same)}
     name = "".join(c if c.isprintable() else "_" for c in name) or "input"
     numbered, count = name, 1
-    while numbered in taken:
+    while numbered in used:
         count += 1
         numbered = f"{name}~{count}"
     return numbered
 
 
-def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], asked: Any) -> list[NamedTensor]:
+def choose_requires_grad(
+    tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
+) -> list[NamedTensor]:
     """Choose the tensors that require grad: as requested, else as the tensors say, else every floating-point input."""
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
-    spelled: tuple[str, ...] = ()
-    if asked is None:
-        return list(tensors) if any(named.requires_grad for named in tensors) else requiring(tensors, inputs)
-    if isinstance(asked, bool):
-        return requiring(tensors, inputs | state if asked else set())
-    if isinstance(asked, Mapping):
-        wanted = {named.name for named in tensors if asked.get(named.name, named.requires_grad)}
-        spelled = tuple(asked)
-    elif all(isinstance(item, bool) for item in asked):
-        wanted = inputs_by_position(tensors, asked) | state
+    mapping_keys: tuple[str, ...] = ()
+    if requires_grad is None:
+        return list(tensors) if any(named.requires_grad for named in tensors) else with_requires_grad(tensors, inputs)
+    if isinstance(requires_grad, bool):
+        return with_requires_grad(tensors, inputs | state if requires_grad else set())
+    if isinstance(requires_grad, Mapping):
+        wanted = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
+        mapping_keys = tuple(requires_grad)
+    elif all(isinstance(item, bool) for item in requires_grad):
+        wanted = inputs_by_position(tensors, requires_grad) | state
     else:
-        wanted = set(asked)
+        wanted = set(requires_grad)
     known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
-    for name in (*wanted, *spelled):
-        check_asked(name, known)
+    for name in (*wanted, *mapping_keys):
+        check_tensor_name(name, known)
         if known[name] in wanted and not can_require_grad(value := values[known[name]]):
             raise UsageError(
                 f"requires_grad names {name!r}, a {str(value.dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
-    return requiring(tensors, {known[name] for name in wanted})
+    return with_requires_grad(tensors, {known[name] for name in wanted})
 
 
 def can_require_grad(tensor: Tensor) -> bool:
@@ -516,23 +530,23 @@ def can_require_grad(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
-def requiring(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
+def with_requires_grad(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
     """Return the tensors; only those in `wanted` require grad."""
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
 
 
-def inputs_by_position(tensors: Sequence[NamedTensor], asked: Sequence[bool]) -> set[str]:
-    """Return the tensor inputs for which `asked`, which has an entry for each, is True."""
+def inputs_by_position(tensors: Sequence[NamedTensor], flags: Sequence[bool]) -> set[str]:
+    """Return the names of the tensor inputs whose flag is True; there must be one flag for each input."""
     inputs = [named.name for named in tensors if named.role == "input"]
-    if len(asked) != len(inputs):
+    if len(flags) != len(inputs):
         raise UsageError(
-            f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs "
+            f"requires_grad has {len(flags)} entries for {len(inputs)} tensor inputs "
             f"({', '.join(inputs) or 'none'}): give one True or False for each"
         )
-    return {name for name, on in zip(inputs, asked, strict=True) if on}
+    return {name for name, flag in zip(inputs, flags, strict=True) if flag}
 
 
-def check_asked(name: str, known: Mapping[str, str]) -> None:
+def check_tensor_name(name: str, known: Mapping[str, str]) -> None:
     """Refuse a name that is not a tensor of the call."""
     if name not in known:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a callable can reach: names for tensors that it reads from outside, and objects whose state it changes."""
+"""Everything that a callable can reach: names for tensors from outside its call, and objects with state."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from backprint._torch.modules import INLINED, compiled_call
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a callable can reach by a name: itself, its closure, the globals that it uses, its defaults."""
+    """Yield the objects that a callable can reach by a name: itself, its closure, the globals that it uses, its
+    defaults."""
     while isinstance(target, functools.partial):
         yield from target.keywords.items()
-        yield from ((f"args.{index}", each) for index, each in enumerate(target.args))
+        yield from ((f"args.{index}", argument) for index, argument in enumerate(target.args))
         target = target.func
     if isinstance(target, nn.Module):
         yield "", target
-        yield from mentioned(type(target).forward)
+        yield from globals_used_by(type(target).forward)
         return
     if inspect.ismethod(target):
         yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
@@ -47,13 +48,13 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:
             continue
-    yield from mentioned(target)
+    yield from globals_used_by(target)
     yield from (target.__kwdefaults__ or {}).items()
-    named = target.__code__.co_varnames[: target.__code__.co_argcount]
-    yield from zip(reversed(named), reversed(target.__defaults__ or ()), strict=False)
+    parameters = target.__code__.co_varnames[: target.__code__.co_argcount]
+    yield from zip(reversed(parameters), reversed(target.__defaults__ or ()), strict=False)
 
 
-def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
+def globals_used_by(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function's code uses, nested functions included."""
     if not inspect.isfunction(function) or is_library(function):
         return
@@ -74,33 +75,33 @@ def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
         if id(value) in visited or depth > 6:
             continue
         visited.add(id(value))
-        for key, child in children(value):
+        for key, child in objects_held_by(value):
             queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
 
 
 def names_of_outside(target: Any) -> dict[int, str]:
     """Return a name for every tensor that the callable's roots lead to, by identity, gradients included."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for name, tensor in tensors_of(target):
-        found.setdefault(id(tensor), name)
+        names.setdefault(id(tensor), name)
         if tensor.is_leaf and tensor.grad is not None:
-            found.setdefault(id(tensor.grad), f"{name}.grad")
-    return found
+            names.setdefault(id(tensor.grad), f"{name}.grad")
+    return names
 
 
 @contextlib.contextmanager
-def kept_gradients(target: Any) -> Iterator[None]:
+def restoring_gradients(target: Any) -> Iterator[None]:
     """Restore `.grad` of all leaves that the callable reaches: a step may clear a gradient before it reads it."""
-    before = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
+    gradients = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
     try:
         yield
     finally:
-        for leaf, gradient in before.values():
+        for leaf, gradient in gradients.values():
             if leaf.grad is not gradient:
                 leaf.grad = gradient
 
 
-def children(value: Any) -> Iterator[tuple[str, Any]]:
+def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values that a value holds, by name."""
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
@@ -110,7 +111,7 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from value.named_buffers(remove_duplicate=False)
         for path, module in value.named_modules():
             for key, child in module.__dict__.items():
-                if not key.startswith("_") and type(child) not in PLAIN and not isinstance(child, nn.Module):
+                if not key.startswith("_") and type(child) not in STATELESS_TYPES and not isinstance(child, nn.Module):
                     yield ".".join(part for part in (path, key) if part), child
     elif isinstance(value, (list, tuple, deque)):
         yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, 1000)))
@@ -121,7 +122,7 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from roots(value)
     elif isinstance(value, weakref.ref):
         yield "", value()
-    elif not inspect.ismodule(value) and not inspect.isclass(value) and not left_alone(class_of(value)):
+    elif not inspect.ismodule(value) and not inspect.isclass(value) and not is_unsearched_class(class_of(value)):
         yield from getattr(value, "__dict__", {}).items()
         for owner, slot in slots_of(class_of(value)):
             with contextlib.suppress(AttributeError):
@@ -139,19 +140,19 @@ def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-KEEPERS = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
+STATEFUL_TYPES = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 """Types of objects with state that a step may change."""
 
 
-def keepers(target: Any) -> dict[str, Any]:
+def stateful_objects(target: Any) -> dict[str, Any]:
     """Return the stateful objects that a callable reaches by name, directly or as an attribute; in modules at any
     depth."""
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     for name, value in roots(target):
-        for key, each in ((name, value), *attributes(name, value)):
-            if isinstance(each, KEEPERS) and not any(each is other for other in found.values()):
-                found[key] = each
-    return found
+        for key, candidate in ((name, value), *attributes(name, value)):
+            if isinstance(candidate, STATEFUL_TYPES) and not any(candidate is other for other in objects.values()):
+                objects[key] = candidate
+    return objects
 
 
 def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -159,20 +160,22 @@ def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         for path, module in value.named_modules():
             for key, item in list(vars(module).items()):
-                if not key.startswith("_") and isinstance(item, KEEPERS):
+                if not key.startswith("_") and isinstance(item, STATEFUL_TYPES):
                     yield ".".join(part for part in (name, path, key) if part), item
-    elif hasattr(value, "__dict__") and not isinstance(value, (*KEEPERS, type, types.ModuleType, types.FunctionType)):
+    elif hasattr(value, "__dict__") and not isinstance(
+        value, (*STATEFUL_TYPES, type, types.ModuleType, types.FunctionType)
+    ):
         yield from ((f"{name}.{key}" if name else key, item) for key, item in list(vars(value).items()))
 
 
 def module_paths(target: Any) -> dict[int, str]:
     """Return the path of every submodule that a callable can run, by identity."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     for root, value in roots(target):
         if isinstance(value, nn.Module):
             for path, module in value.named_modules():
-                found.setdefault(id(module), ".".join(part for part in (root, path) if part))
-    return found
+                paths.setdefault(id(module), ".".join(part for part in (root, path) if part))
+    return paths
 
 
 def compiled_parts(target: Any, title: str) -> Iterator[str]:
@@ -185,11 +188,9 @@ def compiled_parts(target: Any, title: str) -> Iterator[str]:
                 yield ".".join(part for part in (root, path) if part) or title
 
 
-# ----------------------------------------------------------------------------
-# Which kinds of Python objects hold state that a program could change, and what is inside them.
-# ----------------------------------------------------------------------------
+# ---- Which objects hold state that a program could change
 
-PLAIN = frozenset(
+STATELESS_TYPES = frozenset(
     (
         int,
         float,
@@ -228,7 +229,7 @@ PLAIN = frozenset(
 )
 """Types without state that a program could change."""
 
-SKIPPED = (
+UNSEARCHED_MODULES = (
     "torch.fx",
     "torch.jit",
     "torch.package",
@@ -264,13 +265,15 @@ SKIPPED = (
 )
 """Modules whose objects are not a program's state: machinery, threads, files."""
 
-PRIVATE = ("torch._", "torch.utils._")
+PRIVATE_PREFIXES = ("torch._", "torch.utils._")
 """Prefixes of torch's private modules."""
 
 
-def is_skipped(module: str) -> bool:
+def is_unsearched_module(module: str) -> bool:
     """Whether objects of a module's classes are not looked into."""
-    return module.startswith(PRIVATE) or any(module == head or module.startswith(f"{head}.") for head in SKIPPED)
+    return module.startswith(PRIVATE_PREFIXES) or any(
+        module == head or module.startswith(f"{head}.") for head in UNSEARCHED_MODULES
+    )
 
 
 def class_of(value: Any) -> Any:
@@ -278,19 +281,19 @@ def class_of(value: Any) -> Any:
 
 
 @functools.cache
-def left_alone(kind: Any) -> bool:
+def is_unsearched_class(kind: Any) -> bool:
     """Whether objects of a class are not looked into; an `nn.Module` of torch's own machinery still is."""
     module = str(kind.__module__ or "")
-    return not issubclass(kind, OPENED) and module not in OPENED_MODULES and is_skipped(module)
+    return not issubclass(kind, SEARCHED_CLASSES) and module not in SEARCHED_MODULES and is_unsearched_module(module)
 
 
-OPENED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
+SEARCHED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
 """Modules of those that are skipped whose objects hold a program's state as well."""
 
-SLOTTED = (inspect.Signature, inspect.Parameter)
+CLASSES_WITH_SLOTS = (inspect.Signature, inspect.Parameter)
 """Classes of skipped modules whose slots hold a program's objects."""
 
-OPENED = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore, *SLOTTED)
+SEARCHED_CLASSES = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore, *CLASSES_WITH_SLOTS)
 """Classes of skipped modules whose objects hold a program's state."""
 
 
@@ -300,7 +303,7 @@ STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
 @functools.cache
 def is_users(kind: Any) -> bool:
     """Whether a class is not Python's, torch's or numpy's."""
-    return (kind.__module__ or "builtins").partition(".")[0] not in STANDARD and not left_alone(kind)
+    return (kind.__module__ or "builtins").partition(".")[0] not in STANDARD and not is_unsearched_class(kind)
 
 
 @functools.cache
@@ -323,43 +326,45 @@ def is_users_module(module: types.ModuleType) -> bool:
     scope = vars(module)  # a `__getattr__` of the module is the user's code
     name = str(scope.get("__name__", ""))
     return not (
-        name.partition(".")[0] in STANDARD or is_skipped(name) or is_installed(name, str(scope.get("__file__")))
+        name.partition(".")[0] in STANDARD
+        or is_unsearched_module(name)
+        or is_installed(name, str(scope.get("__file__")))
     )
 
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
     """Return the slots of a user's class, and those of Python's that hold a program's objects."""
-    if not is_users(kind) and kind not in SLOTTED:
+    if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
-    found = []
-    for each in kind.__mro__:
-        for slot, value in vars(each).items():
-            if isinstance(value, types.MemberDescriptorType) and (is_users(each) or each in SLOTTED):
-                found.append((value, slot))
-    return tuple(found)
+    slots = []
+    for base in kind.__mro__:
+        for slot, value in vars(base).items():
+            if isinstance(value, types.MemberDescriptorType) and (is_users(base) or base in CLASSES_WITH_SLOTS):
+                slots.append((value, slot))
+    return tuple(slots)
 
 
 @functools.cache
 def names_in_code(code: types.CodeType) -> tuple[str, ...]:
     """Return the names that a function's code uses, nested functions included."""
-    found = dict.fromkeys(code.co_names)
+    names = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= dict.fromkeys(names_in_code(constant))
-    return tuple(found)
+            names |= dict.fromkeys(names_in_code(constant))
+    return tuple(names)
 
 
 @functools.cache
-def names_said(code: types.CodeType) -> tuple[str, ...]:
+def names_mentioned(code: types.CodeType) -> tuple[str, ...]:
     """Return the names and the texts like names in a function's code: `globals()["COUNT"]` names a global too."""
-    found = dict.fromkeys(code.co_names)
+    names = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= dict.fromkeys(names_said(constant))
+            names |= dict.fromkeys(names_mentioned(constant))
         elif isinstance(constant, str) and constant.isidentifier():
-            found[constant] = None
-    return tuple(found)
+            names[constant] = None
+    return tuple(names)
 
 
 def is_library(function: types.FunctionType) -> bool:

@@ -18,25 +18,35 @@ from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram, Outcome
 from backprint.tracing.reach import tensors_of
-from backprint.tracing.watch import Sighting, storages
+from backprint.tracing.watch import Observations, storages
 from backprint.values.memory import has_memory
 
 
-def unguarded(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str]) -> tuple[str, ...]:
-    """Describe the reads of values that no step of a trace can check; a `tolist` is left out, because it is rewritten
-    into steps."""
-    said = [
+def describe_unchecked_reads(
+    unseen: Sequence[tuple[str, Source | None]], inside_operators: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a description of each read of values that no step of a trace can check.
+
+    A `tolist` is left out, because it is rewritten into steps.
+    """
+    descriptions = [
         f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
         for function, source in unseen
         if function != "tolist"
     ]
-    return (*said, *(f"{operator} reads values inside an operator or its backward" for operator in unforeseen))
+    return (
+        *descriptions,
+        *(f"{operator} reads values inside an operator or its backward" for operator in inside_operators),
+    )
 
 
 @contextlib.contextmanager
-def callers_modes() -> Iterator[None]:
-    """Refuse what a program computes only under the caller's modes, in which a capture does not run it: what a
-    dispatch mode of the user's does to operators, and what depends on gradients being off."""
+def refuse_callers_modes() -> Iterator[None]:
+    """Refuse a capture under modes of the caller that it would not record.
+
+    A dispatch mode of the user's changes operators, and no graph has what it does. A program that asks whether
+    gradients are enabled would get another answer while it is captured than in the caller's `no_grad` block.
+    """
     if (mode := users_dispatch_mode()) is not None:
         raise CaptureError(
             f"the dispatch mode {mode} is active, and what it does to operators is no part of a graph: capture outside "
@@ -67,18 +77,18 @@ def callers_modes() -> Iterator[None]:
 def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
     """Refuse a program that writes to a tensor that it also holds as a view, or under another name."""
     reached = dict(tensors_of(program.target())) if outcome.made else {}
-    found = {
+    held_too = {
         name: tensor for name, tensor in reached.items() if name in outcome.made and tensor.layout is torch.strided
     }
-    memories = {storage_id(storage) for tensor in plain_own(program).values() for storage in storages(tensor)}
-    for name in sorted(name for name, tensor in found.items() if storage_id(tensor.untyped_storage()) in memories):
+    memories = {storage_id(storage) for tensor in real_own_tensors(program).values() for storage in storages(tensor)}
+    for name in sorted(name for name, tensor in held_too.items() if storage_id(tensor.untyped_storage()) in memories):
         raise CaptureError(
             f"{program.title} writes to memory that it also holds as {name}: tracing would lose that; engine "
             "'eager' keeps it"
         )
 
 
-def plain_own(program: CalledProgram) -> dict[str, Tensor]:
+def real_own_tensors(program: CalledProgram) -> dict[str, Tensor]:
     """Return the program's own tensors that are not fake."""
     return {name: tensor for name, tensor in program.own().items() if not isinstance(tensor, FakeTensor)}
 
@@ -97,19 +107,19 @@ def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Colle
         )
 
 
-def refuse_strangers(program: CalledProgram, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
+def refuse_unknown_origin(program: CalledProgram, seen: Observations, tensor: Tensor, names: Mapping[int, str]) -> None:
     """Refuse a tensor that another thread made during the run: its inputs were not seen."""
     if seen.threads and id(tensor) not in names:
         raise CaptureError(
             f"{program.title} starts a thread{frames.place(seen.threads[0])} and uses a tensor that it makes, which "
             "no engine sees: run that part in the calling thread"
         )
-    if id(tensor) not in names and (shares := by_address(program, tensor)):
+    if id(tensor) not in names and (shares := sharing_address(program, tensor)):
         raise CaptureError(
             f"{program.title} uses a tensor that shares the memory of {shares} and is not one of its views (made "
             "through dlpack, numpy or an address), so it cannot be tracked: use .detach() or a view"
         )
-    if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
+    if id(tensor) not in names and tensor.grad_fn is not None and seen.requires_grad_before.get(id(tensor)):
         raise CaptureError(
             f"{program.title} uses a tensor of shape {list(tensor.shape)} that requires grad and is not reachable from "
             "its arguments, closure or globals: another thread, or code without operators, made it. Pass it as an input"
@@ -133,12 +143,13 @@ def refuse_without_memory(program: CalledProgram, tensors: Mapping[str, Tensor],
             )
 
 
-def by_address(program: CalledProgram, tensor: Tensor) -> str:
-    """Return the name of a tensor of the program whose memory a tensor of another storage uses; '' if none."""
+def sharing_address(program: CalledProgram, tensor: Tensor) -> str:
+    """Return the name of a tensor of the program that uses the same addresses as this one, in another storage; '' if
+    there is none."""
     if tensor.layout is not torch.strided or isinstance(tensor, FakeTensor) or tensor.is_meta:
         return ""
     storage = tensor.untyped_storage()
-    for name, own in plain_own(program).items():
+    for name, own in real_own_tensors(program).items():
         for other in storages(own) if not own.is_meta else ():
             begin, shared = storage.data_ptr() - other.data_ptr(), storage_id(storage) == storage_id(other)
             if not shared and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
@@ -146,7 +157,7 @@ def by_address(program: CalledProgram, tensor: Tensor) -> str:
     return ""
 
 
-def refuse_effects(program: CalledProgram, seen: Sighting, made: Collection[str]) -> None:
+def refuse_untraced_effects(program: CalledProgram, seen: Observations, left_behind: Collection[str]) -> None:
     """Refuse a program that assigns `.data`, hooks saved tensors, or leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
@@ -164,15 +175,15 @@ def refuse_effects(program: CalledProgram, seen: Sighting, made: Collection[str]
             f"{operator} raises{frames.place(source)} and {program.title} goes on: tracing would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
         )
-    addressed = [each for each in seen.unseen if each[0] in ("storage", "untyped_storage", "data_ptr")]
+    addressed = [read for read in seen.reads_without_operator if read[0] in ("storage", "untyped_storage", "data_ptr")]
     if addressed:  # a traced tensor has no memory to read: torch would end the process
         function, source = addressed[0]
         raise CaptureError(
             f"Tensor.{function} returns the tensor's memory{frames.place(source)}, and a traced tensor has none: "
             "engine 'eager' keeps what it reads as a guard"
         )
-    if seen.accumulates or made:
-        left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
+    if seen.accumulates or left_behind:
+        left = ", ".join(sorted(left_behind)[:4]) or "gradients on its tensors"
         raise CaptureError(
             f"{program.title} runs backward itself and leaves {left}: tracing keeps results and "
             "changed tensors, not these; engine 'eager' keeps them too"

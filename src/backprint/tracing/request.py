@@ -1,4 +1,4 @@
-"""The input and the result of every engine: the options of a capture, and the Pairs with everything they need."""
+"""The interface of every engine: its Options, and its EngineResult, the Pairs with all that a Capture needs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EngineResult:
     """The result of an engine.
 
     `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
     the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
-    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that no
-    guard checks. `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`),
-    which are replaced by their bodies here, and the backward of an update of a view. `notes` say how the graphs were
-    made.
+    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
+    no guard checks. `reasons_to_prefer_others` name parts that another engine may express better: higher-order
+    operators (`torch.cond`) whose body was recorded instead, and the backward of an update of a view. `notes` say how
+    the graphs were made.
     """
 
     program: ScoutedProgram
@@ -55,7 +55,7 @@ class Made:
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
     unguarded: tuple[str, ...] = ()
-    plainer: tuple[str, ...] = ()
+    reasons_to_prefer_others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -71,9 +71,9 @@ class Part:
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """Run one eager step on these values; without tangents, from ones."""
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
-        given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        named_tangents = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}
-        held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
-        outcome = run_step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
+        own = {name: tensor for name, tensor in self.program.current_tensors().items() if name not in values}
+        outcome = run_step(self.program, {**own, **{n: t for n, t in values.items() if n in known}}, named_tangents)
         outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
         return replace(outcome, outputs=outputs)

@@ -1,4 +1,10 @@
-"""Write values into the caller's own tensors, whose identity, attributes, hooks and aliases stay the same."""
+"""Run a program on its own module, Parameters and arguments, or on stand-ins, and restore everything afterwards.
+
+The values of a run are written into the caller's own tensors, because a program may depend on their identity,
+attributes, hooks and aliases. A program without tensors of the caller's (it runs on fake tensors, or is a graph of
+Dynamo's) runs on stand-ins. `staged` prepares a run, `call_program` and `result_of` run the forward, and `run_backward`
+autograd's backward.
+"""
 
 from __future__ import annotations
 
@@ -22,42 +28,60 @@ from backprint._torch.modes import reparametrized
 from backprint._torch.tensors import is_view, storage_id, version_of
 from backprint.errors import CaptureError, UsageError, for_program
 from backprint.tracing import frames
-from backprint.tracing.custom import through
-from backprint.tracing.program import CalledProgram, NamedTensor, OwnObjects, Slot, hooks_of, objects_given, state_of
-from backprint.tracing.reach import keepers, state_of_optimizer, tensors_of
-from backprint.tracing.state.process import EACH_RUN, GLOBALS
-from backprint.tracing.state.restore import kept, same_chance
-from backprint.tracing.state.snapshot import Picture, copied_iterator, is_iterator
-from backprint.tracing.state.tensors import LARGE, lies_as, same_bytes, untraced
+from backprint.tracing.custom import call_for_mode
+from backprint.tracing.program import (
+    CalledProgram,
+    CallersObjects,
+    NamedTensor,
+    Slot,
+    hooks_of,
+    objects_given,
+    state_of,
+)
+from backprint.tracing.reach import state_of_optimizer, stateful_objects, tensors_of
+from backprint.tracing.state.process import GLOBALS, RESTORED_EACH_RUN
+from backprint.tracing.state.restore import restoring_everything_reachable, with_foreign_random_states
+from backprint.tracing.state.snapshot import Snapshot, copied_iterator, is_iterator
+from backprint.tracing.state.tensors import LARGE_PARAMETER, has_same_placement, same_bytes, untraced
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
 
+# ---- Values in the caller's own tensors
 
-def put_values(
+
+def write_values(
     own: Mapping[str, Tensor],
     values: Mapping[str, Tensor],
-    picture: Picture,
+    snapshot: Snapshot,
     stack: contextlib.ExitStack,
     written: frozenset[str],
 ) -> None:
-    """Write values into the caller's tensors. A large parameter with memory of its own is swapped with its value, and
-    back."""
-    alone = set(own) - {name for group in alias_groups(dict(own)) for name in group}
-    shared = {name for group in alias_groups(dict(values)) for name in group}
+    """Write values into the caller's tensors; the Snapshot and `stack` restore them.
+
+    A large parameter would need a copy of its content to be restored. If it has memory of its own and the program does
+    not write to it, its content is swapped with the value instead, and back at the end: no memory is needed.
+    """
+    with_own_memory = set(own) - {name for group in alias_groups(dict(own)) for name in group}
+    sharing_memory = {name for group in alias_groups(dict(values)) for name in group}
     with untraced():
         for name, value in values.items():
             tensor = own.get(name)
             if tensor is None or same_memory(tensor, value) or same_content(tensor, value):
                 continue
-            kept = picture.by_id.get(id(tensor))
-            if kept is not None and kept.is_large and name in alone - shared - written and alike(tensor, value):
+            kept_tensor = snapshot.tensors_by_id.get(id(tensor))
+            if (
+                kept_tensor is not None
+                and kept_tensor.is_large
+                and name in with_own_memory - sharing_memory - written
+                and can_swap(tensor, value)
+            ):
                 version = version_of(tensor)
-                exchange(tensor, value)
+                swap_contents(tensor, value)
                 set_version_counters((tensor,), (version,))
-                stack.callback(exchange_back, name, tensor, value, version)
+                stack.callback(swap_back, name, tensor, value, version)
                 continue
-            picture.add(name, tensor, whole=True)
+            snapshot.add(name, tensor, whole=True)
             version = version_of(tensor)
             write_value(tensor, value)
             set_version_counters((tensor,), (version,))
@@ -65,7 +89,7 @@ def put_values(
 
 def same_memory(tensor: Tensor, value: Tensor) -> bool:
     """Whether a value is the tensor itself."""
-    return tensor is value or (tensor.layout is torch.strided and lies_as(tensor, value))
+    return tensor is value or (tensor.layout is torch.strided and has_same_placement(tensor, value))
 
 
 def same_content(tensor: Tensor, value: Tensor) -> bool:
@@ -74,14 +98,14 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
         return False
     if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
         return False
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    as_integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
     left, right = tensor.detach(), value.detach()
     if not left.dim():
         left, right = left.reshape(1), right.reshape(1)
-    return left.stride() == right.stride() and bool(torch.equal(left.view(kind), right.view(kind)))
+    return left.stride() == right.stride() and bool(torch.equal(left.view(as_integers), right.view(as_integers)))
 
 
-def alike(tensor: Tensor, value: Tensor) -> bool:
+def can_swap(tensor: Tensor, value: Tensor) -> bool:
     """Whether two tensors have the same geometry in memory of their own, so that they can be swapped."""
     return (
         tensor.is_contiguous()
@@ -92,25 +116,25 @@ def alike(tensor: Tensor, value: Tensor) -> bool:
     )
 
 
-PIECE = 2**22
-"""Elements that are swapped at a time."""
+ELEMENTS_PER_SWAP = 2**22
+"""How many elements are swapped at a time."""
 
 
-def exchange(tensor: Tensor, value: Tensor) -> None:
+def swap_contents(tensor: Tensor, value: Tensor) -> None:
     """Swap the contents of two tensors."""
     left, right = tensor.detach().view(-1), value.detach().view(-1)
-    for start in range(0, left.numel(), PIECE):
-        first, second = left[start : start + PIECE], right[start : start + PIECE]
-        between = first.clone()
+    for start in range(0, left.numel(), ELEMENTS_PER_SWAP):
+        first, second = left[start : start + ELEMENTS_PER_SWAP], right[start : start + ELEMENTS_PER_SWAP]
+        copy = first.clone()
         first.copy_(second)
-        second.copy_(between)
+        second.copy_(copy)
 
 
-def exchange_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
+def swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
     """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
     if version_of(tensor) == version:
         with untraced():
-            exchange(tensor, value)
+            swap_contents(tensor, value)
         return
     with untraced():
         tensor.detach().copy_(value)
@@ -129,46 +153,44 @@ def write_value(tensor: Tensor, value: Tensor) -> None:
         return
     if tensor.shape != value.shape:
         raise CaptureError(f"a value of shape {list(value.shape)} does not fit a tensor of {list(tensor.shape)}")
-    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
+    each_element_once = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
     target, source = tensor.detach(), value.detach()
-    if once:
-        target, source = target[once], source[once]
+    if each_element_once:
+        target, source = target[each_element_once], source[each_element_once]
     target.copy_(source)
 
 
-# ----------------------------------------------------------------------------
-# Run a program: which tensors it runs on, and what it returns.
-# ----------------------------------------------------------------------------
+# ---- The forward, its loss, and the backward
 
 
-class Substitute(TorchFunctionMode):
-    """While a program runs, replaces tensors that it reads from outside."""
+class SubstituteTensors(TorchFunctionMode):
+    """Replaces tensors that a program reads from outside its call, while it runs."""
 
     def __init__(self, table: Mapping[int, Tensor]) -> None:
         super().__init__()
         self.table = table
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        swap = functools.partial(_swapped, self.table)
-        return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
+        swap = functools.partial(_replacement_or_self, self.table)
+        return call_for_mode(self, func, _map_leaves(swap, args), _map_leaves(swap, kwargs or {}))
 
 
-def with_others(table: Mapping[int, Tensor], value: Any) -> Any:
-    """Return nested arguments with tensors replaced as the table says."""
-    return _mapped(functools.partial(_swapped, table), value)
+def replace_tensors(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Return nested arguments with the tensors that are in the table, by identity, replaced."""
+    return _map_leaves(functools.partial(_replacement_or_self, table), value)
 
 
-def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
+def _replacement_or_self(table: Mapping[int, Tensor], value: Any) -> Any:
     return table.get(id(value), value)
 
 
-def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the leaves of plain nested arguments."""
     kind = type(value)
     if kind in (tuple, list):
-        return kind([_mapped(function, item) for item in value])
+        return kind([_map_leaves(function, item) for item in value])
     if kind is dict:
-        return {key: _mapped(function, item) for key, item in value.items()}
+        return {key: _map_leaves(function, item) for key, item in value.items()}
     return function(value)
 
 
@@ -178,12 +200,12 @@ def training_mode(module: Any, mode: str | None) -> Iterator[None]:
     if mode is None or not isinstance(module, nn.Module):
         yield
         return
-    before = [(child, child.training) for child in module.modules()]
+    flags = [(child, child.training) for child in module.modules()]
     module.train(mode == "train")
     try:
         yield
     finally:
-        for child, flag in before:
+        for child, flag in flags:
             child.training = flag
 
 
@@ -197,7 +219,7 @@ def with_values(
     already entered a Substitute mode with it.
     """
     target = program.target()
-    swapped = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
+    replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
     with contextlib.ExitStack() as stack:
         stack.enter_context(training_mode(target, program.mode))
         if isinstance(target, nn.Module):
@@ -206,9 +228,9 @@ def with_values(
             stack.enter_context(reparametrized(target, state, tie_weights=True))
         if table is not None:
             table.clear()
-            table.update(swapped)
-        elif swapped:
-            stack.enter_context(Substitute(swapped))
+            table.update(replacements)
+        elif replacements:
+            stack.enter_context(SubstituteTensors(replacements))
         yield
 
 
@@ -216,33 +238,37 @@ def with_values(
 def modes_reach_backward() -> Iterator[None]:
     """Keep function modes on while autograd runs: a backward that recomputes the forward must go through them.
 
-    `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles one.
+    `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles a function.
     """
-    before, ours = torch.autograd.has_torch_function, threading.get_ident()
-    torch.autograd.has_torch_function = lambda given: threading.get_ident() != ours and before(given)
+    original, thread = torch.autograd.has_torch_function, threading.get_ident()
+    torch.autograd.has_torch_function = lambda arguments: threading.get_ident() != thread and original(arguments)
     try:
         yield
     finally:
-        torch.autograd.has_torch_function = before
+        torch.autograd.has_torch_function = original
 
 
 @frames.calls_program
-def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the program's result on these values."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
-    program.chance.context = contextvars.copy_context()
-    with same_chance(program.chance, program.target.picture):
-        return for_program(program.chance.context.run, target, *args, **kwargs)
+    program.foreign_random.context = contextvars.copy_context()
+    with with_foreign_random_states(program.foreign_random, program.target.snapshot):
+        return for_program(program.foreign_random.context.run, target, *args, **kwargs)
 
 
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
-    if isinstance(held, OwnObjects) and not any(map(is_iterator, program.leaves)):
-        found, structure = pytree.tree_flatten(held.call)
+    if isinstance(held, CallersObjects) and not any(map(is_iterator, program.leaves)):
+        own_leaves, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
-        if structure == program.structure and len(found) == len(wanted) and all(map(operator.is_, found, wanted)):
+        if (
+            structure == program.structure
+            and len(own_leaves) == len(wanted)
+            and all(map(operator.is_, own_leaves, wanted))
+        ):
             return held.call
     return call_arguments(program, values)
 
@@ -257,10 +283,13 @@ def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     return pytree.tree_unflatten(leaves, program.structure)
 
 
-def shielded(
+def with_shields(
     program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Put copies in front of tensors that the program changes in place or that have hooks: the leaves stay leaves."""
+    """Return the values with copies, made by `mark`, of tensors that the program writes to or that have hooks.
+
+    Autograd refuses writes to leaves that require grad. Gradients still arrive at the leaves, through the copies.
+    """
     ready = dict(values)
     for name in program.shields:
         ready[name] = mark(values[name])
@@ -274,42 +303,42 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
     """Return the loss and the detached result; without a loss, the result."""
     if program.loss is None:
         return result
-    loss = check_loss(for_program(program.chance.context.run, program.loss, result))
+    loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
     named, tree = outputs_of(result)
-    cut = tree.rebuilt([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
-    return {"loss": loss, "output": cut}
+    detached = tree.rebuild([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
+    return {"loss": loss, "output": detached}
 
 
 def check_loss(loss: Any) -> Tensor:
     """Return the loss, if it is a tensor with one element."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        raise UsageError(f"loss must return a tensor with one element, not {describe(loss)}")
+        raise UsageError(f"loss must return a tensor with one element, not {describe_result(loss)}")
     return loss
 
 
-def describe(value: Any) -> str:
+def describe_result(value: Any) -> str:
     """Describe a value for a message."""
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
     """Return the program's result with its loss, and for order=2 the gradients of both too."""
-    result = with_loss(program, call(program, ready))
+    result = with_loss(program, call_program(program, ready))
     if not program.tangents:
         return result
     named, _ = named_outputs(replace(program, tangents=()), result)
-    given = {name: ready[f"tangent.{name}"] for name in program.tangents}
+    tangents = {name: ready[f"tangent.{name}"] for name in program.tangents}
     roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-    wanted = [each.name for each in program.tensors if each.requires_grad and not each.name.startswith("tangent.")]
-    found = for_program(
+    wanted = [named.name for named in program.tensors if named.requires_grad and not named.name.startswith("tangent.")]
+    computed = for_program(
         torch.autograd.grad,
         list(roots.values()),
         [ready[name] for name in wanted],
-        [given[name] for name in roots],
+        [tangents[name] for name in roots],
         create_graph=True,
         allow_unused=True,
     )
-    gradients = dict(zip(wanted, found, strict=True))
+    gradients = dict(zip(wanted, computed, strict=True))
     if program.loss is not None:
         return {**result, "gradient": gradients}
     return {"output": result, "gradient": gradients}
@@ -334,138 +363,141 @@ def leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[st
 
     All are copies, except for parameters that no run is known to change, and for fake tensors, which are new already.
     """
-    still = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
-    still |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
-    copies = copy_values({name: tensor for name, tensor in values.items() if name not in still})
-    leaves = {name: values[name].data if name in still else copies[name] for name in values}
+    not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
+    not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    copies = copy_values({name: tensor for name, tensor in values.items() if name not in not_copied})
+    leaves = {name: values[name].data if name in not_copied else copies[name] for name in values}
     for named in program.tensors:
         if named.name in leaves and named.requires_grad:
             leaves[named.name].requires_grad_(True)
     return leaves
 
 
-def pull_back(
+def run_backward(
     program: CalledProgram,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
 ) -> dict[str, Tensor | None]:
     """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones)."""
-    asking = [named for named in program.tensors if named.requires_grad]
-    wanted = [named for named in asking if leaves[named.name].requires_grad]  # a program may freeze its own parameters
+    requiring_grad = [named for named in program.tensors if named.requires_grad]
+    wanted = [
+        named for named in requiring_grad if leaves[named.name].requires_grad
+    ]  # a program may freeze its own parameters
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
-    if not roots or not asking:
+    if not roots or not requiring_grad:
         return {}
     if not wanted:  # the program has frozen them all, after their last use
-        return dict.fromkeys((name for named in asking for name in (named.name, *named.same)), None)
-    known = tangents or {}
-    pulls = [known[name] if name in known else ones_tangent(tensor) for name, tensor in roots.items()]
-    with modes_reach_backward(), same_chance(program.chance, program.target.picture, backward=True):
-        found = program.chance.context.run(
-            _pulled, program, list(roots.values()), [leaves[named.name] for named in wanted], pulls
+        return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.same)), None)
+    tangents_given = tangents or {}
+    grad_outputs = [
+        tangents_given[name] if name in tangents_given else ones_tangent(tensor) for name, tensor in roots.items()
+    ]
+    with (
+        modes_reach_backward(),
+        with_foreign_random_states(program.foreign_random, program.target.snapshot, backward=True),
+    ):
+        computed = program.foreign_random.context.run(
+            _gradients_by_autograd,
+            program,
+            list(roots.values()),
+            [leaves[named.name] for named in wanted],
+            grad_outputs,
         )
-    if found is None:
+    if computed is None:
         return {}
-    given = dict(zip((named.name for named in wanted), found, strict=True))
+    by_name = dict(zip((named.name for named in wanted), computed, strict=True))
     gradients = {}
-    for named in asking:
-        gradient = given.get(named.name)
+    for named in requiring_grad:
+        gradient = by_name.get(named.name)
         for name in (named.name, *named.same):
             gradients[name] = gradient.detach() if gradient is not None else None
     return gradients
 
 
 @frames.calls_program
-def _pulled(
+def _gradients_by_autograd(
     program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
 ) -> Sequence[Tensor | None] | None:
     """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
     try:
         if not program.accumulates:
             return for_program(torch.autograd.grad, roots, leaves, tangents, allow_unused=True)
-        before = [leaf.grad for leaf in leaves]
+        own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
         for_program(torch.autograd.backward, roots, tangents)
-        found = [leaf.grad for leaf in leaves]
-        for leaf, gradient in zip(leaves, before, strict=True):
+        gradients = [leaf.grad for leaf in leaves]
+        for leaf, gradient in zip(leaves, own_gradients, strict=True):
             leaf.grad = gradient
-        return found
+        return gradients
     except RuntimeError as error:
         if "backward through the graph a second time" in str(error):
             return None
         raise
 
 
-# ----------------------------------------------------------------------------
-# Restore everything that a program reaches, and set the process as it was at capture, while the program runs again.
-# ----------------------------------------------------------------------------
+# ---- The state around a run: what the program reaches, and the settings of the process
 
 
 @contextlib.contextmanager
-def protected(program: CalledProgram) -> Iterator[None]:
-    """Remember everything that the program reaches once, and restore it at the end, whatever happens inside."""
-    held = program.target
-    if held.picture is not None or held.target is None:
+def restoring_state(program: CalledProgram) -> Iterator[None]:
+    """Take a Snapshot of everything that the program reaches, unless one is open, and restore it at the end."""
+    target = program.target
+    if target.snapshot is not None or target.target is None:
         yield
         return
-    own = held if isinstance(held, OwnObjects) else None
+    callers = target if isinstance(target, CallersObjects) else None
     leaves = zip(program.leaf_names, program.leaves, strict=True)
-    with kept(held.target, program.loss, dict(program.outside)) as picture:
-        if own is not None:
-            own.reached = frozenset(picture.by_id)
-        picture.go_on_with_call(leaves, own.call if own is not None else ())
-        picture.refuse_iterators(program.title)
-        held.picture = picture
+    with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
+        if callers is not None:
+            callers.reached = frozenset(snapshot.tensors_by_id)
+        snapshot.search_call(leaves, callers.call if callers is not None else ())
+        snapshot.refuse_iterators(program.title)
+        target.snapshot = snapshot
         try:
             yield
         finally:
-            held.picture = None
+            target.snapshot = None
 
 
 @contextlib.contextmanager
-def as_captured(program: CalledProgram) -> Iterator[None]:
+def settings_as_captured(program: CalledProgram) -> Iterator[None]:
     """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture.
 
     All settings that the run changes are set back, so that the next run begins as this one did.
     """
-    held = program.target
-    if not isinstance(held, OwnObjects):
+    target = program.target
+    if not isinstance(target, CallersObjects):
         yield
         return
-    before = {name: GLOBALS[name][0]() for name in EACH_RUN}
-    flags = [(module, module.training) for module, _ in held.training]
-    for module, training in held.training:
+    settings = {name: GLOBALS[name][0]() for name in RESTORED_EACH_RUN}
+    flags = [(module, module.training) for module, _ in target.training]
+    for module, training in target.training:
         if module.training != training:
             module.training = training
-    put_globals(held.under)
+    set_globals(target.under)
     torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
     try:
-        with default_device(held.device):
+        with default_device(target.device):
             yield
     finally:
         torch.clear_autocast_cache()
-        put_globals(before)
+        set_globals(settings)
         for module, training in flags:
             if module.training != training:
                 module.training = training
 
 
-def put_globals(wanted: Mapping[str, Any]) -> None:
+def set_globals(wanted: Mapping[str, Any]) -> None:
     """Set the settings that differ."""
     for name, value in wanted.items():
-        read, put = GLOBALS[name]
+        read, set_value = GLOBALS[name]
         if read() != value:
-            put(value)
+            set_value(value)
 
 
-# ----------------------------------------------------------------------------
-# Prepare a program to run on some values: on its own module, Parameters and arguments, or on stand-ins.
-#
-# The values of a run are written into the caller's own tensors, and everything is restored afterwards. If a program
-#  has no tensors of the caller's (it runs on fake tensors, or is a graph of Dynamo's), stand-ins replace its
-#  parameters instead.
-# ----------------------------------------------------------------------------
+# ---- A program that is ready to run
 
 
 @dataclass(slots=True)
@@ -478,7 +510,7 @@ class TensorMark:
 
     def touched(self, tensor: Tensor) -> bool:
         """Whether the tensor has changed since."""
-        if version_of(tensor) != self.version or not lies_as(tensor, self.alias):
+        if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
             return True
         if self.content is None:
             return False
@@ -500,99 +532,102 @@ class Staged:
     optimizers: dict[str, torch.optim.Optimizer]
     states: frozenset[int]
 
-    def made(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the new tensors that modules and containers hold, and those that the run wrote to unseen: they lie in
-        the memory of the program's tensors, or of those from `outside` that the run has met."""
-        found: dict[str, Tensor] = {}
+    def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return the tensors that modules and containers hold now and did not hold before, and those that changed
+        because they share memory with the program's tensors, or with tensors from `outside`."""
+        new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in self.program.own().items()}
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached.get(name)
-            if before is not tensor and name not in found:
-                found[own.get(id(before), name) if before is not None else name] = tensor
+            if before is not tensor and name not in new:
+                new[own.get(id(before), name) if before is not None else name] = tensor
         with untraced():
             touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
             touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.since_picture(tensor)}
-        return {**touched, **found}
+        return {**touched, **new}
 
     def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the program's other tensors in the memory of those from outside."""
-        memories = memories_of(outside.values()) - memories_of(self.ready.values())
+        """Yield the program's other tensors that share memory with tensors from outside."""
+        memories = storage_ids(outside.values()) - storage_ids(self.ready.values())
         known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
-        yield from lying_in(memories, self.reached, known)
+        yield from tensors_in_storages(memories, self.reached, known)
 
     def since_picture(self, tensor: Tensor) -> bool:
-        """Whether a tensor has changed since the program's Picture was made, just before the run."""
+        """Whether a tensor has changed since the program's Snapshot was taken, just before the run."""
         target = self.program.target
-        picture = target.picture if isinstance(target, OwnObjects) else None
-        kept = picture.by_id.get(id(tensor)) if picture is not None else None
-        if picture is None or kept is None or kept.alias is None:
+        snapshot = target.snapshot if isinstance(target, CallersObjects) else None
+        kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
+        if snapshot is None or kept_tensor is None or kept_tensor.alias is None:
             return False
-        in_memory_too = (other for other in picture.tensors if other.memory == kept.memory)
+        in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
         content = next((other.content for other in in_memory_too if other.content is not None), None)
-        return TensorMark(kept.version or 0, kept.alias, content).touched(tensor)
+        return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).touched(tensor)
 
-    def left(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return new gradients of leaves, and new state of optimizers."""
-        found = {}
+        new = {}
         for name, tensor in {**self.ready, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
-                found[f"{name}.grad"] = tensor.grad
-        for name, each in self.optimizers.items():
-            for key, tensor in state_of_optimizer(each).items():
+                new[f"{name}.grad"] = tensor.grad
+        for name, optimizer in self.optimizers.items():
+            for key, tensor in state_of_optimizer(optimizer).items():
                 if id(tensor) not in self.states:
-                    found[f"{name}.state.{key}"] = tensor
-        return found
+                    new[f"{name}.state.{key}"] = tensor
+        return new
 
-    def changed(self, made: Mapping[str, Tensor]) -> set[str]:
+    def changed(self, new: Mapping[str, Tensor]) -> set[str]:
         """Return the names of tensors that the run wrote to, and of tensors that share memory with them."""
         known = self.program.changed
         with untraced():
-            found = {
+            written = {
                 name
                 for name, tensor in self.ready.items()
-                if name not in made and (name in known or self.marks[name].touched(tensor))
+                if name not in new and (name in known or self.marks[name].touched(tensor))
             }
         groups = (*self.program.assembled, *alias_groups(self.ready))
-        return found | {name for group in groups if found & set(group) for name in group if name in self.ready}
+        return written | {name for group in groups if written & set(group) for name in group if name in self.ready}
 
 
 @contextlib.contextmanager
 def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
     """Prepare the program to run on these values (None: its own as captured), and restore everything afterwards.
 
-    With `anew`, other tensors replace the arguments, also where the values are the same.
+    With `anew`, other tensors replace the arguments even if the values are the same.
     """
-    if isinstance(program.target, OwnObjects):
-        with protected(program), as_captured(program), on_own_objects(program, values, anew) as stage:
+    if isinstance(program.target, CallersObjects):
+        with restoring_state(program), settings_as_captured(program), on_own_objects(program, values, anew) as stage:
             yield stage
         return
-    leaves = leaf_values(program, program.current() if values is None else values)
+    leaves = leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
-        ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    with kept(program.target(), dict(program.outside), objects_given(program)), with_values(program, ready):
-        gradients = give_gradients(ready)
-        yield stage_of(program, ready, leaves, gradients)
+        ready = with_shields(program, leaves, lambda tensor: tensor.clone())
+    with (
+        restoring_everything_reachable(program.target(), dict(program.outside), objects_given(program)),
+        with_values(program, ready),
+    ):
+        gradients = set_gradients_of_stand_ins(ready)
+        yield staged_now(program, ready, leaves, gradients)
 
 
 @contextlib.contextmanager
 def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
     """Prepare the caller's own tensors: with these values, and requiring grad as the program's tensors do."""
-    assert isinstance(program.target, OwnObjects)
-    picture = program.target.picture
-    assert picture is not None
+    assert isinstance(program.target, CallersObjects)
+    snapshot = program.target.snapshot
+    assert snapshot is not None
     own = program.own()
     written = program.changed
     for name, tensor in own.items():
-        picture.add(name, tensor, whole=name in written)
-    given = values if values is not None else {**program.outside, **program.values}
+        snapshot.add(name, tensor, whole=name in written)
+    values_given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
-        stack.callback(picture.put_back)
+        stack.callback(snapshot.restore)
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
-            if name in given and is_another(own[name], given[name], name in joined, anew):
-                own[name] = in_its_place(own[name], given[name])
-        put_values(own, given, picture, stack, written)
-        own |= {name: aliased(own[name]) for name in program.values if is_only_given(program, own[name])}
+            if name in values_given and needs_other_tensor(own[name], values_given[name], name in joined, anew):
+                own[name] = other_tensor_like(own[name], values_given[name])
+        write_values(own, values_given, snapshot, stack, written)
+        own |= {name: alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])}
         ready, leaves = {}, {}
         for named in program.tensors:
             shield = named.name in program.cloned and named.name in program.values
@@ -600,108 +635,124 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         stack.enter_context(training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
-        yield stage_of(program, ready, leaves, gradients)
+        yield staged_now(program, ready, leaves, gradients)
 
 
-def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
-    """Whether an argument must be replaced by another tensor, as a call with other values would do."""
+def needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
+    """Whether another tensor must replace an argument, as in a call with other values."""
     if anew:
-        return not joined and in_memory(tensor) and tensor.is_leaf and not is_view(tensor)
+        return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
     with untraced():
-        return not joined and in_memory(tensor) and not (same_memory(tensor, value) or same_content(tensor, value))
+        return (
+            not joined
+            and has_ordinary_memory(tensor)
+            and not (same_memory(tensor, value) or same_content(tensor, value))
+        )
 
 
-def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
-    """Return another tensor with the class, attributes, gradient and hooks of an argument."""
+def other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
+    """Return a new tensor with this value and an argument's class, attributes, gradient and hooks."""
     with torch.no_grad():
-        made = copy_values({"": value.detach()})[""]
-    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
-    made.requires_grad_(tensor.requires_grad)
-    made.__dict__.update(tensor.__dict__)
-    if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == made.shape:
-        made.grad = tensor.grad
+        other = copy_values({"": value.detach()})[""]
+    other = nn.Parameter(other, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else other
+    other.requires_grad_(tensor.requires_grad)
+    other.__dict__.update(tensor.__dict__)
+    if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == other.shape:
+        other.grad = tensor.grad
     for hook in hooks_of(tensor):
-        made.register_hook(hook)
+        other.register_hook(hook)
     if not tensor.is_inference():
-        set_version_counters((made,), (version_of(tensor),))
-    return made
+        set_version_counters((other,), (version_of(tensor),))
+    return other
 
 
-def is_only_given(program: CalledProgram, tensor: Tensor) -> bool:
-    """Whether a tensor requires grad only by default, and the program reaches it only as an argument.
+def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
+    """Whether an argument requires grad by default only, the program reaches it in no other way, and threads run.
 
-    Then an alias replaces it if there are other threads, which must not see it require grad.
+    An alias replaces such an argument: the other threads must not see that it requires grad.
     """
-    assert isinstance(program.target, OwnObjects)
+    assert isinstance(program.target, CallersObjects)
     plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
     return program.defaulted and plain and threading.active_count() > 1
 
 
-def aliased(tensor: Tensor) -> Tensor:
+def alias_of(tensor: Tensor) -> Tensor:
     """Return another tensor with the same memory and the same attributes."""
-    made = tensor.detach()
-    made.__dict__.update(tensor.__dict__)
-    return made
+    alias = tensor.detach()
+    alias.__dict__.update(tensor.__dict__)
+    return alias
 
 
-def stage_of(
+def staged_now(
     program: CalledProgram, ready: dict[str, Tensor], leaves: dict[str, Tensor], gradients: dict[int, Tensor | None]
 ) -> Staged:
-    """Return a Staged of tensors that are ready, with their state now."""
+    """Return a Staged of these tensors, with marks of their current state."""
     reached = dict(tensors_of(program.target()))
-    optimizers = {n: each for n, each in keepers(program.target()).items() if isinstance(each, torch.optim.Optimizer)}
-    states = frozenset(id(t) for each in optimizers.values() for t in state_of_optimizer(each).values())
+    optimizers = {
+        n: optimizer
+        for n, optimizer in stateful_objects(program.target()).items()
+        if isinstance(optimizer, torch.optim.Optimizer)
+    }
+    states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values())}
     with untraced():
-        picture = program.target.picture if isinstance(program.target, OwnObjects) else None
-        marks = {name: tensor_mark(tensor, picture) for name, tensor in ready.items()}
-        memories = memories_of(ready.values())
-        aliases = {name: (tensor, tensor_mark(tensor, picture)) for name, tensor in lying_in(memories, reached, known)}
+        snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+        marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
+        memories = storage_ids(ready.values())
+        aliases = {
+            name: (tensor, mark_of(tensor, snapshot)) for name, tensor in tensors_in_storages(memories, reached, known)
+        }
     return Staged(program, ready, leaves, marks, aliases, reached, gradients, optimizers, states)
 
 
-def memories_of(tensors: Iterable[Tensor]) -> set[int]:
+def storage_ids(tensors: Iterable[Tensor]) -> set[int]:
     """Return the identities of the storages of tensors."""
-    parts = (part for tensor in tensors for part in strided_parts(tensor) if in_memory(tensor))
+    parts = (part for tensor in tensors for part in strided_parts(tensor) if has_ordinary_memory(tensor))
     return {storage_id(part.untyped_storage()) for part in parts}
 
 
-def lying_in(
+def tensors_in_storages(
     memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors, and the gradients, that lie in these storages and are not among the known."""
-    grads = {f"{name}.grad": each.grad for name, each in reached.items() if each.is_leaf and each.grad is not None}
+    """Yield the tensors and gradients that use one of these storages, except those in `known` (by identity)."""
+    grads = {
+        f"{name}.grad": tensor.grad for name, tensor in reached.items() if tensor.is_leaf and tensor.grad is not None
+    }
     for name, tensor in {**reached, **grads}.items():
-        if id(tensor) in known or not in_memory(tensor):
+        if id(tensor) in known or not has_ordinary_memory(tensor):
             continue
         if storage_id(strided_parts(tensor)[-1].untyped_storage()) in memories:
             yield name, tensor
 
 
-def in_memory(tensor: Tensor) -> bool:
+def has_ordinary_memory(tensor: Tensor) -> bool:
     """Whether a tensor has ordinary memory: it is not on the meta device, nested, or a subclass."""
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
-def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
-    """Return the state of a tensor. A large parameter has only its version, unless a Picture has its content."""
-    plain = in_memory(tensor)
+def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
+    """Return the current state of a tensor: of a large parameter only its version, unless the Snapshot has a copy."""
+    plain = has_ordinary_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
-    known = picture is not None and plain and storage_id(strided_parts(tensor)[-1].untyped_storage()) in picture.copied
-    whole = plain and (known or not (isinstance(tensor, nn.Parameter) and size > LARGE))
-    content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if whole else None
+    copied = (
+        snapshot is not None
+        and plain
+        and storage_id(strided_parts(tensor)[-1].untyped_storage()) in snapshot.copied_storages
+    )
+    with_content = plain and (copied or not (isinstance(tensor, nn.Parameter) and size > LARGE_PARAMETER))
+    content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if with_content else None
     return TensorMark(version_of(tensor), tensor.detach(), content)
 
 
 def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
     """Return the tensor whose gradient is taken, and the tensor that the program takes."""
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
-        cut = tensor.detach()
-        return cut, cut
-    by_base = named.requires_grad and is_view(tensor)  # a view says that it requires grad as soon as its base does
-    if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or by_base):
+        detached = tensor.detach()
+        return detached, detached
+    is_view_requiring_grad = named.requires_grad and is_view(tensor)  # a view requires grad as soon as its base does
+    if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or is_view_requiring_grad):
         tensor.requires_grad_(named.requires_grad)
     if not shield:
         return tensor, tensor
@@ -709,12 +760,12 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple
         return tensor, tensor.clone()
 
 
-def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
-    """Set `.grad` of stand-ins to the program's tensors named so; return those by identity of the stand-in."""
-    given: dict[int, Tensor | None] = {}
+def set_gradients_of_stand_ins(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
+    """Set `.grad` of each stand-in to the program's tensor named `NAME.grad`; return these by id of the stand-in."""
+    gradients: dict[int, Tensor | None] = {}
     for name, tensor in ready.items():
         gradient = ready.get(f"{name}.grad")
         if gradient is not None and tensor.is_leaf and tensor.shape == gradient.shape:
             tensor.grad = gradient
-            given[id(tensor)] = gradient
-    return given
+            gradients[id(tensor)] = gradient
+    return gradients

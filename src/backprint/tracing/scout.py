@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from backprint._torch.dynamo import ERRORS_OF_DYNAMO
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.tracing.non_operator_effects import watching
+from backprint.tracing.non_operator_effects import watching_program
 from backprint.tracing.program import (
     CalledProgram,
     NamedTensor,
@@ -23,73 +23,82 @@ from backprint.tracing.program import (
     hooks_of,
     scouted_program,
 )
-from backprint.tracing.reach import compiled_parts, kept_gradients, module_paths, names_of_outside, roots
+from backprint.tracing.reach import compiled_parts, module_paths, names_of_outside, restoring_gradients, roots
 from backprint.tracing.refusals import (
-    plain_own,
+    real_own_tensors,
     refuse_aliases,
-    refuse_effects,
     refuse_layouts,
     refuse_shared,
-    refuse_strangers,
+    refuse_unknown_origin,
+    refuse_untraced_effects,
 )
 from backprint.tracing.running import staged
-from backprint.tracing.watch import SEED, Reading, Sighting, Watch
+from backprint.tracing.watch import SEED, Observations, Reading, Watch
 from backprint.tracing.witness import run_forward
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import alias_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings of a watched run; `casts` counts the leaves that autocast casts."""
+    """The findings of a watched run.
+
+    `readings` are reads of values by operators, `unseen` those without an operator, each by function and line; `casts`
+    counts the leaves that autocast casts.
+    """
 
     outcome: Outcome
     readings: tuple[Reading, ...]
     opaque: tuple[OpaqueEdge, ...]
-    unseen: tuple[tuple[str, Source | None], ...]
+    reads_without_operator: tuple[tuple[str, Source | None], ...]
     flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
     casts: int
 
 
 def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ScoutedProgram, Findings]:
-    """Run a program once under a Watch, or a subclass `kind`; return it with its outside and changed tensors, and
-    everything else that was seen."""
+    """Run a program once under a Watch (or a subclass, `kind`); return the program with its outside and changed
+    tensors, and the other findings."""
     watch, outcome = watched_step(program, kind)
-    seen, found = watch.seen, with_outside(program, watch.seen)
-    refuse_effects(program, seen, outcome.left)
+    seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
+    refuse_untraced_effects(program, seen, outcome.left)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
-    groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
+    groups = [
+        group for group in alias_groups(real_own_tensors(with_outside_tensors)) if set(group) & set(outcome.mutations)
+    ]
     shared = {name for group in groups for name in group}
-    wanted = {named.name for named in found.tensors if named.requires_grad}
+    wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
     changed = frozenset(name for name in outcome.mutations if name in wanted)
-    written = {name for name, tensor in found.outside.items() if id(tensor) in seen.written}
+    written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
     scouted = replace(
-        found,
-        shields=changed | outcome.tangled | frozenset(found.hooks),
+        with_outside_tensors,
+        shields=changed | outcome.tangled | frozenset(with_outside_tensors.hooks),
         cloned=changed | outcome.tangled,
         accumulates=seen.reentrant,
         changed=frozenset(outcome.mutations) | written,
         assembled=tuple(group for group in alias_groups(program.values) if set(group) & shared),
     )
-    called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
+    names = {
+        f"outside {index}": named.name
+        for index, named in enumerate(with_outside_tensors.tensors[len(program.tensors) :])
+    }
     return scouted, Findings(
         outcome,
-        tuple(with_names(reading, called) for reading in seen.readings),
-        (*seen.opaque, *hooked(found)),
-        tuple(seen.unseen),
+        tuple(with_names_of_outside(reading, names) for reading in seen.readings),
+        (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
+        tuple(seen.reads_without_operator),
         seen.flags,
         seen.casts,
     )
 
 
-def with_names(reading: Reading, called: Mapping[str, str]) -> Reading:
+def with_names_of_outside(reading: Reading, names: Mapping[str, str]) -> Reading:
     """Return a reading with the names of its inputs from outside."""
-    return replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs))
+    return replace(reading, inputs=tuple(names.get(name, name) for name in reading.inputs))
 
 
-def hooked(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
+def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
     """Return the hooks on a program's own tensors as opaque edges."""
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
@@ -97,7 +106,7 @@ def hooked(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
 def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
-        with kept_gradients(program.target()):
+        with restoring_gradients(program.target()):
             return run_watched(program, kind)
     except RuntimeError as error:
         if type(error).__module__ == ERRORS_OF_DYNAMO:
@@ -107,53 +116,56 @@ def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> 
             ) from error
         if "leaf Variable" not in str(error):
             raise
-        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
-        with kept_gradients(program.target()):
-            return run_watched(replace(program, shields=asking, cloned=asking), kind)
+        requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
+        with restoring_gradients(program.target()):
+            return run_watched(replace(program, shields=requiring_grad, cloned=requiring_grad), kind)
 
 
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
-    """Run the forward under a Watch, or a subclass `kind`; no backward runs."""
+    """Run the forward under a Watch (or a subclass, `kind`); no backward runs."""
     paths = module_paths(program.target())
     compiled = any(compiled_parts(program.target(), program.title))
     watch = kind(paths, not compiled, program.world)
 
     @contextlib.contextmanager
     def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-        watch.know(ready, tuple(ready))
-        with watching(program, watch.seen, paths, compiled), watch:
+        watch.register_tensors(ready, tuple(ready))
+        with watching_program(program, watch.seen, paths, compiled), watch:
             yield
 
-    values = None if program.world is None else program.current()
+    values = None if program.world is None else program.current_tensors()
     try:
-        with quiet_random():
+        with preserving_random_states():
             torch.manual_seed(SEED)
             with staged(program, values) as stage:
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
-                watch.judge_outputs(forward.tensors)
+                watch.note_edges_behind_outputs(forward.tensors)
                 watch.note_written()
                 return watch, forward.outcome(effects, mutations, {})
     finally:
         watch.restore()
 
 
-def with_outside(program: CalledProgram, seen: Sighting) -> ScoutedProgram:
+def with_outside(program: CalledProgram, seen: Observations) -> ScoutedProgram:
     """Add the tensors from outside to the program's named tensors; they require grad as before the run."""
-    outside, asking = seen.outside, seen.asking
+    outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
-    held: dict[str, Tensor] = {}
-    if program.defaulted and any(asking.get(id(tensor), tensor.requires_grad) for tensor in outside):
+    outside_by_name: dict[str, Tensor] = {}
+    if program.defaulted and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
     names = names_of_outside(program.target())
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
     buffers = {id(buffer) for module in modules for buffer in module.buffers()}
     for tensor in outside:
-        refuse_strangers(program, seen, tensor, names)
-        name = free_name(names.get(id(tensor), f"constant_{len(held)}"), tensors)
+        refuse_unknown_origin(program, seen, tensor, names)
+        name = free_name(names.get(id(tensor), f"constant_{len(outside_by_name)}"), tensors)
         role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
-        tensors.append(NamedTensor(name, role, asking.get(id(tensor), tensor.requires_grad)))
-        held[name] = tensor
-    hooks = {**program.hooks, **{name: tuple(hooks_of(tensor)) for name, tensor in held.items() if hooks_of(tensor)}}
-    return scouted_program(program, tensors=tuple(tensors), outside=held, hooks=hooks)
+        tensors.append(NamedTensor(name, role, requires_grad.get(id(tensor), tensor.requires_grad)))
+        outside_by_name[name] = tensor
+    hooks = {
+        **program.hooks,
+        **{name: tuple(hooks_of(tensor)) for name, tensor in outside_by_name.items() if hooks_of(tensor)},
+    }
+    return scouted_program(program, tensors=tuple(tensors), outside=outside_by_name, hooks=hooks)

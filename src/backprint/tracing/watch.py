@@ -1,4 +1,8 @@
-"""Facts about operators that capturing needs: which read values, which write, and whose schema does not say so."""
+"""A dispatch mode that watches one run: tensors from outside, tensors that it changes, and values that it reads.
+
+A tensor whose memory was not made during the run comes from outside (a closure, a global, a plain attribute). If the
+program writes to it, its bytes are restored. `non_operator_effects` sees what is no operator.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,15 @@ from backprint._torch.tensors import base_of, is_view, storage_id, version_of
 from backprint.errors import CaptureError, DataDependentError, for_program
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tracing import frames
-from backprint.tracing.custom import is_composite, taken_apart
-from backprint.tracing.fake import UNKNOWN_VALUES, World
+from backprint.tracing.custom import decompose_under_mode, is_composite
+from backprint.tracing.fake import UNKNOWN_VALUES, FakeWorld
 from backprint.tracing.program import SPARSE
 from backprint.tracing.state.restore import is_copied
-from backprint.tracing.state.tensors import put_bytes
+from backprint.tracing.state.tensors import restore_bytes
 from backprint.values.memory import has_memory
 from backprint.values.tree import FLAGS, plain_leaves, strided_parts
+
+# ---- Facts about operators
 
 RANDOM = "the random seed"
 """The name under which a guard depends on a random draw."""
@@ -66,18 +72,22 @@ def writes(func: Any) -> bool:
 
 
 @functools.cache
-def changed_places(func: Any) -> tuple[tuple[int, str], ...]:
+def written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
     """Return the positions and names of the arguments that an operator writes to, by its schema."""
-    every = enumerate(schema_of(func).arguments)
+    arguments = enumerate(schema_of(func).arguments)
     return tuple(
-        (place, each.name) for place, each in every if each.alias_info is not None and each.alias_info.is_write
+        (position, argument.name)
+        for position, argument in arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
 
 
-def changed_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+def written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """Return the tensors among a call's arguments that it writes to."""
-    given = [args[place] if place < len(args) else kwargs.get(name) for place, name in changed_places(func)]
-    return [leaf for leaf in plain_leaves(given) if isinstance(leaf, Tensor)]
+    arguments = [
+        args[place] if place < len(args) else kwargs.get(name) for place, name in written_argument_positions(func)
+    ]
+    return [leaf for leaf in plain_leaves(arguments) if isinstance(leaf, Tensor)]
 
 
 def is_number_read(func: Any, args: Any) -> bool:
@@ -94,15 +104,10 @@ def count_writes(func: Any, args: Any) -> None:
         torch.autograd.graph.increment_version(args[0])
 
 
-# ----------------------------------------------------------------------------
-# A dispatch mode that watches one run: tensors from outside, tensors that it changes, and values that it reads.
-#
-# A tensor whose memory was not made during the run comes from outside (a closure, a global, a plain attribute). If
-#  the program writes to it, its bytes are restored.
-# ----------------------------------------------------------------------------
+# ---- The observations of a run
 
-CHANGED = ("has a gradient", "version")
-"""Flags that a program itself changes: a guard is about their value before the run."""
+FLAGS_CHANGED_BY_PROGRAMS = ("has a gradient", "version")
+"""Flags that a program itself may change: a guard is about their value before the run."""
 
 
 DETACH = torch.ops.aten.detach.default
@@ -119,16 +124,26 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Sighting:
-    """Everything that a watched run has shown."""
+class Observations:
+    """The observations of a watched run.
+
+    `outside` are tensors from outside the call, `requires_grad_before` their flags by identity, `written` the
+    identities of those that the run wrote to. `readings` are reads of values by operators, `reads_without_operator` the
+    others, by function and line. `threads`, `assigned` and `packs` are the lines that start a thread, assign to `.data`
+    and hook saved tensors. `accumulates` says that autograd accumulated into a leaf, `reentrant` that a reentrant
+    checkpoint runs, `nodes` that the program reads `grad_fn`. `raised` are operators that raised, `opened` higher-order
+    operators whose bodies were recorded. `flags` are the tensor flags that the user's code has read, with their values;
+    `names_by_id` and `memory` have the names of the program's tensors by identity and by storage, and `flags_before`
+    the flags that the run may change.
+    """
 
     outside: list[Tensor] = field(default_factory=list)
-    asking: dict[int, bool] = field(default_factory=dict)
+    requires_grad_before: dict[int, bool] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     threads: list[Source | None] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
-    unseen: list[tuple[str, Source | None]] = field(default_factory=list)
+    reads_without_operator: list[tuple[str, Source | None]] = field(default_factory=list)
     assigned: list[Source | None] = field(default_factory=list)
     accumulates: bool = False
     reentrant: bool = False
@@ -138,10 +153,13 @@ class Sighting:
     nodes: bool = False
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
     opened: list[tuple[str, Source | None]] = field(default_factory=list)
-    given: dict[int, str] = field(default_factory=dict)
+    names_by_id: dict[int, str] = field(default_factory=dict)
     memory: dict[int, tuple[str, ...]] = field(default_factory=dict)
     flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
-    begun: dict[tuple[str, str], Any] = field(default_factory=dict)
+    flags_before: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+# ---- The mode
 
 
 class Watch(TorchDispatchMode):
@@ -150,133 +168,136 @@ class Watch(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def ignore_compile_internals(self) -> bool:
-        """Let Dynamo, which eager uses for higher-order operators, in where nothing of the user's is compiled."""
-        return self.lets_in
+        """Whether Dynamo, which runs higher-order operators in eager mode, may run: if nothing of the user's is
+        compiled."""
+        return self.lets_dynamo_in
 
-    def __init__(self, paths: Mapping[int, str], lets_in: bool = True, world: World | None = None) -> None:
-        self.lets_in = lets_in
+    def __init__(self, paths: Mapping[int, str], lets_dynamo_in: bool = True, world: FakeWorld | None = None) -> None:
+        self.lets_dynamo_in = lets_dynamo_in
         super().__init__()
-        self.seen = Sighting()
+        self.seen = Observations()
         self.world = world
         self.stand_ins: dict[int, Tensor] = {}
-        self.met: set[int] = set()
+        self.outside_ids: set[int] = set()
         self.paths = paths
-        self.taint: dict[int, frozenset[str]] = {}
+        self.dependencies: dict[int, frozenset[str]] = {}
         self.alive: list[StorageWeakRef] = []
         self.callers: dict[int, Any] = {}
-        self.undo: dict[int, Any] = {}
+        self.content_before: dict[int, Any] = {}
         self.versions: list[tuple[Tensor, int]] = []
         self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
         self.spans: dict[int, tuple[int, int]] = {}
-        self.followed: set[int] = set()
-        self.unfollowed: dict[int, OpaqueEdge] = {}
+        self.memory_requiring_grad: set[int] = set()
+        self.hidden_updates: dict[int, OpaqueEdge] = {}
 
-    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
+    def register_tensors(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """Register the program's own tensors; those in `callers` use the caller's own memory."""
-        self.seen.given = {id(tensor): name for name, tensor in named.items()}
+        self.seen.names_by_id = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             for storage in storages(tensor):
                 self.seen.memory[storage_id(storage)] = (*self.seen.memory.get(storage_id(storage), ()), name)
         for name, tensor in named.items():
-            self.learn(tensor, frozenset((name,)))
+            self.set_dependencies(tensor, frozenset((name,)))
             if not tensor.is_inference():
-                self.seen.begun |= {(name, key): FLAGS[key](tensor) for key in CHANGED}
+                self.seen.flags_before |= {(name, key): FLAGS[key](tensor) for key in FLAGS_CHANGED_BY_PROGRAMS}
             if name in callers:
                 self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
-                self.widen(tensor)
+                self.add_span(tensor)
         return self
 
-    def widen(self, tensor: Tensor) -> None:
-        """Mark this part of the caller's memory as the program's."""
+    def add_span(self, tensor: Tensor) -> None:
+        """Add the part of the caller's memory that a tensor uses to what is known as the program's."""
         if tensor.layout is torch.strided and (key := storage_id(tensor.untyped_storage())) in self.callers:
-            low, high = span(tensor)
+            low, high = bytes_used(tensor)
             known = self.spans.get(key, (low, high))
             self.spans[key] = min(low, known[0]), max(high, known[1])
 
-    def beyond(self, tensor: Tensor) -> bool:
+    def is_outside_span(self, tensor: Tensor) -> bool:
         """Whether a tensor uses more of the caller's memory than is known as the program's.
 
         An argument may be a view of a tensor that the program reads from outside.
         """
         if tensor.layout is not torch.strided or (key := storage_id(tensor.untyped_storage())) not in self.spans:
             return False
-        low, high = span(tensor)
+        low, high = bytes_used(tensor)
         return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
 
-    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+    def set_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
         """Remember a tensor's memory, and the inputs that it depends on."""
         storage = tensor.untyped_storage()
         self.alive.append(StorageWeakRef(storage))
-        self.taint[storage_id(storage)] = self.taint.get(storage_id(storage), frozenset()) | names
+        self.dependencies[storage_id(storage)] = self.dependencies.get(storage_id(storage), frozenset()) | names
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim" and torch.is_grad_enabled() and self.knows(args):
-            # a question about a tensor, such as its device: half of a run without values
+        if func.namespace == "prim" and torch.is_grad_enabled() and self.is_own_fake_tensor(args):
+            # torch reads an attribute of a fake tensor, such as its device: half of all calls of a fake run
             return for_program(func, *args, **kwargs)
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
-        given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
-        if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
+            return decompose_under_mode(self, func, args, kwargs)
+        tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             # a higher-order operator computes shapes, no value of the program
             return for_program(func, *args, **kwargs)
-        names = self.met_with(func, given)
+        names = self.dependencies_of(func, tensors)
         if isinstance(func, HigherOrderOperator):
-            return self.follow(for_program(func, *args, **kwargs), names)
+            return self.set_result_dependencies(for_program(func, *args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
-        self.note_call(func, args, kwargs, given)
-        if self.world is not None and any(id(tensor) in self.met for tensor in given):
+        self.note_call(func, args, kwargs, tensors)
+        if self.world is not None and any(id(tensor) in self.outside_ids for tensor in tensors):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
-        result = self.run_explained(func, args, kwargs, names)
+        result = self.run_operator(func, args, kwargs, names)
         count_writes(func, args)
         self.note_result(func, result, names)
         if reads_values(func):
             self.note_reading(func, args, result, names)
         return result
 
-    def knows(self, args: Any) -> bool:
-        """Whether what is asked about is a tensor without values that was made here."""
+    def is_own_fake_tensor(self, args: Any) -> bool:
+        """Whether the first argument is a fake tensor that this run has made."""
         return (
             bool(args)
             and isinstance(args[0], FakeTensor)
-            and id(args[0]) not in self.met
-            and _dense(args[0])
-            and storage_id(args[0].untyped_storage()) in self.taint
+            and id(args[0]) not in self.outside_ids
+            and _is_strided(args[0])
+            and storage_id(args[0].untyped_storage()) in self.dependencies
         )
 
-    def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
-        """Return the inputs that an operator's tensors depend on; tensors of unknown memory come from outside."""
-        for tensor in given:
+    def dependencies_of(self, func: Any, tensors: list[Tensor]) -> frozenset[str]:
+        """Return the names of the inputs that an operator's tensors depend on; enter those of unknown memory."""
+        for tensor in tensors:
             if tensor.layout in SPARSE:
-                raise CaptureError(self.sparse(func, tensor, "takes"))
-            if not _dense(tensor):
+                raise CaptureError(self.describe_sparse_refusal(func, tensor, "takes"))
+            if not _is_strided(tensor):
                 continue  # a jagged one is refused where it is made: raising while torch reads its size would abort
-            self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
-        memories = (storage_id(tensor.untyped_storage()) for tensor in given if _dense(tensor))
-        return frozenset().union(*(self.taint[memory] for memory in memories))
+            self.enter_outside_tensor(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
+        memories = (storage_id(tensor.untyped_storage()) for tensor in tensors if _is_strided(tensor))
+        return frozenset().union(*(self.dependencies[memory] for memory in memories))
 
-    def note_call(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+    def note_call(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
         with DisableTorchFunction():
             if not torch.is_grad_enabled():
-                self.judge(func, args, kwargs, given)
+                self.note_edges_without_grad(func, args, kwargs, tensors)
             elif current_node() is None:
-                self.judge_followed(func, args, kwargs, given)
-        self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
+                self.note_edges_of_recorded_call(func, args, kwargs, tensors)
+        self.seen.casts += func is torch.ops.aten._to_copy.default and tensors[0].is_leaf and tensors[0].requires_grad
         node = current_node()
-        adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
-        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd reads a fake tensor's device there
+        accumulates = node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        self.seen.accumulates |= accumulates and func.namespace != "prim"  # autograd reads a fake tensor's device there
 
-    def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
-        """Run an operator; if it fails because there are no values, say so."""
+    def run_operator(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+        """Run an operator; replace the error of one that needs values by a message with the line."""
         try:
             return for_program(func, *args, **kwargs)
         except UNKNOWN_VALUES as error:
             where = frames.here(self.paths)
-            raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
+            raise DataDependentError(
+                describe_reading_without_values(Reading(str(func), where, tuple(sorted(names)), None))
+            ) from error
         except UnsupportedOperatorException as error:
             place = frames.place(frames.here(self.paths))
             raise CaptureError(
@@ -291,37 +312,37 @@ class Watch(TorchDispatchMode):
         """Note that an operator's results depend on its arguments."""
         for leaf in plain_leaves(result):
             refuse_nested(func, leaf, self.paths)
-            if isinstance(leaf, Tensor) and _dense(leaf):
-                self.learn(leaf, names)
-                self.widen(leaf)
+            if isinstance(leaf, Tensor) and _is_strided(leaf):
+                self.set_dependencies(leaf, names)
+                self.add_span(leaf)
             elif isinstance(leaf, Tensor):
-                raise CaptureError(self.sparse(func, leaf, "returns"))
+                raise CaptureError(self.describe_sparse_refusal(func, leaf, "returns"))
 
     def note_reading(self, func: Any, args: Any, result: Any, names: frozenset[str]) -> None:
         """Note that the program reads values; a size depends only on the arguments that determine it."""
         if func in SIZED:
             sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
-            names = frozenset().union(*(self.taint[storage_id(tensor.untyped_storage())] for tensor in sizing))
+            names = frozenset().union(*(self.dependencies[storage_id(tensor.untyped_storage())] for tensor in sizing))
         self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
 
-    def follow(self, result: Any, names: frozenset[str]) -> Any:
+    def set_result_dependencies(self, result: Any, names: frozenset[str]) -> Any:
         """Note that the tensors in an operator's result depend on these names."""
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor):
-                self.learn(leaf, names)
+                self.set_dependencies(leaf, names)
         return result
 
     def stand_in(self, tensor: Tensor) -> Tensor:
-        """In a world, return what replaces a tensor from outside; any other tensor itself."""
+        """Return the fake tensor that replaces a real one from outside; any other tensor itself."""
         key = id(tensor)
-        if key not in self.stand_ins and key in self.met:
+        if key not in self.stand_ins and key in self.outside_ids:
             assert self.world is not None
             self.stand_ins[key] = self.world.stand_in(tensor)
-            self.learn(self.stand_ins[key], self.taint[storage_id(tensor.untyped_storage())])
+            self.set_dependencies(self.stand_ins[key], self.dependencies[storage_id(tensor.untyped_storage())])
         return self.stand_ins.get(key, tensor)
 
-    def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
-        """Say why a program with sparse tensors is refused, and where it makes one."""
+    def describe_sparse_refusal(self, func: Any, tensor: Tensor, verb: str) -> str:
+        """Return the message for a program with sparse tensors, with the line."""
         where = frames.here(self.paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
@@ -330,9 +351,8 @@ class Watch(TorchDispatchMode):
             "use engine='eager', which takes sparse tensors, or keep that part outside, or dense"
         )
 
-    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
-        """Note a tensor of unknown memory as one from outside. Copy the caller's memory before the first write to
-        it."""
+    def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
+        """Enter a tensor of unknown memory as one from outside; copy its memory before the first write to it."""
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
@@ -345,72 +365,82 @@ class Watch(TorchDispatchMode):
             )
         storage = tensor.untyped_storage()
         key = storage_id(storage)
-        if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
-            self.learn(tensor, frozenset())  # torch.tensor([...]) made it just now
-        if key not in self.taint or self.beyond(tensor):
+        if key not in self.dependencies and func is torch.ops.aten.lift_fresh.default:
+            self.set_dependencies(tensor, frozenset())  # torch.tensor([...]) made it just now
+        if key not in self.dependencies or self.is_outside_span(tensor):
             self.callers[key] = storage
-            self.widen(tensor)
+            self.add_span(tensor)
             self.seen.outside.append(tensor)
-            self.seen.asking[id(tensor)] = asks(tensor)
-            self.met.add(id(tensor))
+            self.seen.requires_grad_before[id(tensor)] = requires_grad_of(tensor)
+            self.outside_ids.add(id(tensor))
             self.versions.append((tensor, version_of(tensor)))
             if tensor.is_leaf:
-                unread = tensor.grad is None or self.world is not None
-                self.grads.append((tensor, tensor.grad, None if unread else tensor.grad.clone()))
-            self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
-        if written and key in self.callers and key not in self.undo and self.world is None:
-            self.undo[key] = storage.clone()
+                not_copied = tensor.grad is None or self.world is not None
+                self.grads.append((tensor, tensor.grad, None if not_copied else tensor.grad.clone()))
+            self.set_dependencies(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
+        if written and key in self.callers and key not in self.content_before and self.world is None:
+            self.content_before[key] = storage.clone()
 
-    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """Note opaque edges of a call in `no_grad` mode."""
-        asking = [tensor for tensor in given if asks(tensor)]
-        self.followed |= {storage_id(tensor.untyped_storage()) for tensor in asking if _dense(tensor)}
+    def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
+        """Note the opaque edges of a call in `no_grad` mode.
+
+        An update there of a tensor that requires grad is opaque only if a recorded call uses that memory afterwards:
+        optimizers update parameters in this way after their last use.
+        """
+        requiring_grad = [tensor for tensor in tensors if requires_grad_of(tensor)]
+        self.memory_requiring_grad |= {
+            storage_id(tensor.untyped_storage()) for tensor in requiring_grad if _is_strided(tensor)
+        }
         if schema_of(func).is_mutable:
-            for key in self.followed_among(changed_tensors(func, args, kwargs)):
+            for key in self.memory_requiring_grad_of(written_tensors(func, args, kwargs)):
                 text = f"{func} updates a tensor that requires grad, with gradients off"
-                self.unfollowed[key] = OpaqueEdge("no_grad", text, frames.here(self.paths))
-        elif func is not DETACH and not self.seen.opaque and asking:
+                self.hidden_updates[key] = OpaqueEdge("no_grad", text, frames.here(self.paths))
+        elif func is not DETACH and not self.seen.opaque and requiring_grad:
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
-    def judge_followed(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """Note opaque edges of a call that autograd records."""
-        for tensor in given:
-            if _dense(tensor):
+    def note_edges_of_recorded_call(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
+        """Note the opaque edges of a call that autograd records."""
+        for tensor in tensors:
+            if _is_strided(tensor):
                 self.is_detached(func, tensor)
         if writes(func):
-            self.judge_update(func, args, kwargs)
+            self.note_update_of_detached(func, args, kwargs)
 
     def is_detached(self, func: Any, tensor: Tensor) -> bool:
         """Whether an argument does not require grad, and shares its memory with a tensor that does."""
         key = storage_id(tensor.untyped_storage())
         if not tensor.requires_grad:
-            return key in self.followed
-        self.followed.add(key)
+            return key in self.memory_requiring_grad
+        self.memory_requiring_grad.add(key)
         if func is not DETACH:
-            self.judge_use(key)
+            self.note_use_after_hidden_update(key)
         return False
 
-    def judge_use(self, key: int) -> None:
-        """Note that a call that autograd records uses memory: an update of it in `no_grad` mode is opaque."""
-        if self.unfollowed and (edge := self.unfollowed.pop(key, None)):
+    def note_use_after_hidden_update(self, key: int) -> None:
+        """Note an opaque edge if a call that autograd records uses memory that was updated in `no_grad` mode before."""
+        if self.hidden_updates and (edge := self.hidden_updates.pop(key, None)):
             self.seen.opaque.append(edge)
 
-    def judge_update(self, func: Any, args: Any, kwargs: Any) -> None:
+    def note_update_of_detached(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an update of a detached tensor that changes a tensor that requires grad, unseen by autograd."""
-        if self.followed_among([each for each in changed_tensors(func, args, kwargs) if not each.requires_grad]):
+        if self.memory_requiring_grad_of(
+            [tensor for tensor in written_tensors(func, args, kwargs) if not tensor.requires_grad]
+        ):
             text = f"{func} updates a detached tensor, which autograd does not see"
             self.seen.opaque.append(OpaqueEdge("detach", text, frames.here(self.paths)))
 
-    def followed_among(self, changed: list[Tensor]) -> set[int]:
-        """Return the memory of these tensors that a tensor that requires grad uses too."""
-        return {storage_id(tensor.untyped_storage()) for tensor in changed if _dense(tensor)} & self.followed
+    def memory_requiring_grad_of(self, tensors: list[Tensor]) -> set[int]:
+        """Return the storages of these tensors that a tensor which requires grad uses too."""
+        return {
+            storage_id(tensor.untyped_storage()) for tensor in tensors if _is_strided(tensor)
+        } & self.memory_requiring_grad
 
-    def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+    def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Note custom autograd Functions behind the outputs as opaque edges."""
         for tensor in outputs.values():
-            if tensor.requires_grad and _dense(tensor):
-                self.judge_use(storage_id(tensor.untyped_storage()))
+            if tensor.requires_grad and _is_strided(tensor):
+                self.note_use_after_hidden_update(storage_id(tensor.untyped_storage()))
         queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
         visited = set()
         while queue:
@@ -429,27 +459,29 @@ class Watch(TorchDispatchMode):
 
     def restore(self) -> None:
         """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
-        for key, before in self.undo.items():
-            if not is_copied(key):  # a Picture has put it back, and knows it from before the run
-                put_bytes(self.callers[key], before)
+        for key, content in self.content_before.items():
+            if not is_copied(key):  # a Snapshot has put it back, and knows it from before the run
+                restore_bytes(self.callers[key], content)
         for tensor, version in self.versions:
             set_version_counters((tensor,), (version,))
         for tensor in self.seen.outside:
-            if not self.seen.asking.get(id(tensor), True) and asks(tensor):  # an update has tied it to the run
+            if not self.seen.requires_grad_before.get(id(tensor), True) and requires_grad_of(
+                tensor
+            ):  # an update has tied it to the run
                 (base_of(tensor) if is_view(tensor) else tensor).detach_()
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
-            if gradient is not None and content is not None and _dense(gradient):
+            if gradient is not None and content is not None and _is_strided(gradient):
                 gradient.data.copy_(content)
             elif gradient is not None and content is not None:
                 gradient.data = content
 
 
-def unknown(reading: Reading) -> str:
-    """Say why a program that reads values cannot be captured without values, where it reads, and what to do."""
-    hangs = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
+def describe_reading_without_values(reading: Reading) -> str:
+    """Return the message for a program that reads values in a fake capture: where it reads them, and what to do."""
+    depends = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
-        f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
+        f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{depends}. "
         "Pass small real inputs and specialize=True to take their values and keep them as guards, "
         "or capture without fake=True"
     )
@@ -464,9 +496,9 @@ def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
         )
 
 
-def asks(tensor: Tensor) -> bool:
-    """Whether a tensor, or the base of a view, requires grad: reading the flag of a changed view would make a new
-    node."""
+def requires_grad_of(tensor: Tensor) -> bool:
+    """Whether a tensor, or the base of a view, requires grad. Reading the flag of a changed view would make a new
+    autograd node."""
     return bool((base_of(tensor) if is_view(tensor) else tensor).requires_grad)
 
 
@@ -475,13 +507,13 @@ def storages(tensor: Tensor) -> list[Any]:
     return [part.untyped_storage() for part in strided_parts(tensor)]
 
 
-def span(tensor: Tensor) -> tuple[int, int]:
-    """Return the bytes of its storage that a tensor uses: the first, and one past the last."""
+def bytes_used(tensor: Tensor) -> tuple[int, int]:
+    """Return the range of bytes of its storage that a tensor uses."""
     size = tensor.element_size()
     reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     first = tensor.storage_offset() * size
     return first, first + (reach + 1) * size if tensor.numel() else first
 
 
-def _dense(tensor: Tensor) -> bool:
+def _is_strided(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided

@@ -1,4 +1,4 @@
-"""The witness: one run of the untouched program, which is the oracle of every proof."""
+"""One run of the untouched program: the witness, which is the oracle of every proof."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.tracing.program import A_TENSOR, CalledProgram, NamedTensor, Outcome
 from backprint.tracing.refusals import refuse_without_memory
-from backprint.tracing.running import Staged, call, named_outputs, pull_back, result_of, staged, with_loss
+from backprint.tracing.running import Staged, call_program, named_outputs, result_of, run_backward, staged, with_loss
 from backprint.values.results import ResultTree
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import strided_parts
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a forward did beyond returning its result.
+    """The side effects of a forward.
 
-    `made` are tensors that modules and containers hold now, `left` new gradients and state of optimizers, `new` both in
-    the order in which they are reached; `changed` are the names of the program's tensors that were written to.
+    `made` are tensors that modules and containers hold now and did not hold before, `left` new gradients and state of
+    optimizers, `new` both in the order in which they are reached; `changed` are the names of the program's tensors that
+    were written to.
     """
 
     made: dict[str, Tensor]
@@ -49,28 +50,29 @@ class ForwardRun:
         return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
-        """Return the effects of the forward, also on tensors from `outside`; those in `had` have gradients from
+        """Return the effects of the forward, on tensors from `outside` too; those in `had` had their gradients
         before."""
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
-        left = self.stage.left({name: tensor for name, tensor in (outside or {}).items() if name not in had})
-        found = {
-            names.get(id(self.stage.reached.get(name)), name): each for name, each in self.stage.made(outside).items()
+        left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
+        new = {
+            names.get(id(self.stage.reached.get(name)), name): tensor
+            for name, tensor in self.stage.new_tensors(outside).items()
         }
-        made = {name: tensor for name, tensor in found.items() if name not in left}
-        return Effects(made, left, {**found, **left}, frozenset(self.stage.changed(made)))
+        tensors_made = {name: tensor for name, tensor in new.items() if name not in left}
+        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
-        """Return copies of the tensors that it wrote to, made and left."""
+        """Return copies of the tensors that the forward wrote to, made and left."""
         written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
-        every = {**written, **effects.made, **effects.left}
-        refuse_without_memory(self.stage.program, every, "leaves")
-        return {name: tensor.detach().clone() for name, tensor in every.items()}
+        tensors = {**written, **effects.made, **effects.left}
+        refuse_without_memory(self.stage.program, tensors, "leaves")
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
-        """Return all results of the step."""
+        """Return all results of the step as an Outcome."""
         ready = self.stage.ready
         return Outcome(
-            outputs={name: result_alone(tensor, self.stage) for name, tensor in self.tensors.items()},
+            outputs={name: detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
             gradients=gradients,
             mutations=mutations,
             tangled=frozenset(
@@ -105,18 +107,20 @@ def run_step(
     anew: bool = False,
 ) -> Outcome:
     """Run one eager step on these values (None: as captured), the oracle of every proof. Everything is restored."""
-    with quiet_random(), staged(program, values, anew) as stage:
+    with preserving_random_states(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
         effects = forward.effects()
         mutations = forward.mutations(effects)
         with torch.enable_grad():
-            gradients = pull_back(program, stage.leaves, forward.tensors, tangents)
+            gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
         return forward.outcome(effects, mutations, gradients)
 
 
-def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
-    """Detach a result; copy it if it uses the caller's memory, which is restored after the run."""
-    memories = {storage_id(part.untyped_storage()) for each in stage.ready.values() for part in strided_parts(each)}
+def detached_result(tensor: Tensor, stage: Staged) -> Tensor:
+    """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
+    memories = {
+        storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
+    }
     if tensor.layout is torch.strided and storage_id(tensor.untyped_storage()) not in memories:
         return tensor.detach()
     return tensor.detach().clone()
@@ -124,9 +128,9 @@ def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
 
 def second_order(program: CalledProgram) -> CalledProgram:
     """Return the program that also returns its gradients: the tangents of its outputs are inputs of its own."""
-    inside: Any = contextlib.nullcontext() if program.world is None else program.world.running()
-    with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
-        named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
+    fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
+        named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
         values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
     if not roots:
@@ -142,9 +146,9 @@ def second_order(program: CalledProgram) -> CalledProgram:
 
 def drawn_like(tensor: Tensor, seed: int) -> Tensor:
     """Return a random tangent away from 0, where products and quotients by it differ; ones if there are no values."""
-    found = torch.ones_like(tensor).detach()
+    tangent = torch.ones_like(tensor).detach()
     if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
-        return found
-    wide = torch.complex128 if tensor.is_complex() else torch.float64
-    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=wide)
-    return found.copy_(drawn + 0.5 * drawn.sgn())
+        return tangent
+    dtype = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=dtype)
+    return tangent.copy_(drawn + 0.5 * drawn.sgn())

@@ -1,4 +1,16 @@
-"""Values without parts as texts, digests of larger ones, names of types, and what objects and functions consist of."""
+"""Likenesses: values of a call that are no tensors, described as JSON, so that a replay can compare its own with them.
+
+A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an object that says how a value is made:
+
+    {"list": ["1", "2"]}                              {"tensor": "x", "attributes": {"lengths": "3"}}
+    {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
+    {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
+
+Equal values have equal likenesses, in any process. Large ones are replaced by a digest. A tensor of the call is
+described by its place in the call. A function or a class of the user's has a digest of everything that it reaches
+(`ReachDigest`). A value that has no description (a lock, an open file, a module) is `{"live": TYPE}`: the value itself
+is kept, and compared by identity while the captured program lives.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +36,28 @@ from backprint._torch.fake import FakeTensor
 from backprint._torch.operators import OpOverload, OpOverloadPacket
 from backprint._torch.tensors import backward_hooks
 
+# ---- Plain values, names of types, and parts of objects and functions
+
 Like = Any
 """A likeness: a text, or a JSON object."""
 
-LONGEST = 2000
-"""Texts up to so many characters are kept whole; of a longer one, its beginning and its digest."""
+MAX_TEXT = 2000
+"""The longest text, in characters, that is kept whole; of a longer one, its beginning and its digest are kept."""
 
 
 def likeness_digest(like: Like) -> str:
-    """The SHA-256 of JSON or of bytes, in 32 hex digits."""
+    """Return the SHA-256 of JSON or of bytes, in 32 hex digits."""
     content = like if isinstance(like, bytes) else json.dumps(like, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:32]
 
 
 def type_name(value: Any) -> str:
-    """A value's type by module and name."""
+    """Return a value's type by module and name."""
     return class_name(type(value))
 
 
 def class_name(kind: type) -> str:
-    """A type by module and name; Python's own by name alone."""
+    """Return a type by module and name; Python's own by name alone."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -79,17 +93,17 @@ EXACT = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotI
 NUMBERS_AND_TEXTS = (int, float, complex, str, bytes)
 """Types of which a user's class may be: its number or text is a part of the value."""
 
-TORCHES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+TORCH_VALUES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
 def plain_text(value: Any) -> Like | None:
-    """The likeness of a value without parts; None where it has some."""
+    """Return the likeness of a value without parts; None where it has some."""
     kind = type(value)
     if kind in EXACT:
         return shorten_text(int_text(value) if kind is int else repr(value))
     if isinstance(value, enum.Enum) and is_library(kind):
         return f"{type_name(value)}.{value.name}"
-    if isinstance(value, TORCHES):
+    if isinstance(value, TORCH_VALUES):
         return str(value)
     if kind is torch.device:
         return f"device {value}"
@@ -105,13 +119,13 @@ def plain_text(value: Any) -> Like | None:
 
 
 def int_text(value: int) -> str:
-    """A whole number's digits; Python refuses to print very long ones in tens."""
+    """Return a whole number's digits; Python refuses to print very long ones in tens."""
     return repr(value) if abs(value) < 2**1024 else hex(value)
 
 
 def shorten_text(text: str) -> Like:
-    """A text, or of a long one its beginning and its digest."""
-    if len(text) <= LONGEST:
+    """Return a text, or of a long one its beginning and its digest."""
+    if len(text) <= MAX_TEXT:
         return text
     return {"text": text[:60], "length": len(text), "digest": likeness_digest(text.encode(errors="surrogatepass"))}
 
@@ -133,8 +147,8 @@ def is_empty(cell: Any) -> bool:
 def describe_code(code: types.CodeType) -> Like:
     """Describe a function's code: instructions, names, constants, and the code of functions inside."""
     constants = [
-        describe_code(each) if isinstance(each, types.CodeType) else describe_code_constant(each)
-        for each in code.co_consts
+        describe_code(constant) if isinstance(constant, types.CodeType) else describe_code_constant(constant)
+        for constant in code.co_consts
     ]
     return [code.co_code.hex(), list(code.co_names), list(code.co_varnames), list(code.co_freevars), constants]
 
@@ -145,24 +159,24 @@ def describe_code_constant(value: Any) -> str:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The attributes of an object itself; None where it has neither `__dict__` nor slots."""
+    """Return the attributes of an object itself; None where it has neither `__dict__` nor slots."""
     kind: Any = type(value)
-    slots = [name for each in kind.__mro__ for name in slot_names(each)]
-    own = getattr(value, "__dict__", None) if has_plain_dict(kind) else None
-    if own is None and not slots:
+    slots = [name for class_ in kind.__mro__ for name in slot_names(class_)]
+    dictionary = getattr(value, "__dict__", None) if has_plain_dict(kind) else None
+    if dictionary is None and not slots:
         return None
-    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return found | dict(own or {})
+    attributes = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return attributes | dict(dictionary or {})
 
 
 @functools.cache
 def has_plain_dict(kind: Any) -> bool:
     """Whether `__dict__` is where objects of a class keep their attributes, and no property of the class's own."""
-    return not any(isinstance(vars(each).get("__dict__"), property) for each in kind.__mro__)
+    return not any(isinstance(vars(class_).get("__dict__"), property) for class_ in kind.__mro__)
 
 
 def slot_names(kind: type) -> Iterator[str]:
-    """The attributes that a class keeps in slots."""
+    """Yield the attributes that a class keeps in slots."""
     slots = kind.__dict__.get("__slots__", ())
     for name in (slots,) if isinstance(slots, str) else tuple(slots):
         if name not in ("__dict__", "__weakref__"):
@@ -185,37 +199,35 @@ def global_names(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]
             attributes[str(step.argval)] = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            for names, more in zip((read, imported, attributes), global_names(constant), strict=True):
-                names |= dict.fromkeys(more)
+            for names, more_names in zip((read, imported, attributes), global_names(constant), strict=True):
+                names |= dict.fromkeys(more_names)
     return tuple(sorted(read)), tuple(sorted(imported)), tuple(sorted(attributes))
 
 
-# ----------------------------------------------------------------------------
-# What functions, classes and modules of the user's reach, as one digest: equal names do not make them equal.
-#
-# A function reaches its code, closure, defaults, annotations and attributes, and the global variables that its code
-#  names; of a module those attributes that the code names. A class reaches its bases, its metaclass and everything in
-#  its body. All of that is followed as far as it goes, once for each object; what Python's own library, torch or
-#  numpy defines is known by its name, and what an installed package defines by its name and its own code.
-#
-#
-# Tensors, modules (`nn.Module`) and what has no description (a lock, an open file) are not read: they are `held`, and
-# compared by identity while the captured program lives.
-# ----------------------------------------------------------------------------
+# ---- Digests of functions, classes and modules
 
-MOST = 20_000
-"""The most objects that are followed from one value; a value that reaches more is compared by identity too."""
+MAX_OBJECTS = 20_000
+"""The most objects that are followed from one value. A value that reaches more is compared by identity too."""
 
-UNSAID = frozenset(
+NAMES_LEFT_OUT = frozenset(
     "__module__ __qualname__ __name__ __doc__ __dict__ __weakref__ __firstlineno__ __static_attributes__ __slotnames__ "
     "__abstractmethods__ _abc_impl __annotate__ __annotate_func__ __annotations_cache__ "
     "__builtins__ __loader__ __spec__ __file__ __cached__ __path__ __package__".split()
 )
-"""Names in a class body or a module that say where it is, or that Python itself keeps there."""
+"""Names in a class body or a module that say where it is defined, or that Python itself keeps there."""
 
 
-class Reach:
-    """Walks what values reach: a row for each object, in the order in which they are met."""
+class ReachDigest:
+    """A digest of everything that functions, classes and modules of the user's reach: equal names do not make them
+    equal.
+
+    A function reaches its code, closure, defaults, annotations and attributes, and the global variables that its code
+    names; of a module, those attributes that the code names. A class reaches its bases, its metaclass and everything in
+    its body. All of that is followed, once for each object. Objects that Python's own library, torch or numpy define
+    are known by their names, those of an installed package by name and code. Tensors, modules (`nn.Module`) and values
+    without a description are not read: they are in `held`, and compared by identity. `rows` has a row for each object,
+    in the order in which they are met.
+    """
 
     def __init__(self) -> None:
         self.rows: list[Like] = []
@@ -229,7 +241,7 @@ class Reach:
         self.place(value)
         if isinstance(value, types.ModuleType):
             self.rows.append(self.named(vars(value)))
-        while self.queue and len(self.rows) < MOST:
+        while self.queue and len(self.rows) < MAX_OBJECTS:
             self.rows.append(self.row(self.queue.popleft()))
         if self.queue:
             self.held.append(value)
@@ -251,7 +263,7 @@ class Reach:
 
     def named(self, values: Mapping[Any, Any]) -> list[Like]:
         """Return the places of named values, by name."""
-        return [[name, self.place(values[name])] for name in sorted(values, key=str) if name not in UNSAID]
+        return [[name, self.place(values[name])] for name in sorted(values, key=str) if name not in NAMES_LEFT_OUT]
 
     def row(self, value: Any) -> Like:
         """Return one object, its parts as places."""
@@ -294,10 +306,10 @@ class Reach:
             return head
         body = dict(vars(kind))
         if issubclass(kind, enum.Enum):
-            body = {name: each for name, each in body.items() if not name.startswith("_")}
+            body = {name: attribute for name, attribute in body.items() if not name.startswith("_")}
             body["members"] = [[member.name, member._value_] for member in kind]
-        above = kind.__dict__.get("__orig_bases__", kind.__bases__)
-        return [*head, self.place(type(kind)), self.all(kind.__bases__), self.all(above), self.named(body)]
+        generic_bases = kind.__dict__.get("__orig_bases__", kind.__bases__)
+        return [*head, self.place(type(kind)), self.all(kind.__bases__), self.all(generic_bases), self.named(body)]
 
     def of_function(self, function: types.FunctionType) -> Like:
         """Return a function: by name where it is a library's, else its code and what that names."""
@@ -307,12 +319,14 @@ class Reach:
         code = function.__code__
         head.append(likeness_digest([*code_facts(code), describe_code(code)]))
         cells = [None if is_empty(cell) else self.place(cell.cell_contents) for cell in function.__closure__ or ()]
-        given = (function.__defaults__, function.__kwdefaults__, function.__annotations__)
-        own = self.all((function.__name__, function.__doc__, *given))
-        named = (
-            [] if is_installed(function.__module__) else [[name, self.place(each)] for name, each in read_by(function)]
+        defaults = (function.__defaults__, function.__kwdefaults__, function.__annotations__)
+        own = self.all((function.__name__, function.__doc__, *defaults))
+        globals_ = (
+            []
+            if is_installed(function.__module__)
+            else [[name, self.place(value_)] for name, value_ in globals_read_by(function)]
         )
-        return [*head, cells, *own, self.named(function.__dict__), named]
+        return [*head, cells, *own, self.named(function.__dict__), globals_]
 
     def of_object(self, value: Any) -> Like:
         """Return a container or an object: its class, its elements and its attributes."""
@@ -322,11 +336,11 @@ class Reach:
             return [*head, self.place(wrapped)]
         match value:
             case dict() | types.MappingProxyType():
-                head.append([[self.place(key), self.place(each)] for key, each in value.items()])
+                head.append([[self.place(key), self.place(item)] for key, item in value.items()])
             case list() | tuple():
                 head.append(self.all(value))
             case set() | frozenset():
-                head.append(self.all(sorted(value, key=lambda each: (type_name(each), json.dumps(plain_text(each))))))
+                head.append(self.all(sorted(value, key=lambda item: (type_name(item), json.dumps(plain_text(item))))))
         for kind in NUMBERS_AND_TEXTS:
             if issubclass(type(value), kind):
                 head.append(kind.__repr__(value))
@@ -342,10 +356,10 @@ class Reach:
         if type(value).__module__ == "itertools":  # Python warns that pickling these is deprecated
             return self.of_held(value)
         try:
-            made = value.__reduce_ex__(2)
+            reduced = value.__reduce_ex__(2)
         except Exception:  # whatever it raises, it cannot be made again
             return self.of_held(value)
-        return [*head, made] if isinstance(made, str) else [*head, self.all(made[:3])]
+        return [*head, reduced] if isinstance(reduced, str) else [*head, self.all(reduced[:3])]
 
     def of_held(self, value: Any) -> Like:
         """Return a value that can be compared only by identity."""
@@ -353,24 +367,24 @@ class Reach:
         return ["held", type_name(value)]
 
 
-CALLED_AS = (
+CALL_FLAGS = (
     inspect.CO_VARARGS
     | inspect.CO_VARKEYWORDS
     | inspect.CO_GENERATOR
     | inspect.CO_COROUTINE
     | inspect.CO_ASYNC_GENERATOR
 )
-"""Flags of code that say how it is called; others say where it was compiled."""
+"""Flags of a code object that say how it is called; the other flags say where it was compiled."""
 
 
 def code_facts(code: types.CodeType) -> list[Like]:
     """Return what a code object says beside its instructions: how it is called, and where it catches."""
-    counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & CALLED_AS]
-    inner = [code_facts(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & CALL_FLAGS]
+    inner = [code_facts(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return [counts, list(code.co_cellvars), code.co_exceptiontable.hex(), inner]
 
 
-def read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+def globals_read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the global variables that a function's code names; of the user's modules, the attributes that it names."""
     read, imported, attributes = global_names(function.__code__)
     scope = function.__globals__
@@ -379,52 +393,41 @@ def read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, value in values:
         yield name, value
         if isinstance(value, types.ModuleType) and not is_library_name(value.__name__):
-            own = vars(value)
-            yield from ((f"{name}.{each}", own[each]) for each in attributes if each in own and each not in UNSAID)
+            module_globals = vars(value)
+            yield from (
+                (f"{name}.{attribute}", module_globals[attribute])
+                for attribute in attributes
+                if attribute in module_globals and attribute not in NAMES_LEFT_OUT
+            )
 
 
 def plain_parts(value: Any) -> dict[str, Like]:
     """Return the parts of a function, a class or a module that are plain values, by name: a message can tell them."""
-    parts = dict(read_by(value)) if isinstance(value, types.FunctionType) else dict(vars(value))
-    texts = {name: plain_text(each) for name, each in sorted(parts.items()) if name not in UNSAID}
+    parts = dict(globals_read_by(value)) if isinstance(value, types.FunctionType) else dict(vars(value))
+    texts = {name: plain_text(part) for name, part in sorted(parts.items()) if name not in NAMES_LEFT_OUT}
     return {name: text for name, text in texts.items() if text is not None}
 
 
-# ----------------------------------------------------------------------------
-# What a call was given, as plain JSON: values are compared by what they are, and tensors by their places.
-#
-#
-# A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an object that says how a value is made:
-#
-#
-#
-#     {"list": ["1", "2"]}                              {"tensor": "x", "attributes": {"lengths": "3"}}
-#
-#     {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
-#
-#     {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
-#
-# Equal values have equal likenesses, in any process. Large ones are folded into a digest. A function or a class of
-#  the user's has a digest of what it reaches (`reach`). A value that has no description (a lock, an open file, a
-#  module) is `{"live": TYPE}`: the value itself is kept, and compared by identity.
-# ----------------------------------------------------------------------------
+# ---- Likenesses
 
-LARGEST = 500
-"""Containers up to so many parts are kept whole; of a larger one without tensors, its digest."""
+MAX_PARTS = 500
+"""The most parts of a container that is kept whole; a larger one without tensors is replaced by its digest."""
 
-DEEPEST = 40
-"""How deep values are followed; values that are nested deeper are compared by identity."""
+MAX_DEPTH = 40
+"""The depth to which values are followed; values that are nested deeper are compared by identity."""
 
-OURS = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
+TORCH_ATTRIBUTE_PREFIXES = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
 """Prefixes of attributes that torch itself sets on tensors."""
 
 
 @dataclass(slots=True)
-class Describing:
-    """The state of describing one call: the tensors met, in order, and the values that only identity can compare.
+class DescribeState:
+    """The state while one call is described.
 
-    `reached` are those that are no part of a value, but that a function or a class reaches; `arrays` are those of numpy
-    that were met.
+    `name` returns the name of the tensor with an index in the call. `tensors` are the tensors so far, `live` the values
+    that can be compared only by identity, and `reached` further such values that a function or a class reaches.
+    `arrays` are the numpy arrays so far, `known` the descriptions of shared values, `above` the values that are being
+    described.
     """
 
     name: Callable[[int], Any]
@@ -455,7 +458,7 @@ class Described:
     held: bool = False
 
 
-def describe_value(value: Any, state: Describing, argument: bool = True) -> Described:
+def describe_value(value: Any, state: DescribeState, argument: bool = True) -> Described:
     """Describe a value. Tensors of an `argument` are described by their places in the call, others by their values."""
     if isinstance(value, Tensor):
         return describe_tensor(value, state, argument)
@@ -465,20 +468,20 @@ def describe_value(value: Any, state: Describing, argument: bool = True) -> Desc
         return Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
         return state.known[id(value)][1]
-    if len(state.above) >= DEEPEST:
+    if len(state.above) >= MAX_DEPTH:
         return describe_live(value, state)
     state.above.append(id(value))
-    met = len(state.tensors)
+    tensors_before = len(state.tensors)
     try:
-        found = fold_large(with_class(describe_composed(value, state, argument), value, state), value)
+        described = fold_large(with_class(describe_composed(value, state, argument), value, state), value)
     finally:
         state.above.pop()
-    if len(state.tensors) == met:
-        state.known[id(value)] = value, found
-    return found
+    if len(state.tensors) == tensors_before:
+        state.known[id(value)] = value, described
+    return described
 
 
-def describe_composed(value: Any, state: Describing, argument: bool) -> Described:
+def describe_composed(value: Any, state: DescribeState, argument: bool) -> Described:
     """Describe a value that is made of other values."""
     if argument:
         children, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
@@ -490,29 +493,31 @@ def describe_composed(value: Any, state: Describing, argument: bool) -> Describe
     return describe_object(value, state)
 
 
-def fold_large(found: Described, value: Any) -> Described:
+def fold_large(described: Described, value: Any) -> Described:
     """Replace a large value by its digest, unless it holds tensors of the call."""
-    if found.parts <= LARGEST or found.held:
-        return found
+    if described.parts <= MAX_PARTS or described.held:
+        return described
     size = f" of {len(value)}" if hasattr(value, "__len__") else ""
-    like = {"folded": f"{type_name(value)}{size}", "digest": likeness_digest(without_reach(found.like))}
-    return Described(like | {REACH: likeness_digest(found.like)} if has_reach(found.like) else like)
+    like = {"folded": f"{type_name(value)}{size}", "digest": likeness_digest(without_reach(described.like))}
+    return Described(like | {REACH: likeness_digest(described.like)} if has_reach(described.like) else like)
 
 
-def with_class(found: Described, value: Any, state: Describing) -> Described:
+def with_class(described: Described, value: Any, state: DescribeState) -> Described:
     """Add what an object's class reaches, unless it is a library's, or the object is compared by identity."""
-    like = found.like
+    like = described.like
     if not isinstance(like, dict) or "live" in like or REACH in like or is_library(type(value)):
-        return found
+        return described
     like = like | {REACH: reach_of(type(value), state)}
     if tables := list(entries_for(value, state)):
         rows = {name: describe_value(entry, state, False) for name, entry in tables}
         like["in tables"] = {name: row.like for name, row in rows.items()}
-        return Described(like, found.parts + len(rows) + 1, found.held or any(row.held for row in rows.values()))
-    return Described(like, found.parts + 1, found.held)
+        return Described(
+            like, described.parts + len(rows) + 1, described.held or any(row.held for row in rows.values())
+        )
+    return Described(like, described.parts + 1, described.held)
 
 
-def entries_for(value: Any, state: Describing) -> Iterator[tuple[str, Any]]:
+def entries_for(value: Any, state: DescribeState) -> Iterator[tuple[str, Any]]:
     """Yield what tables of an object's class keep for it, and those that the class's functions name: a dictionary or a
     WeakKeyDictionary that has the object, or its `id`, as a key."""
     kind: Any = type(value)
@@ -532,13 +537,13 @@ def tables_of(kind: Any) -> list[tuple[str, Any]]:
     bodies = [vars(base) for base in kind.__mro__ if not is_library(base)]
     functions = [function for body in bodies for function in map(function_of, body.values()) if function is not None]
     attributes = {name: value for body in bodies for name, value in body.items()}
-    variables = {name: value for function in functions for name, value in read_by(function)}
+    variables = {name: value for function in functions for name, value in globals_read_by(function)}
     reached = {**attributes, **variables}
     return [(name, value) for name, value in reached.items() if type(value) in (dict, weakref.WeakKeyDictionary)]
 
 
 def function_of(attribute: Any) -> Any:
-    """The function of a method or of a property's reader; None of anything else."""
+    """Return the function of a method or of a property's reader; None of anything else."""
     inner = attribute.fget if isinstance(attribute, property) else getattr(attribute, "__func__", attribute)
     return inner if isinstance(inner, types.FunctionType) else None
 
@@ -547,10 +552,10 @@ REACH, PARTS = "reach", "parts"
 """Keys of a likeness: the digest of what functions and classes reach, and their plain parts. Older samples lack it."""
 
 
-def reach_of(value: Any, state: Describing) -> str:
+def reach_of(value: Any, state: DescribeState) -> str:
     """Return the digest of what a function, a class or a module reaches."""
     if id(value) not in state.reaches:
-        reach = Reach()
+        reach = ReachDigest()
         state.reaches[id(value)] = value, reach.digest(value)
         state.reached += reach.held
     return state.reaches[id(value)][1]
@@ -566,12 +571,12 @@ def has_reach(like: Like) -> bool:
 def without_reach(like: Like) -> Like:
     """Return a likeness as older samples keep it."""
     if isinstance(like, dict):
-        own = {key: without_reach(each) for key, each in like.items() if key not in (REACH, PARTS)}
+        own = {key: without_reach(item) for key, item in like.items() if key not in (REACH, PARTS)}
         return own.get("named", own)
-    return [without_reach(each) for each in like] if isinstance(like, list) else like
+    return [without_reach(item) for item in like] if isinstance(like, list) else like
 
 
-def describe_named(value: Any, state: Describing) -> Described:
+def describe_named(value: Any, state: DescribeState) -> Described:
     """Describe a class, a module or a member of an enumeration by its name, its plain parts and what it reaches."""
     if isinstance(value, enum.Enum):
         like: dict[str, Like] = {"named": f"{type_name(value)}.{value.name}"}
@@ -581,7 +586,7 @@ def describe_named(value: Any, state: Describing) -> Described:
     return Described({"named": name, PARTS: parts, REACH: reach_of(value, state)}, 2 + len(parts))
 
 
-def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
+def describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Described:
     """Describe a tensor of the call by its place and its attributes, any other tensor by its values."""
     if argument:
         like: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
@@ -594,32 +599,34 @@ def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Describ
         like["digest"] = likeness_digest(bytes_of(content))
     else:
         return describe_live(value, state)
-    own = {} if isinstance(value, FakeTensor) else vars(value)
-    hung = {name: each for name, each in own.items() if not name.startswith(OURS)}
-    hung |= class_and_hooks(value) if argument else {}
-    found = {name: describe_value(each, state, False) for name, each in sorted(hung.items())}
-    if found:
-        like["attributes"] = {name: each.like for name, each in found.items()}
-    held = argument or any(each.held for each in found.values())
-    return Described(like, 1 + sum(each.parts for each in found.values()), held)
+    attributes = {} if isinstance(value, FakeTensor) else vars(value)
+    user_attributes = {
+        name: attribute for name, attribute in attributes.items() if not name.startswith(TORCH_ATTRIBUTE_PREFIXES)
+    }
+    user_attributes |= class_and_hooks(value) if argument else {}
+    described = {name: describe_value(attribute, state, False) for name, attribute in sorted(user_attributes.items())}
+    if described:
+        like["attributes"] = {name: attribute.like for name, attribute in described.items()}
+    held = argument or any(attribute.held for attribute in described.values())
+    return Described(like, 1 + sum(attribute.parts for attribute in described.values()), held)
 
 
 def class_and_hooks(value: Tensor) -> dict[str, Any]:
-    """What distinguishes an argument from a plain tensor: its class, and the hooks on its gradient."""
-    found: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
+    """Return what distinguishes an argument from a plain tensor: its class, and the hooks on its gradient."""
+    facts: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
     hooks = (backward_hooks(value) or {}) if value.is_leaf else {}
-    return found | ({"its hooks": list(hooks.values())} if hooks else {})
+    return facts | ({"its hooks": list(hooks.values())} if hooks else {})
 
 
 def bytes_of(content: Tensor) -> bytes:
-    """The bytes of a flat tensor of bytes, without numpy."""
-    held = bytearray(content.numel())
-    if held:
-        torch.frombuffer(held, dtype=torch.uint8).copy_(content)
-    return bytes(held)
+    """Return the bytes of a flat tensor of bytes, without numpy."""
+    buffer = bytearray(content.numel())
+    if buffer:
+        torch.frombuffer(buffer, dtype=torch.uint8).copy_(content)
+    return bytes(buffer)
 
 
-def describe_array(value: Any, state: Describing) -> Described:
+def describe_array(value: Any, state: DescribeState) -> Described:
     """Describe a numpy array or number by dtype, shape and bytes."""
     if value.dtype.hasobject:
         items = [describe_value(item, state, False) for item in value.reshape(-1).tolist()]
@@ -629,7 +636,7 @@ def describe_array(value: Any, state: Describing) -> Described:
         "array" if hasattr(value, "strides") and value.ndim else "number": f"{type_name(value)} {word}"
     }
     if value.ndim == 0:
-        return Described(like | {"value": repr(value.item())[:LONGEST]})
+        return Described(like | {"value": repr(value.item())[:MAX_TEXT]})
     numpy: Any = sys.modules["numpy"]
     if not value.flags.c_contiguous:
         like["strides"] = str(value.strides)
@@ -642,7 +649,7 @@ def describe_array(value: Any, state: Describing) -> Described:
     if shared:
         like["shares memory with arrays"] = ", ".join(shared)
     if value.dtype.metadata:
-        like["metadata"] = repr(sorted(value.dtype.metadata.items(), key=str))[:LONGEST]
+        like["metadata"] = repr(sorted(value.dtype.metadata.items(), key=str))[:MAX_TEXT]
     plain = value.view(numpy.ndarray)  # a masked array's own `tobytes` fills in, and sets its fill value
     return with_attributes(Described(like | {"digest": likeness_digest(plain.tobytes())}), value, state)
 
@@ -658,7 +665,7 @@ def with_type(like: dict[str, Like], value: Any, usual: type) -> dict[str, Like]
     return like if type(value) is usual else like | {"type": type_name(value)}
 
 
-def describe_container(value: Any, children: Sequence[Any], context: Any, state: Describing) -> Described:
+def describe_container(value: Any, children: Sequence[Any], context: Any, state: DescribeState) -> Described:
     """Describe a container that is a pytree node; its tensors are places of the call."""
     items = [describe_value(child, state) for child in children]
     if isinstance(value, Mapping) and len(items) == len(value):
@@ -666,48 +673,52 @@ def describe_container(value: Any, children: Sequence[Any], context: Any, state:
     if type(value) in (list, tuple):
         return describe_items({}, type(value).__name__, items)
     if isinstance(value, (list, tuple)):
-        found = describe_items({}, "list" if isinstance(value, list) else "tuple", items)
-        return Described(with_type(found.like, value, list), found.parts, found.held)
-    around = describe_value(context, state, False)
-    found = describe_items({"node": type_name(value), "context": around.like}, "items", items)
-    return Described(found.like, found.parts + around.parts, found.held or around.held)
+        described = describe_items({}, "list" if isinstance(value, list) else "tuple", items)
+        return Described(with_type(described.like, value, list), described.parts, described.held)
+    described_context = describe_value(context, state, False)
+    described = describe_items({"node": type_name(value), "context": described_context.like}, "items", items)
+    return Described(
+        described.like, described.parts + described_context.parts, described.held or described_context.held
+    )
 
 
-def describe_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: Describing) -> Described:
+def describe_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: DescribeState) -> Described:
     """Describe a mapping whose items are described, its keys in order."""
     keys = [describe_value(key, state, False) for key in value]
     like = {"dict": [[key.like, item.like] for key, item in zip(keys, items, strict=True)]}
-    made = getattr(value, "default_factory", None)
-    factory = {"default": describe_value(made, state, False).like} if made is not None else {}
-    parts = 1 + sum(each.parts for each in (*keys, *items))
-    return Described(with_type(like, value, dict) | factory, parts, any(each.held for each in (*keys, *items)))
+    factory_function = getattr(value, "default_factory", None)
+    factory = {"default": describe_value(factory_function, state, False).like} if factory_function is not None else {}
+    parts = 1 + sum(part.parts for part in (*keys, *items))
+    return Described(with_type(like, value, dict) | factory, parts, any(part.held for part in (*keys, *items)))
 
 
-def describe_mapping(value: Mapping[Any, Any], state: Describing) -> Described:
+def describe_mapping(value: Mapping[Any, Any], state: DescribeState) -> Described:
     """Describe a mapping that is not a pytree container of the call."""
     items = [describe_value(item, state, False) for item in value.values()]
     return with_attributes(describe_pairs(value, items, state), value, state)
 
 
-def describe_sequence(value: Any, state: Describing) -> Described:
+def describe_sequence(value: Any, state: DescribeState) -> Described:
     """Describe a list or a tuple that is not a pytree container of the call, or has a class of its own."""
     usual = list if isinstance(value, list) else tuple
-    found = describe_items({}, usual.__name__, [describe_value(item, state, False) for item in value])
-    return with_attributes(Described(with_type(found.like, value, usual), found.parts, found.held), value, state)
+    described = describe_items({}, usual.__name__, [describe_value(item, state, False) for item in value])
+    return with_attributes(
+        Described(with_type(described.like, value, usual), described.parts, described.held), value, state
+    )
 
 
-def describe_set(value: Any, state: Describing) -> Described:
+def describe_set(value: Any, state: DescribeState) -> Described:
     """Describe a set, its items sorted. Sets of integers that are not iterated in ascending order have their order too:
     it depends on how they were made, in any process alike."""
     items = sorted((describe_value(item, state, False) for item in value), key=lambda item: json.dumps(item.like))
-    found = describe_items({}, "set", items)
+    described = describe_items({}, "set", items)
     order = [item for item in value if type(item) is int]
     if len(order) == len(items) and order != sorted(order):
-        found = Described(found.like | {"order": likeness_digest(json.dumps(order))}, found.parts)
-    return Described(with_type(found.like, value, set), found.parts, found.held)
+        described = Described(described.like | {"order": likeness_digest(json.dumps(order))}, described.parts)
+    return Described(with_type(described.like, value, set), described.parts, described.held)
 
 
-def describe_subclass(value: Any, state: Describing) -> Described:
+def describe_subclass(value: Any, state: DescribeState) -> Described:
     """Describe a number or a text of a user's class."""
     base = next((kind for kind in NUMBERS_AND_TEXTS if issubclass(type(value), kind)), None)
     if base is None:  # `isinstance` believes an object's `__class__`
@@ -716,24 +727,24 @@ def describe_subclass(value: Any, state: Describing) -> Described:
     return with_attributes(Described(like), value, state)
 
 
-def describe_function(value: Any, state: Describing) -> Described:
+def describe_function(value: Any, state: DescribeState) -> Described:
     """Describe a function by its name, code, closure and defaults, and by what these and its global variables reach."""
-    cells = [each.cell_contents for each in value.__closure__ or () if not is_empty(each)]
-    parts = [describe_value(each, state, False) for each in (cells, value.__defaults__, value.__kwdefaults__)]
+    cells = [value_.cell_contents for value_ in value.__closure__ or () if not is_empty(value_)]
+    parts = [describe_value(value_, state, False) for value_ in (cells, value.__defaults__, value.__kwdefaults__)]
     like = {
         "function": f"{value.__module__}.{value.__qualname__}",
         "code": likeness_digest(describe_code(value.__code__)),
     }
-    found = with_attributes(describe_items(like, "closure", parts), value, state)
+    described = with_attributes(describe_items(like, "closure", parts), value, state)
     if is_library(value):
-        return found
-    named = plain_parts(value)
+        return described
+    plain = plain_parts(value)
     return Described(
-        found.like | {PARTS: named, REACH: reach_of(value, state)}, found.parts + 1 + len(named), found.held
+        described.like | {PARTS: plain, REACH: reach_of(value, state)}, described.parts + 1 + len(plain), described.held
     )
 
 
-def describe_method(value: Any, state: Describing) -> Described:
+def describe_method(value: Any, state: DescribeState) -> Described:
     """Describe a method and the object that it is bound to."""
     owner = describe_value(value.__self__, state, False)
     like = {"method": getattr(value, "__qualname__", value.__name__), "self": owner.like}
@@ -743,41 +754,41 @@ def describe_method(value: Any, state: Describing) -> Described:
     return Described(like | {"function": inner.like}, 1 + owner.parts + inner.parts, owner.held or inner.held)
 
 
-def describe_partial(value: Any, state: Describing) -> Described:
+def describe_partial(value: Any, state: DescribeState) -> Described:
     """Describe a `functools.partial` by its function and its arguments."""
-    parts = [describe_value(each, state, False) for each in (value.func, value.args, value.keywords)]
+    parts = [describe_value(part, state, False) for part in (value.func, value.args, value.keywords)]
     return describe_items({"object": "functools.partial"}, "items", parts)
 
 
-def describe_generator(value: Any, state: Describing) -> Described:
+def describe_generator(value: Any, state: DescribeState) -> Described:
     """Describe a random generator by its state."""
     return Described({"generator": str(value.device), "digest": likeness_digest(bytes(value.get_state().tolist()))})
 
 
-def describe_storage(value: torch.UntypedStorage, state: Describing) -> Described:
+def describe_storage(value: torch.UntypedStorage, state: DescribeState) -> Described:
     """Describe the memory of a tensor by its bytes."""
     content = torch.empty(0, dtype=torch.uint8, device=value.device).set_(value).cpu()
     return Described({"storage": str(value.nbytes()), "digest": likeness_digest(bytes_of(content))})
 
 
-def describe_slice(value: slice, state: Describing) -> Described:
+def describe_slice(value: slice, state: DescribeState) -> Described:
     return describe_items(
-        {}, "slice", [describe_value(each, state, False) for each in (value.start, value.stop, value.step)]
+        {}, "slice", [describe_value(bound, state, False) for bound in (value.start, value.stop, value.step)]
     )
 
 
-def describe_live(value: Any, state: Describing) -> Described:
+def describe_live(value: Any, state: DescribeState) -> Described:
     """Describe a value that can be compared only by identity."""
     state.live.append(value)
     return Described({"live": type_name(value)}, held=True)
 
 
-def describe_module(value: Any, state: Describing) -> Described:
+def describe_module(value: Any, state: DescribeState) -> Described:
     """Describe a module or an optimizer by identity: no other has its tensors."""
     return describe_live(value, state)
 
 
-def describe_object(value: Any, state: Describing) -> Described:
+def describe_object(value: Any, state: DescribeState) -> Described:
     """Describe an object by its class and its attributes; one of the standard library's as pickle would keep it."""
     if type(value) is object:
         return describe_live(value, state)  # a sentinel: nothing but its identity tells it from others
@@ -789,32 +800,32 @@ def describe_object(value: Any, state: Describing) -> Described:
     return with_attributes(Described({"object": type_name(value)}), value, state)
 
 
-def describe_library_object(value: Any, state: Describing) -> Described:
+def describe_library_object(value: Any, state: DescribeState) -> Described:
     """Describe an object of the standard library by how pickle rebuilds it: a date, a path, a fraction."""
     if isinstance(wrapped := getattr(value, "__wrapped__", None), types.FunctionType):  # a cached function
         return describe_items({"object": type_name(value)}, "made", [describe_value(wrapped, state, False)])
     if type(value).__module__ == "itertools":  # Python warns that pickling these is deprecated
         return describe_live(value, state)
     try:
-        made = value.__reduce_ex__(2)
+        reduced = value.__reduce_ex__(2)
     except Exception:  # whatever it raises, it cannot be made again
         return describe_live(value, state)
-    if isinstance(made, str):
-        return Described(f"global {type(value).__module__}.{made}")
-    contents = [list(items) for items in made[3:5] if items is not None]  # of a deque: what it holds
-    parts = [describe_value(each, state, False) for each in (*made[:3], *contents)]
+    if isinstance(reduced, str):
+        return Described(f"global {type(value).__module__}.{reduced}")
+    contents = [list(items) for items in reduced[3:5] if items is not None]  # of a deque: what it holds
+    parts = [describe_value(part, state, False) for part in (*reduced[:3], *contents)]
     return describe_items({"object": type_name(value)}, "made", parts)
 
 
-def with_attributes(found: Described, value: Any, state: Describing) -> Described:
+def with_attributes(described: Described, value: Any, state: DescribeState) -> Described:
     """Add an object's attributes to its likeness, where it has some."""
-    own = attributes_of(value) or {}
-    parts = {name: describe_value(each, state, False) for name, each in sorted(own.items())}
+    attributes = attributes_of(value) or {}
+    parts = {name: describe_value(part, state, False) for name, part in sorted(attributes.items())}
     if not parts:
-        return found
-    like = found.like | {"attributes": {name: each.like for name, each in parts.items()}}
-    held = found.held or any(each.held for each in parts.values())
-    return Described(like, found.parts + sum(each.parts for each in parts.values()), held)
+        return described
+    like = described.like | {"attributes": {name: part.like for name, part in parts.items()}}
+    held = described.held or any(part.held for part in parts.values())
+    return Described(like, described.parts + sum(part.parts for part in parts.values()), held)
 
 
 class _Arrays(type):
@@ -826,7 +837,7 @@ class Array(metaclass=_Arrays):
     """Numpy's arrays and numbers, which are known only where numpy is."""
 
 
-DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
+DESCRIBERS: dict[Any, Callable[[Any, DescribeState], Described]] = {
     (type, types.ModuleType, enum.Enum): describe_named,
     (nn.Module, torch.optim.Optimizer): describe_module,
     torch.Generator: describe_generator,
@@ -844,13 +855,11 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
 """How values of a type are described: the first row that fits; any other value is described as an object."""
 
 
-# ----------------------------------------------------------------------------
-# Compare two likenesses, and say in words where they differ.
-# ----------------------------------------------------------------------------
+# ---- Differences between two likenesses
 
 
 def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
-    """Where two likenesses differ: the path inside the value, and both values in words."""
+    """Yield where two likenesses differ: the path inside the value, and both values in words."""
     if isinstance(was, str) and isinstance(now, dict) and now.get("named") == was:
         return  # of an older sample, which does not say what a class reaches
     if isinstance(was, dict) and isinstance(now, dict) and compared_kinds(was) == compared_kinds(now):
@@ -860,14 +869,14 @@ def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple
 
 
 def compared_kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """What must be equal before the parts of two likenesses can be compared one by one."""
+    """Return the facts of a likeness that must be equal before the parts of two can be compared one by one."""
     words = ("type", "object", "function", "code", "method", "node", "array", "number", "live", "named")
     names = [key for key in like if key not in ("attributes", "default", PARTS, REACH)]
     return (*names, *(like.get(word) for word in words))
 
 
 def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
-    """Where the parts of two likenesses of one kind differ."""
+    """Yield where the parts of two likenesses of one kind differ."""
     for key in was:
         if key in ("tensor", PARTS, REACH):
             continue
@@ -892,7 +901,7 @@ OTHER_REACH = (
 
 
 def named_differences(left: Mapping[str, Like], right: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
-    """Where the values of two mappings by name differ."""
+    """Yield where the values of two mappings by name differ."""
     for name in dict.fromkeys((*left, *right)):
         where = f"{path}.{name}"
         if name not in right:
@@ -904,7 +913,7 @@ def named_differences(left: Mapping[str, Like], right: Mapping[str, Like], path:
 
 
 def list_differences(was: Sequence[Like], now: Sequence[Like], path: str) -> Iterator[tuple[str, str]]:
-    """Where the items of two lists differ, and the items that only one has."""
+    """Yield where the items of two lists differ, and the items that only one has."""
     for index, (left, right) in enumerate(zip(was, now, strict=False)):
         yield from likeness_differences(left, right, f"{path}.{index}")
     for index in range(len(now), len(was)):
@@ -914,7 +923,7 @@ def list_differences(was: Sequence[Like], now: Sequence[Like], path: str) -> Ite
 
 
 def mapping_differences(was: Sequence[Any], now: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
-    """Where two mappings differ, in keys, in their order, and in values."""
+    """Yield where two mappings differ, in keys, in their order, and in values."""
     left = {json.dumps(key): (key, item) for key, item in was}
     right = {json.dumps(key): (key, item) for key, item in now}
     for key in dict.fromkeys((*left, *right)):
@@ -931,7 +940,7 @@ def mapping_differences(was: Sequence[Any], now: Sequence[Any], path: str) -> It
 
 
 def key_in_path(like: Like) -> str:
-    """A mapping's key as a step of a path: texts without their quotes."""
+    """Return a mapping's key as a step of a path: texts without their quotes."""
     return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else likeness_text(like)
 
 
@@ -940,7 +949,7 @@ ARRAY_FACTS = ("strides", "writeable", "a view", "shares memory with arrays", "m
 
 
 def likeness_text(like: Like) -> str:
-    """A likeness in at most 80 characters."""
+    """Return a likeness in at most 80 characters."""
     if not isinstance(like, dict):
         return str(like)[:80]
     match like:
@@ -960,8 +969,10 @@ def likeness_text(like: Like) -> str:
         case {"named": text}:
             return str(text)[:80]
         case {"object": kind} | {"node": kind} | {"function": kind} | {"method": kind}:
-            own = ", ".join(f"{name}={likeness_text(each)}" for name, each in like.get("attributes", {}).items())
-            return f"{kind}({own})"[:80]
+            attributes = ", ".join(
+                f"{name}={likeness_text(attribute)}" for name, attribute in like.get("attributes", {}).items()
+            )
+            return f"{kind}({attributes})"[:80]
     return str(like)[:80]
 
 
@@ -973,17 +984,19 @@ def holds_live_value(like: Like) -> bool:
 
 
 def paths_without_reach(was: Like, now: Like, path: str = "") -> Iterator[str]:
-    """Where a likeness of an older sample does not say what a function or a class reaches."""
+    """Yield where a likeness of an older sample does not say what a function or a class reaches."""
     if isinstance(now, dict):
         if REACH in now and not (isinstance(was, dict) and REACH in was):
             yield path
         elif isinstance(was, dict):
             for key in now:
-                yield from paths_without_reach(was.get(key), now[key], path if key in INNER else f"{path}.{key}")
+                yield from paths_without_reach(
+                    was.get(key), now[key], path if key in KEYS_NOT_IN_PATHS else f"{path}.{key}"
+                )
     elif isinstance(now, list) and isinstance(was, list):
         for index, (left, right) in enumerate(zip(was, now, strict=False)):
             yield from paths_without_reach(left, right, f"{path}.{index}")
 
 
-INNER = ("attributes", "list", "tuple", "dict", "set", "items", "closure")
-"""Keys of a likeness that are no step of a path."""
+KEYS_NOT_IN_PATHS = ("attributes", "list", "tuple", "dict", "set", "items", "closure")
+"""Keys of a likeness that are left out of a path."""

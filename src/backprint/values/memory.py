@@ -12,10 +12,10 @@ from backprint._torch.fake import FakeTensor
 from backprint._torch.tensors import mkldnn_layout, storage_id
 from backprint.values.tree import strided_parts
 
-LOOK = 2**16
-"""Two tensors whose spans cross are compared element by element up to this many elements."""
+MAX_COMPARED = 2**16
+"""The most elements of two tensors that are compared element by element if their spans cross."""
 
-PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+PLAIN_CLASSES = (Tensor, nn.Parameter, nn.Buffer)
 """Classes of tensors that have a storage of their own."""
 
 Overlap = tuple[str, str, int]
@@ -39,7 +39,7 @@ def has_memory(tensor: Tensor) -> bool:
 
     A storage that was resized to 0, as FSDP does, holds none: a read of the tensor then ends the process.
     """
-    if type(tensor) not in PLAIN or tensor.is_nested or tensor.layout is mkldnn_layout:
+    if type(tensor) not in PLAIN_CLASSES or tensor.is_nested or tensor.layout is mkldnn_layout:
         return True
     for part in strided_parts(tensor):
         shape, stride = part.shape, part.stride()
@@ -47,48 +47,48 @@ def has_memory(tensor: Tensor) -> bool:
             continue
         last = part.storage_offset() + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
         try:
-            held = part.untyped_storage().nbytes()
+            available = part.untyped_storage().nbytes()
         except NotImplementedError:  # a wrapper of torch.func, which has no storage that can be asked
             continue
-        if held < (last + 1) * part.element_size():
+        if available < (last + 1) * part.element_size():
             return False
     return True
 
 
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
-    """The span of each tensor that has elements. A sparse tensor has the span of its values."""
-    found = {name: memory_span(tensor) for name, tensor in values.items()}
-    return {name: each for name, each in found.items() if each is not None}
+    """Return the span of each tensor that has elements. A sparse tensor has the span of its values."""
+    spans = {name: memory_span(tensor) for name, tensor in values.items()}
+    return {name: span for name, span in spans.items() if span is not None}
 
 
 def memory_span(tensor: Tensor) -> MemorySpan | None:
-    """The span of a tensor; None where it has no elements, or no storage of its own."""
+    """Return the span of a tensor; None where it has no elements, or no storage of its own."""
     if tensor.is_nested or tensor.layout in (torch.jagged, mkldnn_layout):
         return None
     tensor = strided_parts(tensor)[-1]
-    shape, stride, item = tensor.shape, tensor.stride(), tensor.element_size()
+    shape, stride, itemsize = tensor.shape, tensor.stride(), tensor.element_size()
     if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
         return None
     if tensor.is_meta or isinstance(tensor, FakeTensor):
         memory = ("meta", storage_id(tensor.untyped_storage()))
-        start = int(tensor.storage_offset()) * item
+        start = int(tensor.storage_offset()) * itemsize
     else:
         memory, start = (str(tensor.device), 0), tensor.data_ptr()
     last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    return MemorySpan(memory, start, start + (last + 1) * item, tuple(shape), tuple(stride), item)
+    return MemorySpan(memory, start, start + (last + 1) * itemsize, tuple(shape), tuple(stride), itemsize)
 
 
-def overlapping_pairs(found: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
-    """The pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
-    rows = sorted(found.items(), key=lambda row: (row[1].memory, row[1].start))
+def overlapping_pairs(spans: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
+    """Yield the pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
+    rows = sorted(spans.items(), key=lambda row: (row[1].memory, row[1].start))
     open_: list[tuple[str, MemorySpan]] = []
-    order = {name: index for index, name in enumerate(found)}
+    order = {name: index for index, name in enumerate(spans)}
     for name, here in rows:
         open_ = [(other, there) for other, there in open_ if there.memory == here.memory and there.stop > here.start]
         for other, there in open_:
             if (of is None or name in of or other in of) and spans_overlap(there, here):
                 left, right = sorted((other, name), key=order.__getitem__)
-                yield left, right, found[right].start - found[left].start
+                yield left, right, spans[right].start - spans[left].start
         open_.append((name, here))
 
 
@@ -100,17 +100,17 @@ def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
     if (
         left.itemsize != right.itemsize
         or apart % left.itemsize
-        or max(element_count(left), element_count(right)) > LOOK
+        or max(element_count(left), element_count(right)) > MAX_COMPARED
     ):
         return True
     return bool(torch.isin(element_offsets(left), element_offsets(right) + apart // left.itemsize).any())
 
 
 def element_count(place: MemorySpan) -> int:
-    found = 1
+    count = 1
     for size in place.shape:
-        found *= size
-    return found
+        count *= size
+    return count
 
 
 def is_dense(place: MemorySpan) -> bool:
@@ -119,7 +119,7 @@ def is_dense(place: MemorySpan) -> bool:
 
 
 def element_offsets(place: MemorySpan) -> Tensor:
-    """The offset of each element from the first, in elements."""
+    """Return the offset of each element from the first, in elements."""
     total = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(place.shape, place.stride, strict=True):
         total = total.unsqueeze(-1) + torch.arange(size) * stride

@@ -1,11 +1,11 @@
-"""What a replay depends on besides its inputs: recorded at capture, restored for a proof, named when it differs."""
+"""Settings and random states that a replay depends on: recorded at capture, restored for a proof, named if they
+differ."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
-import gc
 import hashlib
 import platform
 import random
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ONE_AT_A_TIME = threading.RLock()
-"""Held while a program is traced or proved: both touch what torch keeps process-wide, so threads take turns."""
+"""The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]
 
@@ -90,20 +90,20 @@ def read_settings() -> tuple[tuple[str, str], ...]:
 
 
 @contextlib.contextmanager
-def restored(recorded: Mapping[str, str]) -> Iterator[None]:
-    """Run with the recorded settings, then restore the present ones. A value that torch refuses is skipped."""
-    before = {name: str(read()) for name, (read, _) in SETTINGS.items()}
+def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
+    """Set the recorded settings for a block, and restore the present ones. A value that torch refuses is skipped."""
+    present = {name: str(read()) for name, (read, _) in SETTINGS.items()}
     try:
-        for name, (_, put) in SETTINGS.items():
-            if name in recorded and recorded[name] != before[name]:
+        for name, (_, set_value) in SETTINGS.items():
+            if name in recorded and recorded[name] != present[name]:
                 with contextlib.suppress(ValueError, RuntimeError):
-                    put(recorded[name])
+                    set_value(recorded[name])
         with default_device("cpu"):  # graphs name the devices of what they make, and so does what we make for them
             yield
     finally:
-        for name, (read, put) in SETTINGS.items():
-            if str(read()) != before[name]:
-                put(before[name])
+        for name, (read, set_value) in SETTINGS.items():
+            if str(read()) != present[name]:
+                set_value(present[name])
 
 
 def default_device(wanted: str | torch.device) -> contextlib.AbstractContextManager[object]:
@@ -116,34 +116,22 @@ def making_on_cpu(function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function whose own tensors are on the CPU, whatever the caller's default device is."""
 
     @functools.wraps(function)
-    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+    def on_cpu(*args: P.args, **kwargs: P.kwargs) -> T:
         with default_device("cpu"):
             return function(*args, **kwargs)
 
-    return made
+    return on_cpu
 
 
 @contextlib.contextmanager
 def default_dtype(wanted: torch.dtype) -> Iterator[None]:
     """Run with another default dtype."""
-    before = torch.get_default_dtype()
+    previous = torch.get_default_dtype()
     torch.set_default_dtype(wanted)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Run without garbage collection: tracing keeps objects by the million, and each collection walks all of them."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
+        torch.set_default_dtype(previous)
 
 
 @contextlib.contextmanager
@@ -157,10 +145,14 @@ def outside_modes() -> Iterator[None]:
 def settings_differences(recorded: Mapping[str, str]) -> list[str]:
     """Describe what differs now from what was recorded; a setting among it could not be restored."""
     now = dict(read_settings())
-    return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
+    return [
+        f"{name} {recorded_value}, now {now[name]}"
+        for name, recorded_value in recorded.items()
+        if name in now and now[name] != recorded_value
+    ]
 
 
-# ------------------------------------------------------------------ random states
+# ---- Random states
 
 
 class RandomStates(NamedTuple):
@@ -171,7 +163,7 @@ class RandomStates(NamedTuple):
 
 
 def random_states() -> RandomStates:
-    """The states of torch's generators now."""
+    """Return the states of torch's generators now."""
     return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if cuda_in_use() else ())
 
 
@@ -180,7 +172,7 @@ def state_bytes(state: Tensor) -> bytes:
     return ctypes.string_at(state.data_ptr(), state.nbytes)
 
 
-def put_random_states(states: RandomStates) -> None:
+def set_random_states(states: RandomStates) -> None:
     """Set the states of torch's generators."""
     torch.set_rng_state(states.cpu)
     for index, state in enumerate(states.cuda):
@@ -193,24 +185,24 @@ def cuda_in_use() -> bool:
 
 
 @contextlib.contextmanager
-def quiet_random() -> Iterator[None]:
+def preserving_random_states() -> Iterator[None]:
     """Restore every random state afterwards: torch's on every device, numpy's and Python's."""
     states = random_states()
     foreign = foreign_states()
     try:
         yield
     finally:
-        put_random_states(states)
-        put_foreign(foreign)
+        set_random_states(states)
+        set_foreign_states(foreign)
 
 
 def foreign_states() -> dict[str, Any]:
-    """The states of Python's random numbers, and of numpy's where it is imported."""
+    """Return the states of Python's random numbers, and of numpy's where it is imported."""
     numpy = sys.modules.get("numpy")
     return {"random": random.getstate()} | ({} if numpy is None else {"numpy.random": numpy.random.get_state()})
 
 
-def put_foreign(states: Mapping[str, Any]) -> None:
+def set_foreign_states(states: Mapping[str, Any]) -> None:
     """Set the states of Python's and numpy's random numbers."""
     random.setstate(states["random"])
     if "numpy.random" in states:

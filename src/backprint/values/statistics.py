@@ -39,13 +39,13 @@ class Stats:
 
 
 def stats_of(tensor: Tensor) -> Stats:
-    """The Stats of a tensor: of a sparse one's values, of a complex one's real and imaginary parts."""
+    """Return the Stats of a tensor: of a sparse one's values, of a complex one's real and imaginary parts."""
     values = tensor.detach()
     if values.layout is not torch.strided:
         values = values.coalesce().values()
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
-    if values.dtype in NARROW:
+    if values.dtype in NARROW_DTYPES:
         values = values.float()
     count = values.numel()
     if not count:
@@ -59,14 +59,16 @@ def stats_of(tensor: Tensor) -> Stats:
         return Stats(count, low, high, *mean_and_std(values, norm), norm, 0, 0, zeros)
     nan = int(torch.isnan(values).sum())
     inf = int(torch.isinf(values).sum())
-    good = values[torch.isfinite(values)]
-    if not good.numel():
+    finite = values[torch.isfinite(values)]
+    if not finite.numel():
         return Stats(count, None, None, None, None, norm, nan, inf, zeros)
-    size = float(torch.linalg.vector_norm(good))
-    return Stats(count, float(good.min()), float(good.max()), *mean_and_std(good, size), norm, nan, inf, zeros)
+    finite_norm = float(torch.linalg.vector_norm(finite))
+    return Stats(
+        count, float(finite.min()), float(finite.max()), *mean_and_std(finite, finite_norm), norm, nan, inf, zeros
+    )
 
 
-WHOLE = {torch.float32: torch.int32, torch.float64: torch.int64}
+INTEGER_OF = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def count_zeros(values: Tensor) -> int:
@@ -74,16 +76,17 @@ def count_zeros(values: Tensor) -> int:
 
     Zero has no bits set, and negative zero the sign bit alone, which is the smallest integer.
     """
-    if values.dtype not in WHOLE:
+    if values.dtype not in INTEGER_OF:
         return values.numel() - int(torch.count_nonzero(values))
-    whole = values.view(WHOLE[values.dtype])
-    least = torch.iinfo(whole.dtype).min
-    negative = int((whole == least).sum()) if int(whole.amin()) == least else 0
-    return values.numel() - int(torch.count_nonzero(whole)) + negative
+    as_integers = values.view(INTEGER_OF[values.dtype])
+    smallest = torch.iinfo(as_integers.dtype).min
+    negative = int((as_integers == smallest).sum()) if int(as_integers.amin()) == smallest else 0
+    return values.numel() - int(torch.count_nonzero(as_integers)) + negative
 
 
 def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
-    """Mean and standard deviation of finite numbers. `torch.std_mean` takes fifty times as long on a CPU.
+    """Return the mean and the standard deviation of finite numbers. `torch.std_mean` takes fifty times as long on a
+    CPU.
 
     Where the mean dominates, it is subtracted first: the deviation would be lost in rounding otherwise.
     """
@@ -96,11 +99,11 @@ def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     return mean, math.sqrt(spread)
 
 
-NARROW = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
+NARROW_DTYPES = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
 
 
 def stats_of_expanded(value: float, count: int) -> Stats:
-    """The Stats of one number expanded to `count` elements."""
+    """Return the Stats of one number expanded to `count` elements."""
     if not math.isfinite(value):
         nan = count if math.isnan(value) else 0
         return Stats(count, None, None, None, None, abs(value), nan, count - nan, 0)

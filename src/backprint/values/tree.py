@@ -19,7 +19,7 @@ from backprint.errors import UsageError
 
 
 def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
-    """The name of each positional argument, and the callable's parameter names."""
+    """Return the name of each positional argument, and the callable's parameter names."""
     function = target.forward if isinstance(target, nn.Module) else target
     try:
         signature = inspect.signature(function)
@@ -32,7 +32,7 @@ def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> t
         raise UsageError(
             f"{getattr(target, '__name__', type(target).__name__)}{signature} cannot be called so: {error}"
         ) from None
-    arguments = tuple(_STARS.get(each.kind, "") + each.name for each in signature.parameters.values())
+    arguments = tuple(_STARS.get(parameter.kind, "") + parameter.name for parameter in signature.parameters.values())
     return positional(arguments, len(args)), arguments
 
 
@@ -40,7 +40,7 @@ _STARS: dict[int, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramet
 
 
 def positional(arguments: Sequence[str], count: int) -> list[str]:
-    """The names of the first `count` positional arguments: `x`, then `*args` as `args.0`, `args.1`."""
+    """Return the names of the first `count` positional arguments: `x`, then `*args` as `args.0`, `args.1`."""
     names: list[str] = []
     for name in arguments:
         if len(names) >= count or name.startswith("**"):
@@ -53,41 +53,41 @@ def positional(arguments: Sequence[str], count: int) -> list[str]:
 
 
 def flatten_with_path(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
-    """The leaves of a value with their paths, and its structure."""
+    """Return the leaves of a value with their paths, and its structure."""
     leaves, structure = pytree.tree_flatten(value)
     return list(zip(leaf_paths(value, leaves), leaves, strict=True)), structure
 
 
 def leaf_paths(value: Any, leaves: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The path of each leaf of a value; a node that has no names for its children numbers them."""
+    """Return the path of each leaf of a value; a node that has no names for its children numbers them."""
     return list(_paths(value, (), deque(leaves)))
 
 
 def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tuple[Any, ...]]:
-    """The paths of the leaves below a value; a value is a leaf if it is the next one."""
+    """Yield the paths of the leaves below a value; a value is a leaf if it is the next one."""
     kind = namedtuple if pytree.is_namedtuple_class(type(value)) else type(value)  # pytree knows all of these as one
-    row = pytree.SUPPORTED_NODES.get(kind)
-    if row is None or (leaves and value is leaves[0]):
+    node_type = pytree.SUPPORTED_NODES.get(kind)
+    if node_type is None or (leaves and value is leaves[0]):
         leaves.popleft()
         yield path
         return
-    if row.flatten_with_keys_fn is None:
-        children = [(pytree.SequenceKey(index), child) for index, child in enumerate(row.flatten_fn(value)[0])]
+    if node_type.flatten_with_keys_fn is None:
+        children = [(pytree.SequenceKey(index), child) for index, child in enumerate(node_type.flatten_fn(value)[0])]
     else:
-        children = row.flatten_with_keys_fn(value)[0]
+        children = node_type.flatten_with_keys_fn(value)[0]
     for key, child in children:
         yield from _paths(child, (*path, key), leaves)
 
 
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
-    """The own name of a leaf: its parameter's name, then its path inside containers."""
+    """Return the own name of a leaf: its parameter's name, then its path inside containers."""
     where, first, *rest = map(key_text, path)
     head = positional[int(first)] if where == "0" else first
     return ".".join([head, *rest])
 
 
 def key_text(key: Any) -> str:
-    """A key of a pytree path as text."""
+    """Return a key of a pytree path as text."""
     match key:
         case pytree.SequenceKey(idx=index):
             return str(index)
@@ -99,34 +99,35 @@ def key_text(key: Any) -> str:
 
 
 def number_duplicates(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
-    found: list[str] = []
-    taken = set(names)
+    """Return the names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
+    numbered_names: list[str] = []
+    given_names = set(names)
     seen: set[str] = set()
     for name in names:
         numbered, count = name, 1
-        while numbered in seen or (count > 1 and numbered in taken):
+        while numbered in seen or (count > 1 and numbered in given_names):
             count += 1
             numbered = f"{name}~{count}"
         seen.add(numbered)
-        found.append(numbered)
-    return found
+        numbered_names.append(numbered)
+    return numbered_names
 
 
 def printable_name(name: str) -> str:
-    """The name with `_` in the place of characters that a port's name cannot have."""
+    """Return the name with `_` in the place of characters that a port's name cannot have."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached copies: same strides, and tensors that share memory share it again, parts of sparse ones among them."""
+    """Return detached copies with the same strides; copies share memory as the tensors do, parts of sparse ones
+    included."""
     bases: dict[int, Any] = {}
     with torch.no_grad():
         return {name: copy_value(tensor, bases) for name, tensor in values.items()}
 
 
 def copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
-    """A copy in copied memory; `bases` holds the copies of storages made so far."""
+    """Return a copy in copied memory; `bases` holds the copies of storages made so far."""
     if tensor.layout is not torch.strided:
         return join_sparse(tensor, [copy_value(part, bases) for part in strided_parts(tensor)])
     storage = tensor.untyped_storage()
@@ -143,7 +144,7 @@ ROWS = (torch.sparse_csr, torch.sparse_bsr)
 
 
 def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensor itself, or a sparse one's strided parts, its values last; without their history."""
+    """Return the tensor itself, or a sparse one's strided parts, its values last; without their history."""
     if tensor.layout is torch.strided:
         return (tensor,)
     with torch.no_grad():
@@ -155,29 +156,29 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
         return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
 
 
-def join_sparse(like: Tensor, given: Sequence[Tensor]) -> Tensor:
+def join_sparse(like: Tensor, parts: Sequence[Tensor]) -> Tensor:
     """Build a sparse tensor like another from strided parts; it shares their memory."""
     aten = torch.ops.aten
-    made: Tensor
+    joined: Tensor
     if like.layout is torch.sparse_coo:
-        made = aten._sparse_coo_tensor_unsafe(*given, like.shape, is_coalesced=like.is_coalesced())
+        joined = aten._sparse_coo_tensor_unsafe(*parts, like.shape, is_coalesced=like.is_coalesced())
     else:
-        made = aten._sparse_compressed_tensor_unsafe(
-            *given, like.shape, dtype=like.dtype, layout=like.layout, device=like.device
+        joined = aten._sparse_compressed_tensor_unsafe(
+            *parts, like.shape, dtype=like.dtype, layout=like.layout, device=like.device
         )
-    return made
+    return joined
 
 
 def ones_tangent(tensor: Tensor) -> Tensor:
-    """The default tangent of an output: ones; for a sparse tensor, ones at its own indices."""
+    """Return the default tangent of an output: ones; for a sparse tensor, ones at its own indices."""
     if tensor.layout is torch.strided:
         return torch.ones_like(tensor)
     *indices, values = strided_parts(tensor)
-    return join_sparse(tensor, [*(each.clone() for each in indices), torch.ones_like(values)])
+    return join_sparse(tensor, [*(index.clone() for index in indices), torch.ones_like(values)])
 
 
 def plain_leaves(*values: Any) -> Iterator[Any]:
-    """The leaves of an operator's arguments or results, which nest in lists, tuples and dictionaries alone."""
+    """Yield the leaves of an operator's arguments or results, which nest in lists, tuples and dictionaries alone."""
     for value in values:
         if isinstance(value, (tuple, list)):
             yield from plain_leaves(*value)
@@ -188,7 +189,7 @@ def plain_leaves(*values: Any) -> Iterator[Any]:
 
 
 def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
-    """The names of tensors that share memory, group by group; a sparse tensor's memory is that of its values."""
+    """Return the names of tensors that share memory, group by group; a sparse tensor's memory is that of its values."""
     groups: dict[int, list[str]] = {}
     for name, tensor in values.items():
         memory = strided_parts(tensor)[-1]
@@ -210,4 +211,4 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
     "is in shared memory": lambda tensor: tensor.is_shared(),
 }
-"""What a program can read of an argument besides its values, shape and strides."""
+"""The facts about an argument that a program can read besides its values, shape and strides."""

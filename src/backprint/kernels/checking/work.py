@@ -359,7 +359,9 @@ def verdict_of(
     except Exception as error:
         if errors.is_defect(error):
             traceback.print_exc()
-            return Verdict("failed", subject.title, f"a defect of Backprint: {errors.told(error)}"), ForwardKernels()
+            return Verdict(
+                "failed", subject.title, f"a defect of Backprint: {errors.describe_defect(error)}"
+            ), ForwardKernels()
         cause = root_of(error)
         word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
         return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else error_line(error)), (

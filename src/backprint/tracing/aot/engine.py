@@ -5,32 +5,34 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from backprint.common.collector import collector_paused
 from backprint.graph.nouns import IN_FULL
 from backprint.tracing.aot.from_fx import read_fx
 from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
-from backprint.tracing.refusals import unguarded
-from backprint.tracing.request import Made, Options
+from backprint.tracing.refusals import describe_unchecked_reads
+from backprint.tracing.request import EngineResult, Options
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
-from backprint.values import settings
 
 
-def by_aot(program: CalledProgram, options: Options) -> Made:
-    """Capture a program by engine `aot`: where it has many equal layers and no values, stamp it."""
+def by_aot(program: CalledProgram, options: Options) -> EngineResult:
+    """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
-        with settings.uncollected() if options.fake else contextlib.nullcontext():
+        with collector_paused() if options.fake else contextlib.nullcontext():
             scouted, seen = scout(program)
         return traced_in_full(program, options, scouted, seen)
-    with settings.uncollected():
-        tried = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
-        if tried.made is not None:
-            return tried.made
-        scouted, seen = (tried.run.scouted, tried.run.found) if tried.run is not None else scout(program)
-    made = traced_in_full(program, options, scouted, seen)
-    return replace(made, notes=(f"{IN_FULL}{tried.why}",)) if tried.why else made
+    with collector_paused():
+        attempt = attempt_stamp(
+            program, options, lambda *scouted_call: read_fx(scouted_call[0], traced_by(*scouted_call))
+        )
+        if attempt.result is not None:
+            return attempt.result
+        scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)
+    result = traced_in_full(program, options, scouted, seen)
+    return replace(result, notes=(f"{IN_FULL}{attempt.why}",)) if attempt.why else result
 
 
 def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Traced:
@@ -39,12 +41,12 @@ def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Trac
     return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
-def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> Made:
+def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> EngineResult:
     """Return the capture of a program that has run."""
-    with settings.uncollected():
+    with collector_paused():
         traced = traced_by(scouted, seen, options)
         assembled = assemble(read_fx(scouted, traced).joint)
-    return Made(
+    return EngineResult(
         program=scouted,
         pairs=(assembled.pair,),
         outputs=tuple(name for name, role in traced.outputs if role == "output"),
@@ -55,5 +57,5 @@ def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedPro
         guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        unguarded=() if options.fake else unguarded(seen.unseen, traced.unforeseen),
+        unguarded=() if options.fake else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
     )

@@ -18,7 +18,7 @@ from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
 from backprint.graph.steps import READING
-from backprint.tracing.aot.trace import OURS, Traced
+from backprint.tracing.aot.trace import NOTE_KEY, Traced
 from backprint.tracing.assembly import Joint, Note, Result
 from backprint.tracing.program import ScoutedProgram
 from backprint.tracing.watch import Reading
@@ -42,41 +42,43 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
     """Return the Joint of a traced program."""
     names = Names()
     lines = forward_lines(traced)
-    ahead, back = Side(traced.forward, names), None
-    inputs = input_ports(program, traced, ahead)
+    forward_side, backward_side = Side(traced.forward, names), None
+    inputs = input_ports(program, traced, forward_side)
     nodes = with_lost_draws(traced)
-    steps = ahead.steps(nodes, lines)
-    results = results_of(traced, ahead)
-    steps = with_guards(ahead, steps, checks_of(traced))
-    notes = notes_of(ahead, nodes)
+    steps = forward_side.steps(nodes, lines)
+    results = results_of(traced, forward_side)
+    steps = with_guards(forward_side, steps, checks_of(traced))
+    notes = notes_of(forward_side, nodes)
     tangents: tuple[Port, ...] = ()
     gradients: tuple[Result, ...] = ()
-    after: list[Step] = []
+    backward_steps: list[Step] = []
     if traced.backward is not None:
-        back = Side(traced.backward, names, subgraphs=ahead.subgraphs)
-        tangents = backward_inputs(traced, ahead, back)
-        after = back.steps(traced.backward.graph.nodes, {**lines, **backward_lines(traced, ahead)})
-        notes |= notes_of(back, traced.backward.graph.nodes)
-        gradients = gradients_of(program, traced, back)
-    constants = {**ahead.constants, **(back.constants if back else {})}
+        backward_side = Side(traced.backward, names, subgraphs=forward_side.subgraphs)
+        tangents = backward_inputs(traced, forward_side, backward_side)
+        backward_steps = backward_side.steps(
+            traced.backward.graph.nodes, {**lines, **backward_lines(traced, forward_side)}
+        )
+        notes |= notes_of(backward_side, traced.backward.graph.nodes)
+        gradients = gradients_of(program, traced, backward_side)
+    constants = {**forward_side.constants, **(backward_side.constants if backward_side else {})}
     joint = Joint(
         inputs=inputs,
         forward=tuple(steps),
         results=results,
         tangents=tangents,
-        backward=tuple(after),
+        backward=tuple(backward_steps),
         gradients=gradients,
         same={named.name: named.same for named in program.tensors if named.same},
         constants=constants,
         notes=notes,
-        subgraphs=ahead.subgraphs,
+        subgraphs=forward_side.subgraphs,
         symbols=traced.sizes.symbols,
         sizes=traced.sizes.names,
     )
-    return ReadJoint(joint, ahead.locals, back.locals if back else {})
+    return ReadJoint(joint, forward_side.locals, backward_side.locals if backward_side else {})
 
 
-# ------------------------------------------------------------------ forward
+# ---- Forward
 
 
 def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
@@ -97,12 +99,12 @@ def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Po
 
 def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
     """Return the results of the program: outputs, then mutations."""
-    found = [
+    results = [
         (Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None), side.pack(node))
         for (name, role), node in returned(traced)
         if role != "guard"
     ]
-    return tuple(sorted(found, key=lambda result: result[0].role == "mutation"))
+    return tuple(sorted(results, key=lambda result: result[0].role == "mutation"))
 
 
 def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
@@ -112,11 +114,11 @@ def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
 
 def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
     """Return the nodes whose values were read while tracing, each with its Reading."""
-    nodes = [attached(node) for (_, role), node in returned(traced) if role == "guard"]
+    nodes = [before_detach(node) for (_, role), node in returned(traced) if role == "guard"]
     return list(zip(nodes, traced.readings, strict=True))
 
 
-def attached(node: fx.Node) -> fx.Node:
+def before_detach(node: fx.Node) -> fx.Node:
     """Return the node before a chain of `detach`, which has the same values."""
     while node.target is torch.ops.aten.detach.default:
         node = node.args[0]
@@ -125,12 +127,12 @@ def attached(node: fx.Node) -> fx.Node:
 
 def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
     """Return notes for the nodes that stay although unused: random draws, and nodes with an effect."""
-    found = {}
+    notes = {}
     for node in nodes:
         if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
             draws = is_draw(node) or node.target is SAVING
-            found[side.locals[node.name]] = Note(draws=draws, stays=not draws)
-    return found
+            notes[side.locals[node.name]] = Note(draws=draws, stays=not draws)
+    return notes
 
 
 def with_lost_draws(traced: Traced) -> list[fx.Node]:
@@ -139,39 +141,42 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
-    after = of_tangents(traced.joint)
+    depending_on_tangents = nodes_depending_on_tangents(traced.joint)
     lost = [
         node
         for node in traced.joint.graph.nodes
-        if is_draw(node) and not is_backward(node) and node.name not in present | after and not is_kept(node, nodes)
+        if is_draw(node)
+        and not is_backward(node)
+        and node.name not in present | depending_on_tangents
+        and not is_kept_with_state(node, nodes)
     ]
     if traced.backward is None or not lost:
         return nodes
     for node in lost:
         needed = [node]
-        for each in needed:
-            needed += [used for used in each.all_input_nodes if used.name not in present]
-        nodes += [each for each in needed if each.op != "placeholder" and each.name not in present]
-        present |= {each.name for each in needed}
+        for node_ in needed:
+            needed += [used for used in node_.all_input_nodes if used.name not in present]
+        nodes += [node_ for node_ in needed if node_.op != "placeholder" and node_.name not in present]
+        present |= {node_.name for node_ in needed}
     places: dict[str, int] = {"output": len(order)}
-    at = -1
+    place = -1
     for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
-        at = max(at, -1 if node.op == "placeholder" else order.get(node.name, at))
-        places.setdefault(node.name, at)
+        place = max(place, -1 if node.op == "placeholder" else order.get(node.name, place))
+        places.setdefault(node.name, place)
     return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
 
 
-def of_tangents(joint: fx.GraphModule) -> set[str]:
+def nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
     """Return the names of nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in joint.graph.nodes:
         tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
-        if tangent or any(each.name in found for each in node.all_input_nodes):
-            found.add(node.name)
-    return found
+        if tangent or any(input_node.name in names for input_node in node.all_input_nodes):
+            names.add(node.name)
+    return names
 
 
-SAVING, AGAIN = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
+SAVING, REPEATING = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
 """The operators that replace a draw that the backward repeats: in the forward, and in the backward."""
 
 
@@ -180,11 +185,11 @@ def is_state(node: fx.Node) -> bool:
     return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
 
 
-def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
+def is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
     """Whether a random draw is in the forward as one that saves its state."""
-    given = [each.name for each in node.all_input_nodes]
+    input_names = [each.name for each in node.all_input_nodes]
     return any(
-        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == given
+        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == input_names
         for each in nodes
     )
 
@@ -209,15 +214,15 @@ def is_sum(node: fx.Node) -> bool:
 
 def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
     """Return the steps with a guard right after each value that was read; guards on inputs come first."""
-    after: dict[str, list[Step]] = {}
+    guards_after: dict[str, list[Step]] = {}
     for node, reading in checks:
         local = side.locals[node.name]
-        after.setdefault(local, []).extend(guard(side.names, local, reading))
-    made = {step.name for step in steps}
-    found = [each for local, added in after.items() if local not in made for each in added]
+        guards_after.setdefault(local, []).extend(guard(side.names, local, reading))
+    step_names = {step.name for step in steps}
+    result = [guard_step for local, added in guards_after.items() if local not in step_names for guard_step in added]
     for step in steps:
-        found += [step, *after.get(step.name, ())]
-    return found
+        result += [step, *guards_after.get(step.name, ())]
+    return result
 
 
 def guard(names: Names, local: str, reading: Reading) -> list[Step]:
@@ -232,7 +237,7 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
     return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
 
 
-# ------------------------------------------------------------------ backward
+# ---- Backward
 
 
 def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
@@ -258,22 +263,22 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
 def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
     """Return the gradients of the tensors that require grad, in input order."""
     assert traced.backward is not None
-    asking = {named.name for named in program.tensors if named.requires_grad}
-    found: list[Result] = []
+    requiring_grad = {named.name for named in program.tensors if named.requires_grad}
+    gradients: list[Result] = []
     for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
-        if name in asking:
+        if name in requiring_grad:
             spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
-            found.append((Port(name, "gradient", spec), side.pack(node)))
-    return tuple(found)
+            gradients.append((Port(name, "gradient", spec), side.pack(node)))
+    return tuple(gradients)
 
 
-# ------------------------------------------------------------------ sources and links
+# ---- Sources and links
 
 
 def note_of(node: fx.Node) -> Source | None:
     """Return the user's line that a node carries."""
-    found = (node.meta.get("custom") or {}).get(OURS)
-    return found if isinstance(found, Source) else None
+    note = (node.meta.get("custom") or {}).get(NOTE_KEY)
+    return note if isinstance(note, Source) else None
 
 
 def forward_lines(traced: Traced) -> Notes:
@@ -281,8 +286,8 @@ def forward_lines(traced: Traced) -> Notes:
 
     Nodes that autograd made may be in the forward too: they have the line of the node they are the gradient of.
     """
-    found: Notes = {}
-    heads = heads_by_seq(traced)
+    lines: Notes = {}
+    heads = forward_nodes_by_seq(traced)
     for node in reversed(list(traced.joint.graph.nodes)):
         if node.op == "call_function":
             note = note_of(node)
@@ -290,25 +295,27 @@ def forward_lines(traced: Traced) -> Notes:
             if note is None and head is not None and is_backward(node) and not is_sum(node):
                 note = note_of(head)
             if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
-                note = next((found[user.name][0] for user in node.users if user.name in found), None)
-            found[node.name] = (note, None)
-    return found
+                note = next((lines[user.name][0] for user in node.users if user.name in lines), None)
+            lines[node.name] = (note, None)
+    return lines
 
 
 def backward_lines(traced: Traced, ahead: Side) -> Notes:
     """Return the source and the echo of each backward node."""
     assert traced.backward is not None
-    heads = heads_by_seq(traced)
-    order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
+    heads = forward_nodes_by_seq(traced)
+    order = {node_.name: (index, node_) for index, node_ in enumerate(traced.joint.graph.nodes)}
     draws = saved_draws(traced)
-    found: Notes = {}
+    lines: Notes = {}
     links: dict[str, str] = {}
     sums: dict[str, str] = {}
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
-        if (again := recomputed(node, order)) is not None:
-            found[node.name] = again_note(again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead)
+        if (again := recomputed_node(node, order)) is not None:
+            lines[node.name] = note_of_recomputed(
+                again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead
+            )
             continue
         if is_sum(node):
             continue
@@ -317,16 +324,18 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+            lines[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
-            name = summed(node, links, order, sums, ahead) or summed(node, links, order, {}, ahead)
-            found[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
+            name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
+                node, links, order, {}, ahead
+            )
+            lines[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
             sums |= {node.name: name} if name else {}
-    return found
+    return lines
 
 
-def again_note(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+def note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
     """Return the line of a forward node that the backward recomputes, and the echo of its value."""
     first = again if again.name in ahead.locals else head
     local = ahead.locals.get(first.name) if first is not None else None
@@ -337,11 +346,11 @@ def saved_draws(traced: Traced) -> dict[str, fx.Node]:
     """Map each draw that the backward repeats to the forward's draw: their random states have one order."""
     assert traced.backward is not None
     first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
-    again = [node for node in traced.backward.graph.nodes if node.target is AGAIN]
+    again = [node for node in traced.backward.graph.nodes if node.target is REPEATING]
     return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
 
 
-def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
+def recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
     """Return the forward node that a backward node recomputes; None if the node is the backward's own.
 
     The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
@@ -349,11 +358,11 @@ def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
     """
     joint = order[node.name][1] if node.name in order else node
     if joint is node:
-        return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is AGAIN else None
+        return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is REPEATING else None
     return None if is_backward(joint) else joint
 
 
-def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
+def forward_nodes_by_seq(traced: Traced) -> dict[int, fx.Node]:
     """Return, for each autograd sequence number, the first forward node that is not a getitem or a size."""
     heads: dict[int, fx.Node] = {}
     for node in traced.joint.graph.nodes:
@@ -376,13 +385,15 @@ Order = Mapping[str, tuple[int, fx.Node]]
 """The joint graph's nodes by name, with their positions."""
 
 
-def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side) -> str:
+def summed_gradients_of(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
+) -> str:
     """Return the forward value whose gradients a sum adds: the last value that every term is a gradient of.
 
     `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
-    walks = [reached(start, shape, order) for start in starts(node, links, order, sums)]
+    walks = [nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
     fronts = [next(walk, None) for walk in walks]
     while fronts and None not in fronts:
         low = min(front for front in fronts if front)
@@ -394,15 +405,15 @@ def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[
     return ""
 
 
-def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+def nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
     """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
-    found: set[str] = set()
+    names: set[str] = set()
     queue: list[tuple[int, str]] = []
     waiting = start
     while True:
         for node in waiting:
-            if node.name not in found and getattr(node.meta.get("val"), "shape", None) == shape:
-                found.add(node.name)
+            if node.name not in names and getattr(node.meta.get("val"), "shape", None) == shape:
+                names.add(node.name)
                 heapq.heappush(queue, (-order[node.name][0], node.name))
         if not queue:
             return
@@ -415,13 +426,13 @@ def starts(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
 ) -> Iterator[Sequence[fx.Node]]:
     """Yield, for each term of a chain of sums, the inputs of the forward node that it is the gradient of."""
-    for each in node.all_input_nodes:
-        if each.name in sums:
-            yield [order[sums[each.name]][1]]
-        elif is_sum(each):
-            yield from starts(each, links, order, sums)
+    for input_node in node.all_input_nodes:
+        if input_node.name in sums:
+            yield [order[sums[input_node.name]][1]]
+        elif is_sum(input_node):
+            yield from starts(input_node, links, order, sums)
         else:
-            terms = each.all_input_nodes if each.target is operator.getitem else [each]
+            terms = input_node.all_input_nodes if input_node.target is operator.getitem else [input_node]
             for term in terms:
                 if links.get(term.name) in order:
                     yield order[links[term.name]][1].all_input_nodes

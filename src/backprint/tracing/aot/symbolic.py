@@ -24,12 +24,12 @@ from backprint.tracing.program import ScoutedProgram
 Dims = dict[str, dict[int, str]]
 """For each input with symbolic sizes: its dimensions, each with the user's name for it or ''."""
 
-TAKEN = re.compile(r"[su]\d+|inf|int_oo")
+RESERVED_NAMES = re.compile(r"[su]\d+|inf|int_oo")
 """Names that a dimension cannot have, because Backprint uses them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SizeFindings:
     """What tracing derived about sizes: the symbols, the guards, and our name for each of torch's symbols."""
 
     symbols: tuple[Symbol, ...] = ()
@@ -37,7 +37,7 @@ class Found:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------------ which dimensions
+# ---- Which dimensions
 
 
 def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
@@ -57,16 +57,16 @@ def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
             raise UsageError(f"dynamic names {name!r}, which is not a tensor input of this call: {', '.join(inputs)}")
         if any(name in group for group in program.assembled):
             raise CaptureError(f"input {name!r} shares memory with one that is changed: its sizes cannot be symbolic")
-    return {name: _chosen(name, inputs[name], asked) for name, asked in dynamic.items()}
+    return {name: _requested_dimensions(name, inputs[name], requested) for name, requested in dynamic.items()}
 
 
-def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
+def _requested_dimensions(name: str, value: Tensor, requested: Any) -> dict[int, str]:
     """Return the requested dimensions of one input, counted from the front, with their names."""
-    if isinstance(asked, int):
-        asked = (asked,)
-    rows = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(asked, "")
-    found: dict[int, str] = {}
-    for index, called in rows.items():
+    if isinstance(requested, int):
+        requested = (requested,)
+    rows = dict(requested) if isinstance(requested, Mapping) else dict.fromkeys(requested, "")
+    names: dict[int, str] = {}
+    for index, name_of_size in rows.items():
         if not isinstance(index, int) or not -value.dim() <= index < value.dim():
             raise UsageError(f"dynamic: input {name!r} has {value.dim()} dimensions; {index!r} is not one of them")
         if value.shape[index] < 2:
@@ -74,22 +74,22 @@ def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
                 f"dynamic: size {index} of {name!r} is {value.shape[index]}, which tracing always makes a constant: "
                 "capture with a size of 2 or more"
             )
-        found[index % value.dim()] = _checked(str(called or ""))
-    return found
+        names[index % value.dim()] = _check_name(str(name_of_size or ""))
+    return names
 
 
-def _checked(called: str) -> str:
-    if called:
+def _check_name(name: str) -> str:
+    if name:
         try:
-            check_local(called)
+            check_local(name)
         except RefusedError as error:
             raise UsageError(f"dynamic: {error}") from None
-        if TAKEN.fullmatch(called) or called in FUNCTIONS:
-            raise UsageError(f"dynamic: {called!r} cannot name a size: Backprint uses that name for sizes or functions")
-    return called
+        if RESERVED_NAMES.fullmatch(name) or name in FUNCTIONS:
+            raise UsageError(f"dynamic: {name!r} cannot name a size: Backprint uses that name for sizes or functions")
+    return name
 
 
-# ------------------------------------------------------------------ while tracing
+# ---- While tracing
 
 
 _SYMBOLIC = tuple(f"{name}.py" for name in ("symbolic_shapes", "sym_node", "recording", "symbolic"))
@@ -135,27 +135,27 @@ class Sizes(ShapeEnv):
 
     def fake(self, mode: FakeTensorMode, name: str, value: Tensor) -> Tensor:
         """Return a fake tensor with the requested symbolic sizes."""
-        asked = self.dims[name]
-        kinds = [DimDynamic.DUCK if index in asked else DimDynamic.STATIC for index in range(value.dim())]
+        requested = self.dims[name]
+        kinds = [DimDynamic.DUCK if index in requested else DimDynamic.STATIC for index in range(value.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
         fake = mode.from_tensor(value, symbolic_context=context, source=LocalSource(name))
-        for index in asked:
+        for index in requested:
             if isinstance(fake.shape[index], torch.SymInt):
                 self.places[name, index] = fake.shape[index].node.expr
-        self.tie(name, fake)
+        self.equate_dimensions_of_one_name(name, fake)
         return fake
 
-    def tie(self, name: str, fake: Tensor) -> None:
+    def equate_dimensions_of_one_name(self, name: str, fake: Tensor) -> None:
         """Make dimensions of the same name equal."""
-        for index, called in self.dims[name].items():
+        for index, name_of_size in self.dims[name].items():
             for other, symbol in self.places.items():
-                if called and self.called(other) == called and other != (name, index):
+                if name_of_size and self.name_of_dimension(other) == name_of_size and other != (name, index):
                     left = self.create_symintnode(symbol, hint=int(self.backed_var_to_val[symbol]))
                     if not bool(left == fake.shape[index]):
-                        said = f"{other[0]}.shape[{other[1]}] and {name}.shape[{index}]"
-                        raise UsageError(f"dynamic: {said} are both called {called!r}, but their sizes differ")
+                        both = f"{other[0]}.shape[{other[1]}] and {name}.shape[{index}]"
+                        raise UsageError(f"dynamic: {both} are both called {name_of_size!r}, but their sizes differ")
 
-    def called(self, place: tuple[str, int]) -> str:
+    def name_of_dimension(self, place: tuple[str, int]) -> str:
         """Return the user's name for a dimension."""
         return self.dims[place[0]][place[1]]
 
@@ -164,13 +164,13 @@ def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Si
     """Return the ShapeEnv of the symbols that `dynamic` requests; None if no size is symbolic."""
     if not dynamic:
         return None
-    made = Sizes(dimensions(program, dynamic), paths)
-    made.chosen = dynamic is not True
-    return made
+    symbols = Sizes(dimensions(program, dynamic), paths)
+    symbols.chosen = dynamic is not True
+    return symbols
 
 
 @contextlib.contextmanager
-def noting(sizes: Sizes | None) -> Iterator[None]:
+def noting_user_lines(sizes: Sizes | None) -> Iterator[None]:
     """Note the user's line on guards that are derived inside, while the program itself runs."""
     if sizes is not None:
         sizes.forward = True
@@ -181,7 +181,7 @@ def noting(sizes: Sizes | None) -> Iterator[None]:
             sizes.forward = False
 
 
-def fixed(leaf: Any) -> Any:
+def specialize_number(leaf: Any) -> Any:
     """Return a symbolic number as a plain number; tracing adds a guard."""
     match leaf:
         case torch.SymInt():
@@ -191,13 +191,13 @@ def fixed(leaf: Any) -> Any:
     return bool(leaf)
 
 
-# ------------------------------------------------------------------ what was found out
+# ---- Symbols and guards after tracing
 
 
-def found(sizes: Sizes | None) -> Found:
+def findings_of(sizes: Sizes | None) -> SizeFindings:
     """Return the remaining symbols, and the guards; refuse a dimension requested by name that must be a number."""
     if sizes is None:
-        return Found()
+        return SizeFindings()
     names = names_of(sizes)
     where = {symbol: sorted({place[0] for place in sizes.places if symbol in free(sizes, place)}) for symbol in names}
     symbols = tuple(symbol_of(sizes, symbol, name) for symbol, name in names.items())
@@ -208,30 +208,30 @@ def found(sizes: Sizes | None) -> Found:
 
     guards = []
     for place, symbol in sizes.places.items():
-        now = sizes.replace(symbol)
-        if now == symbol:
+        value = sizes.replace(symbol)
+        if value == symbol:
             continue
         line = user_line(sizes.replacements_slocs.get(symbol))
-        refuse_fixed(sizes, place, now, text(now), line)
-        guards.append(Guard("size", f"{place[0]}.shape[{place[1]}] == {text(now)}", (place[0],), line))
+        refuse_constant_dimension(sizes, place, value, text(value), line)
+        guards.append(Guard("size", f"{place[0]}.shape[{place[1]}] == {text(value)}", (place[0],), line))
     for guard in sizes.guards:
-        if (kept := worth_saying(sizes, guard)) is not None:
-            inputs = tuple(dict.fromkeys(name for s in names if s in kept.free_symbols for name in where[s]))
-            guards.append(Guard("size", text(kept), inputs, user_line(guard.sloc)))
-    once = {guard.text: guard for guard in reversed(guards)}
-    for guard in once.values():
+        if (condition := what_guard_adds(sizes, guard)) is not None:
+            inputs = tuple(dict.fromkeys(name for s in names if s in condition.free_symbols for name in where[s]))
+            guards.append(Guard("size", text(condition), inputs, user_line(guard.sloc)))
+    by_text = {guard.text: guard for guard in reversed(guards)}
+    for guard in by_text.values():
         check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
-    return Found(symbols, tuple(reversed(once.values())), table)
+    return SizeFindings(symbols, tuple(reversed(by_text.values())), table)
 
 
 def check_guard(guard: Guard, hints: Mapping[str, int]) -> None:
     """Check that a replay can evaluate a guard, and that the captured sizes meet it."""
     condition = guard.text.rpartition("] == ")[2]
     try:
-        good = bool(evaluate(condition, hints))
+        holds = bool(evaluate(condition, hints))
     except GraphError as error:
         raise CaptureError(f"tracing found the condition {guard.text}, which a sample cannot keep: {error}") from None
-    if not good:
+    if not holds:
         raise CaptureError(f"tracing found the condition {guard.text}, which the captured sizes do not meet: {hints}")
 
 
@@ -239,12 +239,12 @@ def names_of(sizes: Sizes) -> dict[Any, str]:
     """Return the symbols that sizes depend on, in the order of the inputs, with the user's names, else s0, s1, …"""
     order: dict[Any, str] = {}
     for place in sizes.places:
-        for symbol in sorted(free(sizes, place), key=lambda each: int(each.name[1:])):
+        for symbol in sorted(free(sizes, place), key=lambda symbol_: int(symbol_.name[1:])):
             order.setdefault(symbol, "")
     for place, symbol in sizes.places.items():
         now = sizes.replace(symbol)
-        if now in order and sizes.called(place):
-            order[now] = order[now] or sizes.called(place)
+        if now in order and sizes.name_of_dimension(place):
+            order[now] = order[now] or sizes.name_of_dimension(place)
     for symbol in sizes.backed_var_to_val:  # strides that no size explains
         if sizes.replace(symbol) == symbol:
             order.setdefault(symbol, "")
@@ -271,7 +271,7 @@ def user_line(place: Any) -> Source | None:
     return line if isinstance(line, Source) else None
 
 
-def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
+def refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
     """Refuse a program that makes a dimension chosen by the user a constant."""
     if len(now.free_symbols) or not sizes.chosen:
         return
@@ -282,7 +282,7 @@ def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line
     )
 
 
-def worth_saying(sizes: Sizes, guard: Any) -> Any:
+def what_guard_adds(sizes: Sizes, guard: Any) -> Any:
     """Return what a guard adds to the sizes' ranges; a range that one of the user's lines narrowed counts."""
     if is_always(sizes, guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)

@@ -1,4 +1,9 @@
-"""Note the user's line and module path on every node that a torch call makes while AOTAutograd traces."""
+"""Trace a program with AOTAutograd to one joint graph, with the user's lines, and partition it.
+
+AOTAutograd needs a function of flat tensors without aliases among its results. So the traced function returns clones,
+which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
+trace (the scouting run), and become guards.
+"""
 
 from __future__ import annotations
 
@@ -34,28 +39,39 @@ from backprint.fx.convert import pin_dtypes
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.aot import symbolic
-from backprint.tracing.custom import is_composite, taken_apart, through
-from backprint.tracing.cut import partitioned
-from backprint.tracing.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices, shapes_of
-from backprint.tracing.non_operator_effects import rewritten
+from backprint.tracing.custom import call_for_mode, decompose_under_mode, is_composite
+from backprint.tracing.cut import partition_joint
+from backprint.tracing.fake import (
+    UNKNOWN_VALUES,
+    FakeWorld,
+    dispatch_with_rules,
+    fake_like,
+    is_missing_device,
+    on_available_devices,
+    replaced_dispatch,
+)
+from backprint.tracing.non_operator_effects import rewrite_for_tracing
 from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import (
-    Substitute,
+    SubstituteTensors,
     modes_reach_backward,
     named_outputs,
+    replace_tensors,
     result_of,
-    shielded,
-    with_others,
+    with_shields,
     with_values,
 )
 from backprint.tracing.scout import Findings
-from backprint.tracing.state.restore import kept
-from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, reads_values, unknown
-from backprint.values.results import NOTHING, ResultTree
+from backprint.tracing.state.restore import restoring_everything_reachable
+from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
+from backprint.values.results import NO_RESULT, ResultTree
 
-OURS = "backprint"
-"""The key of a node's metadata with our Source; True marks a copy that will be removed."""
+NOTE_KEY = "backprint"
+"""The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
+
+
+# ---- Notes on nodes
 
 
 class LineNotes(TorchFunctionMode):
@@ -70,58 +86,56 @@ class LineNotes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.table:
-            args, kwargs = with_others(self.table, args), with_others(self.table, kwargs or {})
+            args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
         if func.__name__ == "__get__":
             return for_program(func, *args)
-        func, args, kwargs = rewritten(func, args, kwargs)
+        func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if self.fake:
-            func, args, kwargs = on_present_devices(func, args, kwargs)
-        with noted(frames.here(self.paths)):
-            return through(self, func, args, kwargs)
+            func, args, kwargs = on_available_devices(func, args, kwargs)
+        with node_note(frames.here(self.paths)):
+            return call_for_mode(self, func, args, kwargs)
 
 
 @contextlib.contextmanager
-def noted(what: Any) -> Iterator[None]:
-    """Put this note on nodes that are made inside the block."""
+def node_note(note: Any) -> Iterator[None]:
+    """Put a note on the nodes that are made in this block."""
     meta = fx_traceback.current_meta
-    before = meta.get("custom")
-    meta["custom"] = {OURS: what}
+    previous = meta.get("custom")
+    meta["custom"] = {NOTE_KEY: note}
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             meta.pop("custom", None)
         else:
-            meta["custom"] = before
+            meta["custom"] = previous
 
 
-def mark(tensor: Tensor) -> Tensor:
-    """Copy a tensor in a way that `take_out_copies` recognises."""
-    with DisableTorchFunction(), noted(True):
+def marked_clone(tensor: Tensor) -> Tensor:
+    """Return a clone of a tensor that `remove_marked_clones` removes from the joint graph."""
+    with DisableTorchFunction(), node_note(True):
         return tensor.clone()
 
 
-# ----------------------------------------------------------------------------
-# Patches of torch that are active while AOTAutograd traces, so that it traces the operators that eager runs.
-# ----------------------------------------------------------------------------
+# ---- Patches of torch while AOTAutograd traces
 
 
 @contextlib.contextmanager
 def without_cuda() -> Iterator[None]:
     """Make `x.cuda()` return `x` on the CPU while a fake capture is traced on a machine without CUDA."""
-    before = FunctionalTensor.cuda
+    original = FunctionalTensor.cuda
     FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
     try:
         yield
     finally:
-        FunctionalTensor.cuda = before
+        FunctionalTensor.cuda = original
 
 
-REAL = tuple(
+KEPT_WHOLE = tuple(
     "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
 )
-"""Operators that tracing would decompose in Python into other operators than eager runs, with slightly different
-results."""
+"""Beginnings of the names of operators that tracing decomposes in Python into other operators than eager runs, with
+slightly different results."""
 
 STATIC = ("aten::hardshrink", "aten::softshrink")
 """Operators of REAL whose backward torch cannot trace with symbolic sizes: with these they are decomposed."""
@@ -131,19 +145,19 @@ STATIC = ("aten::hardshrink", "aten::softshrink")
 def as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as eager runs them, not as their Python decompositions."""
     static = STATIC if symbolic else ()
-    with without_python_decompositions([each for each in python_decomposed() if schema_of(each).name not in static]):
+    with without_python_decompositions(
+        [operator for operator in python_decomposed() if schema_of(operator).name not in static]
+    ):
         yield
 
 
 @functools.cache
 def python_decomposed() -> tuple[Any, ...]:
-    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(REAL)]
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(KEPT_WHOLE)]
     return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
 
 
-# ----------------------------------------------------------------------------
-# While a program is traced without values, operators that need values return what the scouting run read.
-# ----------------------------------------------------------------------------
+# ---- Values that the program reads
 
 READ = torch.ops.aten._local_scalar_dense.default
 """The operator that reads a number."""
@@ -156,145 +170,149 @@ def number_place(tensor: Tensor) -> tuple[Any, ...]:
 
 
 class RecordedFakes:
-    """Fake tensors; operators that need values return what the scouting run read.
+    """A FakeTensorMode in which operators that need values return what the scouting run read.
 
-    The mode stays an ordinary FakeTensorMode with its `dispatch` wrapped: higher-order operators recognise modes by
-    type.
+    With `real`, the values of fake tensors are computed too, where those of all arguments are known. The mode stays an
+    ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by type.
     """
 
-    def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
+    def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
         self.expected: Reading | None = None
-        self.reals: Any = WeakIdKeyDictionary() if real else None
+        self.real_values: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
-        self.held: dict[tuple[Any, ...], Tensor] = {}
+        self.numbers_read: dict[tuple[Any, ...], Tensor] = {}
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
-        self.plain = shapes_of(self.mode) if world is None else world.dispatch
+        self.plain_dispatch = dispatch_with_rules(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            result = self.plain(func, types, args, kwargs or {})
+            result = self.plain_dispatch(func, types, args, kwargs or {})
         except UNKNOWN_VALUES:
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
                     result = pytree.tree_map(fake_like, reading.result)
-                self.follow(result, reading.result)  # replaces the uninitialised values that `fake_like` left
+                self.set_values(result, reading.result)  # replaces the uninitialised values that `fake_like` left
                 return result
-            known, real = self.really(func, args, kwargs or {})
+            known, real = self.run_on_real_values(func, args, kwargs or {})
             if not known:
                 raise
-            if func is not READ or number_place(args[0]) not in self.held:
+            if func is not READ or number_place(args[0]) not in self.numbers_read:
                 self.unforeseen.append(str(func))
             with self.mode:
                 result = pytree.tree_map(fake_like, real)
-            self.follow(result, real)
+            self.set_values(result, real)
             return result
-        if self.reals is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
-            known, real = self.really(func, args, kwargs or {})
+        if self.real_values is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
+            known, real = self.run_on_real_values(func, args, kwargs or {})
             if known:
-                self.follow(result, real)
+                self.set_values(result, real)
         return result
 
-    def hold(self, tensor: Tensor) -> None:
+    def note_number_read(self, tensor: Tensor) -> None:
         """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
-        self.held[number_place(tensor)] = tensor
+        self.numbers_read[number_place(tensor)] = tensor
 
-    def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
         """Run an operator on the real values behind these fake tensors, if all are known."""
-        if self.reals is None:
+        if self.real_values is None:
             return False, None
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
-        if any(leaf not in self.reals for leaf in given):
+        fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if any(leaf not in self.real_values for leaf in fakes):
             return False, None
-        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values[leaf], (args, kwargs))
         with without_modes(), torch.no_grad():
             return True, for_program(func, *args, **kwargs)
 
-    def follow(self, fake: Any, real: Any) -> None:
+    def set_values(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
-        if self.reals is None:
+        if self.real_values is None:
             return
-        for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
-            if isinstance(left, FakeTensor) and isinstance(right, Tensor):
-                self.reals[left] = right
+        for fake_leaf, real_leaf in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
+            if isinstance(fake_leaf, FakeTensor) and isinstance(real_leaf, Tensor):
+                self.real_values[fake_leaf] = real_leaf
 
 
-class Told(TorchDispatchMode):
-    """Matches operators that read values with the readings of the scouting run, in order, and returns those results."""
+class ReadingReplay(TorchDispatchMode):
+    """A dispatch mode that answers operators that read values with the readings of the scouting run, in order."""
 
     def __init__(
         self, readings: Sequence[Reading], fake: RecordedFakes, specialize: bool, paths: Mapping[int, str]
     ) -> None:
         super().__init__()
         self.paths = paths
-        self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
+        self.remaining = [reading for reading in readings if fake.world is None or reading.inputs]
         self.fake, self.specialize = fake, specialize
         self.guards: list[tuple[Tensor, Reading]] = []
-        self.used = bool(self.waiting)
+        self.used = bool(self.remaining)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decompose_under_mode(self, func, args, kwargs)
         self.used = True
         if self.fake.world is not None:
             inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
-            if self.fake.world.able(func, pytree.tree_leaves(inner)):
-                found = self.fake.world.really(func, *inner)
-                return for_program(func, *args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
-            if not self.waiting:
-                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
-        reading = self.meet(func)
+            if self.fake.world.follows_from_constants(func, pytree.tree_leaves(inner)):
+                real_result = self.fake.world.run_on_real_values(func, *inner)
+                return (
+                    for_program(func, *args, **(kwargs or {}))
+                    if isinstance(first_leaf(real_result), Tensor)
+                    else real_result
+                )
+            if not self.remaining:
+                raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
+        reading = self.next_reading(func)
         if not isinstance(first_leaf(reading.result), Tensor):
-            self.take(func, args, reading)
+            self.add_guard(func, args, reading)
             return reading.result
         self.fake.expected = reading
         try:
             result = for_program(func, *args, **(kwargs or {}))
         finally:
-            needed, self.fake.expected = self.fake.expected is None, None
-        if needed:
-            self.take(func, pytree.tree_leaves(result), reading)
+            was_used, self.fake.expected = self.fake.expected is None, None
+        if was_used:
+            self.add_guard(func, pytree.tree_leaves(result), reading)
         return result
 
-    def meet(self, func: Any) -> Reading:
+    def next_reading(self, func: Any) -> Reading:
         """Return the next reading of the scouting run at this line.
 
         Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
         """
         here = frames.here(self.paths)
-        then = self.waiting[0] if self.waiting else None
-        while self.waiting:
-            reading = self.waiting.pop(0)
+        expected = self.remaining[0] if self.remaining else None
+        while self.remaining:
+            reading = self.remaining.pop(0)
             if (reading.operator, reading.source) == (str(func), here):
                 return reading
         raise CaptureError(
-            f"while traced the program runs {func} ({spot(here)}) where its first run had "
-            f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
+            f"while traced the program runs {func} ({line_text(here)}) where its first run had "
+            f"{f'{expected.operator} ({line_text(expected.source)})' if expected else 'nothing'}: "
             "its runs differ, or it checks whether it is traced"
         )
 
-    def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
-        """Continue with the result of the scouting run, with a guard if it depends on an input."""
+    def add_guard(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
+        """Add a guard on a value that was read, if it depends on an input."""
         if func is READ:
-            self.fake.hold(from_functional(values[0]))
+            self.fake.note_number_read(from_functional(values[0]))
         if not reading.inputs:
             return
         if func in CHECKS:
-            bad = values[0] != 0 if func is CHECK else values[0] == 0
-            self.guards.append((mark(bad.any()), replace(reading, result=False)))
+            failed = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((marked_clone(failed.any()), replace(reading, result=False)))
             return
         if not self.specialize:
-            raise DataDependentError(refused_reading(reading))
+            raise DataDependentError(refusal_of_reading(reading))
         if func is READ or isinstance(first_leaf(reading.result), Tensor):
-            self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
+            self.guards.append((marked_clone(values[0].detach()), reading))  # now: the program may write to it later
         else:
             self.fake.unforeseen.append(str(func))
 
 
-def spot(source: Source | None) -> str:
+def line_text(source: Source | None) -> str:
     """Return a file and line for a message."""
     return f"{source.file}:{source.line}" if source else "no line of the program"
 
@@ -304,24 +322,25 @@ def first_leaf(value: Any) -> Any:
     return next(iter(pytree.tree_leaves(value)), None)
 
 
-def refused_reading(reading: Reading) -> str:
-    """Say why a program that reads values is not traced, where it reads, and what to do."""
+def refusal_of_reading(reading: Reading) -> str:
+    """Return the message for a program that reads values and is not specialized on them."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
-    hangs = f" (it depends on {', '.join(reading.inputs[:6])})"
+    depends = f" (it depends on {', '.join(reading.inputs[:6])})"
     return (
-        f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
+        f"{reading.operator} reads values that tracing does not have{place}{depends}. "
         "Pass specialize=True to take this run's value and keep it as a guard"
     )
 
 
-# ----------------------------------------------------------------------------
-# The function that AOTAutograd traces: named tensors in, copies of the outputs out.
-# ----------------------------------------------------------------------------
+# ---- The function that AOTAutograd traces
 
 
 class TracedFunction:
-    """The traced function: named tensors in, copies of the outputs out, and notes about each output."""
+    """The function that AOTAutograd traces: it takes the program's tensors and returns marked clones of its results.
+
+    AOTAutograd calls it more than once; the attributes are those of the last call.
+    """
 
     def __init__(
         self, program: ScoutedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
@@ -336,69 +355,69 @@ class TracedFunction:
         self.open = contextlib.ExitStack()
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
-        self.told = bool(self.readings) or program.world is not None
-        self.tree = NOTHING
+        self.reads_values = bool(self.readings) or program.world is not None
+        self.tree = NO_RESULT
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
-        values = self.program.current(keep=False)
-        known = {} if self.program.world is None else self.program.world.reals(self.program.held())
+        values = self.program.current_tensors(keep_values=False)
+        known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
         apart = {name for group in self.program.assembled for name in group}
-        made = []
+        fakes = []
         for named in self.program.tensors:
             value = values[named.name].detach()
             with self.fake.mode:
                 if self.sizes and named.name in self.sizes.dims:
                     fake = self.sizes.fake(self.fake.mode, named.name, value)
                 else:
-                    fake = fake_like(value) if named.name in apart else self.faked(value)
+                    fake = fake_like(value) if named.name in apart else self.to_fake(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
             real = value if self.program.world is None else known.get(named.name)
-            if self.fake.reals is not None and real is not None:
-                self.fake.reals[fake] = real
-            made.append(fake)
-        return tuple(made)
+            if self.fake.real_values is not None and real is not None:
+                self.fake.real_values[fake] = real
+            fakes.append(fake)
+        return tuple(fakes)
 
-    def faked(self, value: Tensor) -> Tensor:
+    def to_fake(self, value: Tensor) -> Tensor:
         """Return a fake tensor for a real one; a fake one itself."""
         if isinstance(value, FakeTensor):
             return value
-        made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
-        return made
+        fake: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return fake
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
-        given = dict(zip(self.names, flat, strict=True))
-        told = Told(self.readings, self.fake, self.specialize, self.paths)
-        if self.fake.reals is not None:
+        values = dict(zip(self.names, flat, strict=True))
+        replay = ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
+        if self.fake.real_values is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
-        ready = sharing_memory(program, shielded(program, given, mark))
-        versions = {name: version_of(ready[name]) for name in (*program.shields, *_assembled(program))}
+        ready = sharing_memory(program, with_shields(program, values, marked_clone))
+        versions = {name: version_of(ready[name]) for name in (*program.shields, *_names_sharing_memory(program))}
         self.open.close()
         self.open.enter_context(
-            kept(program.target(), objects_given(program))
+            restoring_everything_reachable(program.target(), objects_given(program))
         )  # AOTAutograd runs the program more than once
         self.open.enter_context(with_values(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
         lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
-        modes = lines, told if self.told else contextlib.nullcontext()
-        with modes[0], modes[1], symbolic.noting(self.sizes):
+        modes = lines, replay if self.reads_values else contextlib.nullcontext()
+        with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
             result = result_of(program, ready)
-        self.told = told.used
+        self.reads_values = replay.used
         named, self.tree = named_outputs(program, result)
-        self.leaves = tuple(_still(leaf) for _, leaf in named)
-        produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
+        self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
+        produced = [(name, "output", marked_clone(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
         for name, version in versions.items():
             if version_of(ready[name]) != version:
-                produced.append((name, "mutation", mark(ready[name].detach())))
+                produced.append((name, "mutation", marked_clone(ready[name].detach())))
         own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
         for name, tensor in tensors_of(program.target()):
             if (before := reached.get(name)) is not tensor:
-                produced.append((own.get(id(before), name), "mutation", mark(tensor.detach())))
-        for tensor, _ in told.guards:
-            produced.append(("guard", "guard", mark(tensor.detach())))
-        self.guards = [reading for _, reading in told.guards]
+                produced.append((own.get(id(before), name), "mutation", marked_clone(tensor.detach())))
+        for tensor, _ in replay.guards:
+            produced.append(("guard", "guard", marked_clone(tensor.detach())))
+        self.guards = [reading for _, reading in replay.guards]
         self.outputs = [(name, role) for name, role, _ in produced]
         return [tensor for _, _, tensor in produced]
 
@@ -411,18 +430,18 @@ class StatelessModule(nn.Module):
         self.__dict__["body"] = body
 
     def forward(self, *flat: Tensor) -> list[Tensor]:
-        found: list[Tensor] = self.__dict__["body"](flat)
-        return found
+        results: list[Tensor] = self.__dict__["body"](flat)
+        return results
 
 
-def _still(leaf: Any) -> Any:
+def _leaf_without_tensor(leaf: Any) -> Any:
     """Replace a tensor by `A_TENSOR`; a symbolic size becomes its number, with a guard."""
     if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return symbolic.fixed(leaf)
+        return symbolic.specialize_number(leaf)
     return A_TENSOR if isinstance(leaf, Tensor) else leaf
 
 
-def _assembled(program: ScoutedProgram) -> tuple[str, ...]:
+def _names_sharing_memory(program: ScoutedProgram) -> tuple[str, ...]:
     return tuple(name for group in program.assembled for name in group)
 
 
@@ -446,9 +465,7 @@ def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[s
     return values
 
 
-# ----------------------------------------------------------------------------
-# Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs.
-# ----------------------------------------------------------------------------
+# ---- The joint graph: without our clones, partitioned, its inputs and outputs identified
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +482,7 @@ class Traced:
     unforeseen: tuple[str, ...]
     tree: ResultTree
     leaves: tuple[Any, ...]
-    sizes: symbolic.Found
+    sizes: symbolic.SizeFindings
     casts: int = 0
 
 
@@ -475,13 +492,13 @@ ORDERED = (
 )
 
 
-def take_out_copies(joint: torch.fx.GraphModule) -> None:
-    """Remove the copies that the traced function put around its inputs and outputs, and a profiler's marks."""
+def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
+    """Remove the clones that the traced function put around its inputs and outputs, and the marks of a profiler."""
     for node in reversed(list(joint.graph.nodes)):
         if getattr(node.target, "namespace", "") == "profiler" and not node.users:
             joint.graph.erase_node(node)
     for node in list(joint.graph.nodes):
-        note = (node.meta.get("custom") or {}).get(OURS)
+        note = (node.meta.get("custom") or {}).get(NOTE_KEY)
         if (
             note is True
             and node.target is torch.ops.aten.clone.default
@@ -490,7 +507,7 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
             node.replace_all_uses_with(node.args[0])
             joint.graph.erase_node(node)
     for node in reversed(list(joint.graph.nodes)):
-        note = (node.meta.get("custom") or {}).get(OURS)
+        note = (node.meta.get("custom") or {}).get(NOTE_KEY)
         if note is True and node.target is torch.ops.aten.detach.default and not node.users:
             joint.graph.erase_node(node)
 
@@ -501,7 +518,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
     tangents = tangents_of_joint(run, joint)
     forward, backward = joint, None
     if tangents:
-        forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
+        forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
     return Traced(
         forward,
         backward,
@@ -513,7 +530,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
         tuple(dict.fromkeys(run.fake.unforeseen)),
         run.tree,
         run.leaves,
-        symbolic.found(run.sizes),
+        symbolic.findings_of(run.sizes),
     )
 
 
@@ -553,9 +570,7 @@ def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple
     return tuple(tangents)
 
 
-# ----------------------------------------------------------------------------
-# Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies taken out.
-# ----------------------------------------------------------------------------
+# ---- Tracing
 
 
 def trace(
@@ -592,13 +607,13 @@ def trace_values(
 def trace_once(
     run: TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
 ) -> Traced:
-    """Try once to trace."""
+    """Trace a program with one call of AOTAutograd, and partition the joint graph."""
     program = run.program
     with tracing(run) as stack:
         try:
             joint = export_joint(stack, StatelessModule(run), run.fakes(), dict(decompose or {}))
         except UNKNOWN_VALUES as error:
-            raise DataDependentError(_late(program, error)) from error
+            raise DataDependentError(_late_reading_message(program, error)) from error
         except UnsupportedOperatorException as error:
             raise CaptureError(
                 f"{error.func} has no fake kernel, so it cannot be traced: "
@@ -609,21 +624,21 @@ def trace_once(
         except Exception as error:
             if is_defect(error):
                 raise
-            said = f"{type(error).__name__}: {str(error)[:1000]}"
-            raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
+            text = f"{type(error).__name__}: {str(error)[:1000]}"
+            raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {text}") from error
         graph_module = joint.graph_module
-        take_out_copies(graph_module)
+        remove_marked_clones(graph_module)
         pin_dtypes(graph_module)
-        found = casts(program, graph_module)  # before the partition, which merges equal casts
-        return replace(split_joint(run, graph_module, partition), casts=found)
+        leaf_casts = count_leaf_casts(program, graph_module)  # before the partition, which merges equal casts
+        return replace(split_joint(run, graph_module, partition), casts=leaf_casts)
 
 
 @contextlib.contextmanager
 def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
     """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
-        if run.program.world is not None and absent("cuda"):
+        stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
+        if run.program.world is not None and is_missing_device("cuda"):
             stack.enter_context(without_cuda())
         stack.enter_context(lazy_code(True))
         stack.enter_context(without_effects_of_checks())
@@ -633,27 +648,30 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-        stack.enter_context(kept(run.program.target(), objects_given(run.program)))
+        stack.enter_context(restoring_everything_reachable(run.program.target(), objects_given(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
         if run.program.outside:
-            stack.enter_context(Substitute(run.table))
+            stack.enter_context(SubstituteTensors(run.table))
         stack.callback(lambda: run.open.close())
         yield stack
 
 
-def _late(program: ScoutedProgram, error: Any) -> str:
-    place = frames.place(frames.raised(error, module_paths(program.target())))
+def _late_reading_message(program: ScoutedProgram, error: Any) -> str:
+    place = frames.place(frames.source_of_error(error, module_paths(program.target())))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
         "Pass specialize=True to take this run's values and keep them as guards"
     )
 
 
-def casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
+def count_leaf_casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
     """Count the casts of a program's own leaves in a traced forward."""
-    asking = {index for index, named in enumerate(program.tensors) if named.requires_grad}
-    found = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
-    ahead = [node.args[0] for node in found if node.meta.get("partitioner_tag") != "is_backward"]
-    return sum(node.op == "placeholder" and getattr(node.meta["desc"], "idx", None) in asking for node in ahead)
+    requiring_grad = {index for index, named in enumerate(program.tensors) if named.requires_grad}
+    casts = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
+    forward_arguments = [node.args[0] for node in casts if node.meta.get("partitioner_tag") != "is_backward"]
+    return sum(
+        node.op == "placeholder" and getattr(node.meta["desc"], "idx", None) in requiring_grad
+        for node in forward_arguments
+    )

@@ -30,19 +30,19 @@ from backprint.graph.nouns import Capture
 from backprint.tracing import frames
 from backprint.tracing.aot.engine import by_aot
 from backprint.tracing.captured import capture_of
-from backprint.tracing.custom import with_bodies
+from backprint.tracing.custom import captures_operator_bodies
 from backprint.tracing.dynamo.frontend import (
     GraphRunner,
     function_of,
     line_of,
     name_of_source,
     role_of_source,
+    set_node_sources,
     source_of_placeholder,
-    tell_lines,
 )
-from backprint.tracing.program import CalledProgram, Held, NamedTensor, Slot, check_tensor, free_name
+from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, Slot, check_tensor, free_name
 from backprint.tracing.request import Options
-from backprint.values.settings import outside_modes, quiet_random
+from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import copy_values
 
 
@@ -51,33 +51,33 @@ class OpenRunner(GraphRunner):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is tag_activation_checkpoint:
-            body, *given = args
-            return OpenRunner(body).run(*given)
+            body, *inputs = args
+            return OpenRunner(body).run(*inputs)
         return super().call_function(target, args, kwargs)
 
 
-Uncompiled = SkipFrame
+LeaveUncompiled = SkipFrame
 """Raised in a backend: Dynamo leaves the frame as it is, and the program runs it uncompiled."""
 
 
 @contextlib.contextmanager
 def outside_tracing() -> Iterator[None]:
     """Leave Dynamo's tracing context and inference mode, and restore random states afterwards."""
-    with tracing(None), quiet_random(), outside_modes():
+    with tracing(None), preserving_random_states(), outside_modes():
         yield
 
 
-@with_bodies
-def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **asked: Any) -> Capture:
-    """Capture one graph of Dynamo's on the inputs it is compiled for; `asked` are the fields of Options.
+@captures_operator_bodies
+def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **options: Any) -> Capture:
+    """Capture one graph of Dynamo's on the inputs it is compiled for; `options` are the fields of Options.
 
     Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
     """
     program = program_of(module, inputs, torch.is_grad_enabled())
-    sizes = any(isinstance(value, torch.SymInt) for value in examples(module))
+    sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
     with outside_tracing():
-        made = by_aot(program, Options(**{"dynamic": sizes, **asked}))
-        return capture_of(made, "dynamo", (), name or program.title)
+        result = by_aot(program, Options(**{"dynamic": sizes, **options}))
+        return capture_of(result, "dynamo", (), name or program.title)
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
@@ -98,10 +98,10 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
     own = {named.name for named in tensors if named.role == "parameter"}
     copies = copy_values({name: value for name, value in values.items() if name not in own})
     _, structure = pytree.tree_flatten((tuple(leaves), {}))
-    tell_lines(module, line_of)
-    target = runner(module)
+    set_node_sources(module, line_of)
+    target = graph_as_function(module)
     return CalledProgram(
-        target=Held(target),
+        target=HeldTarget(target),
         arguments=tuple(named.name for named in tensors if named.role == "input"),
         structure=structure,
         leaves=tuple(leaves),
@@ -112,18 +112,18 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
     )
 
 
-def examples(module: fx.GraphModule) -> list[Any]:
+def example_values(module: fx.GraphModule) -> list[Any]:
     """Return Dynamo's example of each input."""
     return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
 
 
-def runner(module: fx.GraphModule) -> Callable[..., Any]:
+def graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
     """Return Dynamo's graph as a function of its inputs; a size among them is read from the tensor that has it."""
-    given = examples(module)
+    example_inputs = example_values(module)
     places: dict[int, tuple[int, int]] = {}
-    for index, example in enumerate(given):
+    for index, example in enumerate(example_inputs):
         if isinstance(example, torch.SymInt):
-            for other, tensor in enumerate(given):
+            for other, tensor in enumerate(example_inputs):
                 shape = tensor.shape if isinstance(tensor, Tensor) else ()
                 for dim, size in enumerate(shape):
                     if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
@@ -136,63 +136,63 @@ def runner(module: fx.GraphModule) -> Callable[..., Any]:
     return graph
 
 
-# ------------------------------------------------------------------ what the program goes on with
+# ---- What the program goes on with
 
 
 def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
-    """Return a graph of Dynamo's as a function that computes what eager would; raise `Uncompiled` if that is
+    """Return a graph of Dynamo's as a function that computes what eager would; raise `LeaveUncompiled` if that is
     impossible.
 
     Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
     would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces it.
     """
-    for node in checkpoints(module):
-        if node.kwargs.get("use_reentrant") is not False and not in_full_graph():
-            raise Uncompiled(
+    for node in checkpoint_nodes(module):
+        if node.kwargs.get("use_reentrant") is not False and not requests_full_graph():
+            raise LeaveUncompiled(
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
                 f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph does not have"
             )
-    held = [node for node in module.graph.find_nodes(op="placeholder") if is_held(node)]
-    reopen(module, frozenset(held))
+    in_closure = [node for node in module.graph.find_nodes(op="placeholder") if is_parameter_or_buffer(node)]
+    replace_checkpoints(module, frozenset(in_closure))
     return module.forward
 
 
-def checkpoints(module: fx.GraphModule) -> list[fx.Node]:
+def checkpoint_nodes(module: fx.GraphModule) -> list[fx.Node]:
     """Return the calls of `torch.utils.checkpoint` in a graph and its subgraphs."""
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
-    found = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
-    return [node for nodes in found for node in nodes]
+    node_lists = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
+    return [node for nodes in node_lists for node in nodes]
 
 
-def in_full_graph() -> bool:
+def requests_full_graph() -> bool:
     """Whether the program requests one graph (`fullgraph=True`), so that none of its frames can be skipped."""
     return bool(InstructionTranslator.current_tx().one_graph)
 
 
-def is_held(node: fx.Node) -> bool:
+def is_parameter_or_buffer(node: fx.Node) -> bool:
     """Whether a placeholder is a parameter or buffer: a checkpointed function has it in its closure."""
     value = node.meta.get("example_value")
     return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
 
 
-def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
+def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
     """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
-        body, *given = node.args
-        inside = tuple(each in held for each in given)
+        body, *inputs = node.args
+        inside = tuple(value in in_closure for value in inputs)
         inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
-        bodies[body.target] = frozenset(each for each, own in zip(inner, inside, strict=True) if own)
-        node.target, node.args = checkpointed, (body, inside, *given)
+        bodies[body.target] = frozenset(value for value, own in zip(inner, inside, strict=True) if own)
+        node.target, node.args = run_checkpoint, (body, inside, *inputs)
     for name, child in part.named_children():
         if isinstance(child, fx.GraphModule):
-            reopen(child, bodies.get(name, frozenset()))
+            replace_checkpoints(child, bodies.get(name, frozenset()))
     part.recompile()
 
 
-def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
-    """`torch.utils.checkpoint.checkpoint` as eager runs it; arguments marked `inside` go through the closure."""
-    own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
+def run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
+    """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
+    own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
 
@@ -200,7 +200,7 @@ def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **k
         rest = iter(passed)
         return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
 
-    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **given)
+    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **keywords)
 
 
 def compile_name(module: fx.GraphModule) -> str:

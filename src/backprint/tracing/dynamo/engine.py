@@ -1,4 +1,9 @@
-"""Identify tensors between the graphs of a run under Dynamo: values are known by identity, and become Links."""
+"""Engine `dynamo`: trace each graph that Dynamo makes of a program to a Pair, and link the Pairs.
+
+The program runs once under Dynamo (`frontend`). Tensors that go from one graph to another are known by identity and
+become Links (`TensorTable`). Each graph is then traced like a program of its own, the last first, because later graphs
+decide which outputs of an earlier one need gradients.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +28,19 @@ from backprint.tracing.aot.trace import trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.dynamo import frontend
 from backprint.tracing.dynamo.frontend import (
-    Ambient,
     DynamoRun,
     GraphRun,
     GraphRunner,
+    OuterModes,
     ValueRead,
     line_with_path,
-    tell_lines,
+    set_node_sources,
 )
-from backprint.tracing.non_operator_effects import flag_guards, no_seeding
+from backprint.tracing.non_operator_effects import flag_guards, refuse_seeding
 from backprint.tracing.program import (
     A_TENSOR,
     CalledProgram,
-    Held,
+    HeldTarget,
     NamedTensor,
     ScoutedProgram,
     Slot,
@@ -43,13 +48,15 @@ from backprint.tracing.program import (
     free_name,
 )
 from backprint.tracing.reach import compiled_parts, module_paths
-from backprint.tracing.request import Made, Options, Part
+from backprint.tracing.request import EngineResult, Options, Part
 from backprint.tracing.running import check_loss, own_arguments, staged
 from backprint.tracing.scout import Findings, scout
-from backprint.tracing.state.restore import same_chance
+from backprint.tracing.state.restore import with_foreign_random_states
 from backprint.tracing.watch import SEED
 from backprint.values.results import ResultTree, outputs_of
-from backprint.values.settings import quiet_random
+from backprint.values.settings import preserving_random_states
+
+# ---- Tensors between the graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +70,19 @@ class Holder:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class GraphEntry:
     """One run of a graph with the names of its inputs and outputs, and its program."""
 
     ran: GraphRun
     names: tuple[str | None, ...]
     program: ScoutedProgram
     outputs: list[str]
-    asking: list[bool]
+    requires_grad: list[bool]
     after: list[tuple[int, Source | None]] = field(default_factory=list)
     extra: list[tuple[NamedTensor, Tensor]] = field(default_factory=list)
 
 
-class TensorBook:
+class TensorTable:
     """Identifies tensors while the graphs are entered in the order they ran."""
 
     def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
@@ -83,12 +90,12 @@ class TensorBook:
         self.named = {named.name: named for named in program.tensors}
         self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
         self.tensors: list[Tensor] = []
-        self.entries: list[Entry] = []
+        self.entries: list[GraphEntry] = []
         self.links: list[Link] = []
-        self.taken = list(program.tensors)
-        self.before: list[tuple[str, ValueRead]] = []
+        self.names_taken = list(program.tensors)
+        self.reads_before: list[tuple[str, ValueRead]] = []
 
-    def at(self, tensor: Tensor, user: str) -> Holder:
+    def holder_of(self, tensor: Tensor, user: str) -> Holder:
         """Return the Holder of a tensor's current value."""
         holder = self.holders.get(id(tensor))
         if holder is None:
@@ -104,28 +111,30 @@ class TensorBook:
         user = f"graph {index} of {self.program.title}"
         names: list[str | None] = []
         named: dict[str, NamedTensor] = {}
-        for given, asking in zip(ran.inputs, ran.asked, strict=True):
-            if not isinstance(given, Tensor):
+        for value, requires_grad in zip(ran.inputs, ran.requires_grad_before, strict=True):
+            if not isinstance(value, Tensor):
                 names.append(None)
                 continue
-            holder = self.at(given, user)
+            holder = self.holder_of(value, user)
             names.append(holder.name)
             if holder.name in named:
                 continue
             known = self.named.get(holder.name)
             named[holder.name] = (
-                replace(known, requires_grad=asking) if known else NamedTensor(holder.name, "input", asking)
+                replace(known, requires_grad=requires_grad)
+                if known
+                else NamedTensor(holder.name, "input", requires_grad)
             )
             if holder.pair is not None:
                 self.links.append(Link(holder.pair, holder.port, index, holder.name))
-        tell_lines(ran.module, functools.partial(line_with_path, paths=self.paths))
+        set_node_sources(ran.module, functools.partial(line_with_path, paths=self.paths))
         values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
         part, _ = scout(part_of(self.program, index, ran, names, tuple(named.values()), values))
         self.refuse_attributes(part, user)
-        entry = Entry(ran, tuple(names), part, [], [])
+        entry = GraphEntry(ran, tuple(names), part, [], [])
         self.entries.append(entry)
-        self.change(index, entry)
-        self.give(index, entry)
+        self.enter_mutations(index, entry)
+        self.enter_outputs(index, entry)
 
     def refuse_attributes(self, part: ScoutedProgram, user: str) -> None:
         """Refuse a graph with one of the program's tensors as an attribute: it would become a constant."""
@@ -133,7 +142,7 @@ class TensorBook:
             if id(tensor) in self.holders:
                 raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
 
-    def change(self, index: int, entry: Entry) -> None:
+    def enter_mutations(self, index: int, entry: GraphEntry) -> None:
         """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
         changed = set(entry.program.changed)
         changed |= {
@@ -145,30 +154,32 @@ class TensorBook:
         storages = {storage_id(t.untyped_storage()) for t in entry.ran.inputs if id(t) in written}
         for tensor in self.tensors_known():
             if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in storages:
-                said = "it shares memory with a tensor that graph {} changes in place: return copies"
-                self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=said.format(index))
+                reason = "it shares memory with a tensor that graph {} changes in place: return copies"
+                self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=reason.format(index))
         for key, name in written.items():
-            asking = any(on for t, on in zip(entry.ran.inputs, entry.ran.asking, strict=True) if id(t) == key)
-            said = (
+            requires_grad = any(
+                on for t, on in zip(entry.ran.inputs, entry.ran.requires_grad_after, strict=True) if id(t) == key
+            )
+            reason = (
                 f"graph {index} changes it in place, and autograd would have to track that from one graph into "
                 "another: write it out of place"
             )
-            self.holders[key] = Holder(index, PortKey("mutation", name), name, said if asking else "")
+            self.holders[key] = Holder(index, PortKey("mutation", name), name, reason if requires_grad else "")
 
     def tensors_known(self) -> list[Tensor]:
         """Return every living tensor that has a Holder."""
         seen = [t for entry in self.entries for t in entry.ran.inputs if isinstance(t, Tensor)]
         return [t for t in (*seen, *self.tensors) if id(t) in self.holders]
 
-    def give(self, index: int, entry: Entry) -> None:
+    def enter_outputs(self, index: int, entry: GraphEntry) -> None:
         """Name the outputs of a graph."""
         returned = entry.ran.module.graph.output_node().args[0]
         for node, tensor in zip(returned, entry.ran.outputs, strict=True):
             wanted = f"pair_{index}.{node.name if isinstance(node, fx.Node) else 'output'}"
-            name = free_name(wanted, self.taken)
-            self.taken.append(NamedTensor(name, "input", False))
+            name = free_name(wanted, self.names_taken)
+            self.names_taken.append(NamedTensor(name, "input", False))
             entry.outputs.append(name)
-            entry.asking.append(isinstance(tensor, Tensor) and tensor.requires_grad)
+            entry.requires_grad.append(isinstance(tensor, Tensor) and tensor.requires_grad)
             if isinstance(tensor, Tensor) and id(tensor) not in self.holders:
                 self.holders[id(tensor)] = Holder(index, PortKey("output", name), name)
                 self.tensors.append(tensor)
@@ -177,16 +188,16 @@ class TensorBook:
         """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
         own."""
         for read in reads:
-            holder = self.at(read.tensor, "a read of a value")
+            holder = self.holder_of(read.tensor, "a read of a value")
             if holder.pair is None:
-                self.before.append((holder.name, read))
+                self.reads_before.append((holder.name, read))
                 continue
             entry = self.entries[holder.pair]
             role, name = holder.port
             place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
             entry.after.append((place, read.source))
 
-    def close(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], ResultTree, tuple[Any, ...]]:
+    def link_results(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], ResultTree, tuple[Any, ...]]:
         """Link the program's results; return their names, whether each takes a tangent, and the result's structure."""
         named, tree = outputs_of(record.result)
         loss = record.loss is not None
@@ -195,17 +206,17 @@ class TensorBook:
         for name, leaf in named:
             if not isinstance(leaf, Tensor):
                 continue
-            holder = self.at(leaf, f"result {name!r}")
+            holder = self.holder_of(leaf, f"result {name!r}")
             asking = leaf.requires_grad and (name == "loss" or not loss)
             if holder.pair is not None and holder.port.role == "output":
-                holder = self.call(holder, name, leaf)
+                holder = self.name_after_result(holder, name, leaf)
             self.links.append(Link(holder.pair, holder.port, None, name))
             outputs.append((name, asking))
         return outputs, tree, tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in named)
 
-    def call(self, holder: Holder, name: str, leaf: Tensor) -> Holder:
+    def name_after_result(self, holder: Holder, name: str, leaf: Tensor) -> Holder:
         """Name a value after the result that it is, unless the program uses that name already."""
-        if not holder.name.startswith("pair_") or name in {known.name for known in self.taken}:
+        if not holder.name.startswith("pair_") or name in {known.name for known in self.names_taken}:
             return holder
         assert holder.pair is not None
         entry = self.entries[holder.pair]
@@ -216,29 +227,27 @@ class TensorBook:
         for user in self.entries:
             user.names = tuple(name if known == holder.name else known for known in user.names)
             user.program = renamed_program(user.program, holder.name, name)
-        self.taken.append(NamedTensor(name, "input", False))
-        found = replace(holder, port=PortKey("output", name), name=name)
+        self.names_taken.append(NamedTensor(name, "input", False))
+        renamed = replace(holder, port=PortKey("output", name), name=name)
         for key, other in self.holders.items():
             if other == holder:
-                self.holders[key] = found
-        return found
+                self.holders[key] = renamed
+        return renamed
 
-    def complete(self, ready: Mapping[str, Tensor]) -> None:
+    def add_unused_tensors(self, ready: Mapping[str, Tensor]) -> None:
         """Add tensors that the program reads itself, or that no graph takes, to the inputs of the first Pair."""
         used = {name for entry in self.entries for name in entry.names}
-        read = {name: reading.tensor for name, reading in self.before}
+        read = {name: reading.tensor for name, reading in self.reads_before}
         for name, named in self.named.items():
             if name in read or name not in used:
                 self.entries[0].extra.append((named, read.get(name, ready[name]).detach().clone()))
 
 
-# ----------------------------------------------------------------------------
-# One run of one of Dynamo's graphs as a program, with the tensors' names in the user's program.
-# ----------------------------------------------------------------------------
+# ---- One run of a graph as a program
 
 
 @dataclass(frozen=True, eq=False)
-class Graphed:
+class GraphProgram:
     """A graph's run as a function of its tensors: engine `aot` traces it, and it is the oracle of its Pair.
 
     `places` are the indices of the results that it returns, each with whether it requires grad. `before` are the
@@ -247,34 +256,34 @@ class Graphed:
     """
 
     module: fx.GraphModule
-    under: Ambient
+    under: OuterModes
     places: tuple[tuple[int, bool], ...]
-    before: tuple[tuple[str, Source | None], ...] = ()
+    reads_before: tuple[tuple[str, Source | None], ...] = ()
     after: tuple[tuple[int, Source | None], ...] = ()
     __name__ = "graph"
 
     @property
     def extra(self) -> tuple[str, ...]:
         """The names of its additional arguments."""
-        return tuple(dict.fromkeys(name for name, _ in self.before))
+        return tuple(dict.fromkeys(name for name, _ in self.reads_before))
 
-    def __call__(self, *given: Any) -> list[Any]:
+    def __call__(self, *inputs: Any) -> list[Any]:
         names = self.extra
-        count = len(given) - len(names)
-        own, extra = given[:count], dict(zip(names, given[count:], strict=True))
-        for name, source in self.before:
+        count = len(inputs) - len(names)
+        own, extra = inputs[:count], dict(zip(names, inputs[count:], strict=True))
+        for name, source in self.reads_before:
             with frames.at_line(source):
                 extra[name].item()
-        with self.under.again():
-            made = GraphRunner(self.module).results(*own)
+        with self.under.entered():
+            results = GraphRunner(self.module).results(*own)
         for place, source in self.after:
             with frames.at_line(source):
-                (made[place] if place >= 0 else own[-1 - place]).item()
-        return [made[place] if asking else without_history(made[place]) for place, asking in self.places]
+                (results[place] if place >= 0 else own[-1 - place]).item()
+        return [results[place] if asking else without_history(results[place]) for place, asking in self.places]
 
 
 def without_history(value: Any) -> Any:
-    """Detach a tensor; return anything else itself."""
+    """Return a detached tensor; anything else itself."""
     return value.detach() if isinstance(value, Tensor) else value
 
 
@@ -288,13 +297,13 @@ def part_of(
 ) -> CalledProgram:
     """Return one graph's run as a program."""
     count = len(ran.module.graph.output_node().args[0])
-    graphed = Graphed(ran.module, ran.under, tuple((place, True) for place in range(count)))
+    graphed = GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
-    leaves = tuple(given if name is None else Slot(name) for given, name in zip(ran.inputs, names, strict=True))
+    leaves = tuple(value if name is None else Slot(name) for value, name in zip(ran.inputs, names, strict=True))
     shared = [name for name in program.hooks if name in values]
     return CalledProgram(
-        target=Held(graphed),
+        target=HeldTarget(graphed),
         arguments=(),
         structure=pytree.tree_flatten((tuple(leaves), {}))[1],
         leaves=leaves,
@@ -307,7 +316,7 @@ def part_of(
 
 
 def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
-    """Rename one tensor of a program."""
+    """Return a program with one tensor renamed."""
     if old not in program.values:
         return program
 
@@ -326,10 +335,7 @@ def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgr
     )
 
 
-# ----------------------------------------------------------------------------
-# Trace each graph of a run under Dynamo to a Pair, the last first: later graphs decide whether an output requires
-# grad.
-# ----------------------------------------------------------------------------
+# ---- Each graph as a Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,83 +348,90 @@ class TracedPair:
     guards: tuple[Guard, ...]
 
 
-def trace_all(book: TensorBook, options: Options) -> tuple[TracedPair, ...]:
+def trace_pairs(book: TensorTable, options: Options) -> tuple[TracedPair, ...]:
     """Return every graph as a Pair, in the order in which they ran."""
     refuse_shared_hooks(book)
     refuse_shared_casts(book)
-    found: dict[int, TracedPair] = {}
+    traced: dict[int, TracedPair] = {}
     for index in reversed(range(len(book.entries))):
-        found[index] = trace_pair(book, index, {later: each.pair for later, each in found.items()}, options)
-    return tuple(found[index] for index in range(len(book.entries)))
+        traced[index] = trace_pair(
+            book, index, {later: traced_pair.pair for later, traced_pair in traced.items()}, options
+        )
+    return tuple(traced[index] for index in range(len(book.entries)))
 
 
-def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options: Options) -> TracedPair:
+def trace_pair(book: TensorTable, index: int, later: Mapping[int, Pair], options: Options) -> TracedPair:
     """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
     entry = book.entries[index]
-    called, places = program_of_pair(book, index, later)
-    part, seen = scout(called)
+    program, places = program_of_pair(book, index, later)
+    part, seen = scout(program)
     names = [entry.outputs[place] for place, _ in places]
-    specialize = options.specialize or bool(entry.after or (index == 0 and book.before))
-    made = trace(part, seen, specialize, options.partition, options.decompose)
-    if made.unforeseen:
+    specialize = options.specialize or bool(entry.after or (index == 0 and book.reads_before))
+    traced = trace(part, seen, specialize, options.partition, options.decompose)
+    if traced.unforeseen:
         raise CaptureError(
-            f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
+            f"{traced.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
             "step that could check them: engine 'eager' keeps them as a guard"
         )
     numbered = {f"output.{number}": name for number, name in enumerate(names)}
-    made = replace(
-        made,
-        outputs=tuple((numbered.get(name, name), role) for name, role in made.outputs),
-        tangents=tuple(numbered.get(name, name) for name in made.tangents),
+    traced = replace(
+        traced,
+        outputs=tuple((numbered.get(name, name), role) for name, role in traced.outputs),
+        tangents=tuple(numbered.get(name, name) for name in traced.tangents),
     )
-    assembled = assemble(read_fx(part, made).joint)
+    assembled = assemble(read_fx(part, traced).joint)
     own = {**assembled.constants, **part.outside}
     pair, table = with_constants(assembled.pair, index, own)
     return TracedPair(
         pair,
-        Part(renamed_parts(part, table), tuple(names)),
+        Part(with_renamed_outside(part, table), tuple(names)),
         {table[name]: tensor for name, tensor in own.items()},
-        tuple(replace(each, inputs=origins(book, index, each.inputs, table)) for each in assembled.guards),
+        tuple(
+            replace(guard, inputs=program_tensors_behind(book, index, guard.inputs, table))
+            for guard in assembled.guards
+        ),
     )
 
 
-def refuse_shared_hooks(book: TensorBook) -> None:
+def refuse_shared_hooks(book: TensorTable) -> None:
     """Refuse a gradient hook on a tensor that several Pairs use: it would see only a part of the gradient in each."""
     for name in book.program.hooks:
         users = [index for index, entry in enumerate(book.entries) if name in entry.names]
-        handed = [link for link in book.links if link.source is None and link.port.name == name]
-        if len(users) + len(handed) > 1:
+        returned = [link for link in book.links if link.source is None and link.port.name == name]
+        if len(users) + len(returned) > 1:
             raise CaptureError(f"{name} has a gradient hook and is used by {len(users)} graphs: each sees a part of it")
 
 
-def refuse_shared_casts(book: TensorBook) -> None:
+def refuse_shared_casts(book: TensorTable) -> None:
     """Refuse a weight that autocast casts in several graphs: the gradients of the one copy add up before the cast
     back."""
-    casting = [entry for entry in book.entries if casts(entry.ran)]
+    casting = [entry for entry in book.entries if runs_under_autocast(entry.ran)]
     for entry in casting if torch.is_autocast_cache_enabled() else ():
-        for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
+        for name, tensor, requires_grad in zip(
+            entry.names, entry.ran.inputs, entry.ran.requires_grad_before, strict=True
+        ):
             users = [other for other in casting if name in other.names]
-            if asking and tensor.is_leaf and len(users) > 1:
+            if requires_grad and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
                     f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they are in "
                     "one region, and engine 'dynamo' does not track that copy from one graph into another"
                 )
 
 
-def casts(ran: GraphRun) -> bool:
+def runs_under_autocast(ran: GraphRun) -> bool:
     """Whether a graph runs under autocast, or in part."""
     entered = any(node.target is enter_autocast for node in ran.module.graph.nodes)
     return bool(ran.under.autocast) or entered
 
 
 def program_of_pair(
-    book: TensorBook, index: int, later: Mapping[int, Pair]
+    book: TensorTable, index: int, later: Mapping[int, Pair]
 ) -> tuple[CalledProgram, list[tuple[int, bool]]]:
     """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
     entry, program = book.entries[index], book.entries[index].program
     places = used_outputs(book, index, later)
-    before = tuple((name, read.source) for name, read in book.before) if index == 0 else ()
-    graphed = Graphed(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
+    before = tuple((name, read.source) for name, read in book.reads_before) if index == 0 else ()
+    graphed = GraphProgram(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
     known = {named.name for named in program.tensors}
     extra = [(named, value) for named, value in entry.extra if named.name not in known]
     order = {named.name: place for place, named in enumerate(book.program.tensors)}
@@ -428,7 +441,7 @@ def program_of_pair(
     leaves = (*program.leaves, *map(Slot, graphed.extra))
     return called_program(
         program,
-        target=Held(graphed),
+        target=HeldTarget(graphed),
         tensors=tuple(named for named in tensors if named.name not in program.outside),
         values={**program.values, **{named.name: value for named, value in extra}},
         leaves=leaves,
@@ -437,17 +450,17 @@ def program_of_pair(
     ), places
 
 
-def used_outputs(book: TensorBook, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
+def used_outputs(book: TensorTable, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
     """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back."""
-    entry, found = book.entries[index], []
+    entry, used = book.entries[index], []
     for place, name in enumerate(entry.outputs):
         links = [link for link in book.links if link.source == index and link.port == PortKey("output", name)]
         if links:
-            found.append((place, entry.asking[place] and any(comes_back(link, later) for link in links)))
-    return found
+            used.append((place, entry.requires_grad[place] and any(has_gradient(link, later) for link in links)))
+    return used
 
 
-def comes_back(link: Link, pairs: Mapping[int, Pair]) -> bool:
+def has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
     """Whether a gradient comes back over a link."""
     if link.target is None:
         return True
@@ -473,66 +486,68 @@ def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> t
     return Pair(f"pair_{index}", forward, other(pair.backward)), table
 
 
-def renamed_parts(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
+def with_renamed_outside(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
     """Name the outside tensors of a Pair's program as its ports."""
     held = {table.get(name, name): tensor for name, tensor in part.outside.items()}
     tensors = tuple(replace(named, name=table.get(named.name, named.name)) for named in part.tensors)
     return replace(part, outside=held, tensors=tensors)
 
 
-def origins(book: TensorBook, index: int, names: Sequence[str], table: Mapping[str, str]) -> tuple[str, ...]:
+def program_tensors_behind(
+    book: TensorTable, index: int, names: Sequence[str], table: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the program's own tensors that values of one Pair depend on, through the Pairs before it."""
-    found: dict[str, None] = {}
+    names_found: dict[str, None] = {}
     queue = [(index, name) for name in names]
     for pair, name in queue:
         link = next((link for link in book.links if link.target == pair and link.name == name), None)
         if link is None or link.source is None:
-            found[table.get(name, name)] = None
+            names_found[table.get(name, name)] = None
             continue
-        queue += [(link.source, each) for each in book.entries[link.source].names if each is not None]
+        queue += [(link.source, name_) for name_ in book.entries[link.source].names if name_ is not None]
         queue = list(dict.fromkeys(queue))
-    return tuple(found)
+    return tuple(names_found)
 
 
-# ----------------------------------------------------------------------------
-# Engine `dynamo`: trace each graph that Dynamo makes of the program to a Pair, and link the Pairs.
-# ----------------------------------------------------------------------------
+# ---- The engine
 
 
-def by_dynamo(program: CalledProgram, options: Options) -> Made:
+def by_dynamo(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
-    whole, seen = scout(program)
-    check_program(whole, seen)
+    scouted, seen = scout(program)
+    check_program(scouted, seen)
     paths = module_paths(program.target())
-    record, ready = run_graphs(whole, paths)
+    record, ready = run_graphs(scouted, paths)
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
-    book = TensorBook(whole, paths, {id(tensor): name for name, tensor in ready.items()})
-    book.enter_reads([read for read in record.reads if read.after == 0])
+    book = TensorTable(scouted, paths, {id(tensor): name for name, tensor in ready.items()})
+    book.enter_reads([first_read for first_read in record.reads if first_read.after == 0])
     for count, ran in enumerate(record.ran, 1):
         book.enter_run(ran)
-        book.enter_reads([read for read in record.reads if read.after == count])
-    outputs, tree, leaves = book.close(record)
-    book.complete(ready)
-    traced = trace_all(book, options)
-    guards = tuple(guard for each in traced for guard in each.guards)
-    read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
-    if options.specialize is False and read is not None:
-        raise DataDependentError(f"the program reads {read.text}{frames.place(read.source)}, and specialize=False")
-    return Made(
-        program=whole,
-        pairs=tuple(each.pair for each in traced),
+        book.enter_reads([first_read for first_read in record.reads if first_read.after == count])
+    outputs, tree, leaves = book.link_results(record)
+    book.add_unused_tensors(ready)
+    traced = trace_pairs(book, options)
+    guards = tuple(guard for traced_pair in traced for guard in traced_pair.guards)
+    first_read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
+    if options.specialize is False and first_read is not None:
+        raise DataDependentError(
+            f"the program reads {first_read.text}{frames.place(first_read.source)}, and specialize=False"
+        )
+    return EngineResult(
+        program=scouted,
+        pairs=tuple(traced_pair.pair for traced_pair in traced),
         outputs=tuple(name for name, _ in outputs),
-        differentiable=tuple(name for name, asking in outputs if asking),
+        differentiable=tuple(name for name, requires_grad in outputs if requires_grad),
         tree=tree,
         leaves=leaves,
-        constants={name: tensor for each in traced for name, tensor in each.constants.items()},
+        constants={name: tensor for traced_pair in traced for name, tensor in traced_pair.constants.items()},
         guards=(*guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         links=needed_links(book, outputs),
         breaks=tuple(dict.fromkeys(record.breaks)),
-        parts=tuple(each.part for each in traced),
+        parts=tuple(traced_pair.part for traced_pair in traced),
     )
 
 
@@ -542,7 +557,7 @@ def check_program(program: ScoutedProgram, seen: Findings) -> None:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
-    for name, source in seen.unseen[:1]:
+    for name, source in seen.reads_without_operator[:1]:
         where = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
         raise CaptureError(
             f"Tensor.{name} reads values{where}, which engine 'dynamo' has no step to check: read them with "
@@ -558,17 +573,17 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
         raise CaptureError(
             f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )
-    with quiet_random(), staged(program) as stage:
+    with preserving_random_states(), staged(program) as stage:
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
-        with no_seeding(program), same_chance(program.chance, program.target.picture):
+        with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
             run = contextvars.copy_context().run
             record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
-        put = sorted({**stage.made(), **stage.left()})
+        replaced = sorted({**stage.new_tensors(), **stage.new_gradients()})
         ready = {**stage.ready, **program.outside}
-    if put:
+    if replaced:
         raise CaptureError(
-            f"{program.title} replaces {put[0]} by another tensor, which engine 'dynamo' does not support: "
+            f"{program.title} replaces {replaced[0]} by another tensor, which engine 'dynamo' does not support: "
             "change it in place"
         )
     if program.loss is not None:
@@ -576,7 +591,7 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
     return record, ready
 
 
-def needed_links(book: TensorBook, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
+def needed_links(book: TensorTable, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
     """Return the links; none if one Pair's outputs are the program's results."""
     plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
     return () if len(book.entries) == 1 and book.links == plain else tuple(book.links)

@@ -1,6 +1,9 @@
-"""Translate Dynamo's descriptions of inputs and nodes into FQNs, roles, lines of the user and module paths.
+"""Run a program once under Dynamo, the front end of torch.compile: its graphs, in the order they ran, and its breaks.
 
-Only plain texts of Dynamo's are read (`source.name`, `stack_trace`, `nn_module_stack`).
+Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the user's
+compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs: a mere read of a
+value is noted, any other operator means that the graphs are not the whole program. Of Dynamo's descriptions of inputs
+and nodes only plain texts are read (`source.name`, `stack_trace`, `nn_module_stack`).
 """
 
 from __future__ import annotations
@@ -40,11 +43,13 @@ from backprint._torch.tensors import storage_id
 from backprint.errors import BackprintError, CaptureError, for_program, is_defect
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
-from backprint.tracing.custom import closed
+from backprint.tracing.custom import operators_kept_as_they_are
 from backprint.tracing.watch import SILENT_WRITERS
 from backprint.values.tree import copy_values
 
-INSIDE = ("_modules", "_parameters", "_buffers", "__closure__", "cell_contents", "__dict__", "__defaults__")
+# ---- Names, roles, lines and module paths
+
+NOT_IN_NAMES = ("_modules", "_parameters", "_buffers", "__closure__", "cell_contents", "__dict__", "__defaults__")
 """Parts of a source that are Python's and torch's way to a tensor, and not part of its name."""
 
 _PART = re.compile(r"\['(?P<key>(?:[^'\\]|\\.)*)'\]|\[(?P<index>[^\]]+)\]|\.(?P<attribute>\w+)|(?P<root>[LG])(?=\[)")
@@ -54,14 +59,14 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<func
 
 def parts_of_source(source: str) -> list[str]:
     """Return the parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
-    return [next(filter(None, found.groups()), "") for found in _PART.finditer(source)]
+    return [next(filter(None, match.groups()), "") for match in _PART.finditer(source)]
 
 
 def name_of_source(source: str) -> str:
     """Return the program's own name of a tensor: `fc.weight` in the module itself, `model.fc.weight` elsewhere,
     `batch.x.0`."""
     root, *parts = parts_of_source(source) or [""]
-    parts = [part for part in parts if part not in INSIDE]
+    parts = [part for part in parts if part not in NOT_IN_NAMES]
     if parts[:1] == ["self"] and len(parts) > 1:
         parts = parts[1:]
     name = ".".join(part.strip("_") or part for part in parts[:1]) + "".join(f".{part}" for part in parts[1:])
@@ -82,8 +87,8 @@ def role_of_source(source: str, value: Any) -> str:
 def source_of_placeholder(node: fx.Node) -> str:
     """Return Dynamo's source of a graph input, such as `L['x']`; the node's own name if there is none."""
     argument = node.meta.get("grapharg")
-    found = getattr(argument, "source", None)
-    return str(found.name) if found is not None else str(node.target)
+    source = getattr(argument, "source", None)
+    return str(source.name) if source is not None else str(node.target)
 
 
 def line_of(node: fx.Node) -> Source | None:
@@ -91,19 +96,19 @@ def line_of(node: fx.Node) -> Source | None:
     trace, stack = node.meta.get("stack_trace"), node.meta.get("nn_module_stack")
     if trace:
         return _line(trace, module_of(node))
-    found = frames.of_module(list(stack.values())[-1][1], node.target) if stack else None
-    return frames.source(*found, module_of(node)) if found else None
+    place = frames.place_in_module(list(stack.values())[-1][1], node.target) if stack else None
+    return frames.source(*place, module_of(node)) if place else None
 
 
 def line_with_path(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
     """Return the user's line of a node, with its module's path from `paths`, by identity."""
     stack = node.meta.get("nn_module_stack") or {}
-    found = frames.parsed(node.meta.get("stack_trace") or "")
-    if found is None and stack:
-        found = frames.of_module(list(stack.values())[-1][1], node.target)
-    if found is None:
+    place = frames.place_in_trace(node.meta.get("stack_trace") or "")
+    if place is None and stack:
+        place = frames.place_in_module(list(stack.values())[-1][1], node.target)
+    if place is None:
         return None
-    file, line, function = found
+    file, line, function = place
     module = ""
     for key, (spelled, _) in stack.items():
         number = str(key).partition("@")[0]
@@ -113,22 +118,22 @@ def line_with_path(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
 
 @functools.lru_cache(maxsize=65536)
 def _line(trace: str, module: str) -> Source | None:
-    rows = [(found["file"], int(found["line"]), found["function"]) for found in _FRAME.finditer(trace)]
+    rows = [(place["file"], int(place["line"]), place["function"]) for place in _FRAME.finditer(trace)]
     users = [row for row in rows if frames.is_users(row[0])]
-    found = users[-1] if users else frames.of_library(rows) or next(iter(reversed(rows)), None)
-    if found is None:
+    place = users[-1] if users else frames.place_in_library(rows) or next(iter(reversed(rows)), None)
+    if place is None:
         return None
-    file, line, function = found
-    return frames.source(file, line, plain_function(function), module)
+    file, line, function = place
+    return frames.source(file, line, function_name(function), module)
 
 
-def plain_function(name: str) -> str:
+def function_name(name: str) -> str:
     """Return a function's name, also for the rest of it after a graph break."""
-    found = _RESUMED.fullmatch(name)
-    return plain_function(found[1]) if found else name
+    match = _RESUMED.fullmatch(name)
+    return function_name(match[1]) if match else name
 
 
-def qualified(name: str) -> str:
+def qualified_name(name: str) -> str:
     """Return a qualified name without enclosing functions: `make.<locals>.Net.forward` is `Net.forward`."""
     return name.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
 
@@ -148,55 +153,49 @@ def function_of(graph: fx.Graph) -> str:
     """Return the user's function that a graph of Dynamo's comes from: `Net.forward` while Dynamo compiles it."""
     now = TracingContext.get_traced_code() if TracingContext.try_get() else None
     if now:
-        return plain_function(now[0].co_name) if _RESUMED.fullmatch(now[0].co_name) else qualified(now[0].co_qualname)
+        return (
+            function_name(now[0].co_name) if _RESUMED.fullmatch(now[0].co_name) else qualified_name(now[0].co_qualname)
+        )
     for node in graph.nodes:
         rows = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
         if rows:
-            return plain_function(rows[0]["function"])
+            return function_name(rows[0]["function"])
     return "graph"
 
 
-# ----------------------------------------------------------------------------
-# Run a graph of Dynamo's node by node, to trace it or as an oracle.
-# ----------------------------------------------------------------------------
+# ---- Running a graph of Dynamo's node by node
 
 
-def tell_lines(module: fx.GraphModule, line: Callable[[fx.Node], Source | None]) -> None:
+def set_node_sources(module: fx.GraphModule, line: Callable[[fx.Node], Source | None]) -> None:
     """Set every node's line of the user's program where `frames` looks for it, in subgraphs too."""
     for node in module.graph.nodes:
-        node.meta[frames.TOLD] = line(node)
+        node.meta[frames.SOURCE_KEY] = line(node)
     for child in module.children():
         if isinstance(child, fx.GraphModule):
-            tell_lines(child, line)
+            set_node_sources(child, line)
 
 
 class GraphRunner(fx.Interpreter):
-    """Runs a graph whose nodes have lines (`tell_lines`): operators that they run have these lines."""
+    """Runs a graph whose nodes have lines (`set_node_sources`): operators that they run have these lines."""
 
-    def results(self, *given: Any) -> Any:
+    def results(self, *inputs: Any) -> Any:
         """Return the outputs of the graph."""
         with fx_traceback.preserve_node_meta():
-            return self.run(*given)
+            return self.run(*inputs)
 
 
-# ----------------------------------------------------------------------------
-# Run a program once under Dynamo, torch.compile's front end: its graphs, in the order they ran, and its graph breaks.
-#
-# Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the
-#  user's compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs: a
-#  mere read of a value is noted, anything else means that the graphs are not the whole program.
-# ----------------------------------------------------------------------------
+# ---- Running a program under Dynamo
 
 
 @dataclass(frozen=True, slots=True)
-class Ambient:
+class OuterModes:
     """The modes that a graph runs under and does not contain: grad mode and autocast."""
 
     grad: bool
     autocast: tuple[tuple[str, torch.dtype], ...]
 
     @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
+    def entered(self) -> Iterator[None]:
         """Set the same modes for a block."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.grad))
@@ -205,27 +204,27 @@ class Ambient:
             yield
 
 
-def ambient() -> Ambient:
+def current_modes() -> OuterModes:
     """Return the current modes."""
     on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
-    return Ambient(torch.is_grad_enabled(), tuple((device, torch.get_autocast_dtype(device)) for device in on))
+    return OuterModes(torch.is_grad_enabled(), tuple((device, torch.get_autocast_dtype(device)) for device in on))
 
 
 @dataclass(slots=True, eq=False)
 class GraphRun:
     """One run of one graph: its inputs (`values` are copies from before the run) and its outputs.
 
-    `asked` and `asking` say which inputs require grad, before and after; `written` is memory that kernels change
-    although their schema does not say so.
+    `requires_grad_before` and `requires_grad_after` say which inputs require grad; `written` is memory that kernels
+    change although their schema does not say so.
     """
 
     module: fx.GraphModule
     inputs: tuple[Any, ...]
     values: dict[int, Tensor]
-    under: Ambient
-    asked: tuple[bool, ...]
+    under: OuterModes
+    requires_grad_before: tuple[bool, ...]
     outputs: tuple[Any, ...] = ()
-    asking: tuple[bool, ...] = ()
+    requires_grad_after: tuple[bool, ...] = ()
     written: set[int] = field(default_factory=set)
 
 
@@ -249,7 +248,7 @@ class DynamoRun:
     breaks: tuple[str, ...] = ()
 
 
-class Outside(TorchDispatchMode):
+class OutsideWatch(TorchDispatchMode):
     """Sees operators that run outside the graphs."""
 
     supports_higher_order_operators = True
@@ -267,8 +266,8 @@ class Outside(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = for_program(func, *args, **(kwargs or {}))
         if self.inside and not isinstance(func, HigherOrderOperator) and schema_of(func).name in SILENT_WRITERS:
-            self.record.ran[-1].written |= running(func, args, kwargs or {})
-        if self.inside or self.refused or harmless(func, args, kwargs, result):
+            self.record.ran[-1].written |= running_statistics_memory(func, args, kwargs or {})
+        if self.inside or self.refused or is_harmless(func, args, kwargs, result):
             return result
         source = frames.here(self.paths)
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -282,15 +281,15 @@ class Outside(TorchDispatchMode):
         raise self.refused
 
 
-def running(func: Any, args: Any, kwargs: Any) -> set[int]:
+def running_statistics_memory(func: Any, args: Any, kwargs: Any) -> set[int]:
     """Return the memory of a normalisation's running statistics."""
     names = [argument.name for argument in schema_of(func).arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
-    found = (given.get("running_mean"), given.get("running_var"))
-    return {storage_id(tensor.untyped_storage()) for tensor in found if isinstance(tensor, Tensor)}
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    statistics = (arguments.get("running_mean"), arguments.get("running_var"))
+    return {storage_id(tensor.untyped_storage()) for tensor in statistics if isinstance(tensor, Tensor)}
 
 
-def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+def is_harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     """Whether an operator outside the graphs is Dynamo's own, or only serves a print."""
     if CompileContext.try_get() is not None:
         return True
@@ -309,18 +308,18 @@ def run_under_dynamo(
 ) -> DynamoRun:
     """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo."""
     record = DynamoRun()
-    outside = Outside(record, paths)
+    outside = OutsideWatch(record, paths)
 
     def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
-        def ran(*given: Any) -> Any:
-            return ran_once(record, outside, module, given)
+        def ran(*inputs: Any) -> Any:
+            return run_graph_once(record, outside, module, inputs)
 
         return ran
 
-    with closed(), quiet_dynamo(backend), warnings.catch_warnings():
+    with operators_kept_as_they_are(), quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
         compiled = optimize(backend, dynamic=False, **private_region())
-        before = len(graph_break_reasons)
+        breaks_before = len(graph_break_reasons)
         try:
             with outside:
                 record.result = for_program(compiled(plain_callable(target)), *args, **kwargs)
@@ -331,11 +330,11 @@ def run_under_dynamo(
         except Exception as error:
             if is_defect(error):
                 raise
-            said = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
+            first_line = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
             raise outside.refused or CaptureError(
-                f"the program runs, but not through Dynamo: {type(error).__name__}: {said}"
+                f"the program runs, but not through Dynamo: {type(error).__name__}: {first_line}"
             ) from error
-        record.breaks = tuple(map(said_of, graph_break_reasons[before:]))
+        record.breaks = tuple(map(describe_graph_break, graph_break_reasons[breaks_before:]))
     if outside.refused is not None:
         raise outside.refused
     return record
@@ -348,41 +347,41 @@ def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: for_program(target, *args, **kwargs)
 
 
-def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
+def run_graph_once(record: DynamoRun, outside: OutsideWatch, module: fx.GraphModule, inputs: tuple[Any, ...]) -> Any:
     """Run one graph eagerly, and note its inputs and outputs."""
-    outer, outside.inside = outside.inside, True
+    was_inside, outside.inside = outside.inside, True
     try:
-        tensors = {str(index): each for index, each in enumerate(given) if isinstance(each, Tensor)}
+        tensors = {str(index): tensor for index, tensor in enumerate(inputs) if isinstance(tensor, Tensor)}
         values = {int(index): copied for index, copied in copy_values(tensors).items()}
-        ran = GraphRun(module, given, values, ambient(), asking(given))
-        record.ran.append(ran)
-        result = for_program(module, *given)
-        ran.outputs = tuple(result)
-        ran.asking = asking(given)
+        graph_run = GraphRun(module, inputs, values, current_modes(), requires_grad_flags(inputs))
+        record.ran.append(graph_run)
+        result = for_program(module, *inputs)
+        graph_run.outputs = tuple(result)
+        graph_run.requires_grad_after = requires_grad_flags(inputs)
         return result
     finally:
-        outside.inside = outer
+        outside.inside = was_inside
 
 
-def asking(given: tuple[Any, ...]) -> tuple[bool, ...]:
+def requires_grad_flags(inputs: tuple[Any, ...]) -> tuple[bool, ...]:
     """Return which of these require grad."""
-    return tuple(isinstance(each, Tensor) and each.requires_grad for each in given)
+    return tuple(isinstance(value, Tensor) and value.requires_grad for value in inputs)
 
 
-def said_of(reason: Any) -> str:
+def describe_graph_break(reason: Any) -> str:
     """Describe a graph break in one line: why, and where in the user's program."""
-    why = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
+    reason_text = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
     message = re.search(r"User-inserted graph break\. Message: (?!None)(.*)", str(reason.reason))
-    why = f"{why}: {message[1]}" if message else why
+    reason_text = f"{reason_text}: {message[1]}" if message else reason_text
     stack = [frame for frame in reason.user_stack or () if frames.is_users(frame.filename)]
     if not stack:
-        return why
+        return reason_text
     last = stack[-1]
     where = frames.source(last.filename, last.lineno or 0, last.name, "")
-    return f"{why} at {where.file}:{where.line} in {where.function}: {where.code!r}"
+    return f"{reason_text} at {where.file}:{where.line} in {where.function}: {where.code!r}"
 
 
-# ------------------------------------------------------------------ leaving Dynamo as it was
+# ---- Leaving Dynamo as it was
 
 SETTINGS: Mapping[str, Any] = {
     "suppress_errors": False,
@@ -403,19 +402,19 @@ SETTINGS: Mapping[str, Any] = {
 @contextlib.contextmanager
 def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     """Restore Dynamo's configuration, counters, logs and caches afterwards; entries made for `backend` are removed."""
-    made: list[tuple[Any, Any]] = []
-    known = known_codes()
-    first, aliases = serial(unique_id("backprint")), import_aliases()
+    compiled_code: list[tuple[Any, Any]] = []
+    known_before = known_codes()
+    first_number, aliases = serial(unique_id("backprint")), import_aliases()
     with without_logs(), counts_restored():
         try:
             with (
-                bytecode_noted(lambda code, out: made.append((code, out))),
+                bytecode_noted(lambda code, out: compiled_code.append((code, out))),
                 config.patch({key: value for key, value in SETTINGS.items() if has_setting(key)}),
             ):
                 yield
         finally:
-            forget(backend, made, known)
-            tidy(first, aliases)
+            forget(backend, compiled_code, known_before)
+            remove_names_left(first_number, aliases)
 
 
 def has_setting(name: str) -> bool:
@@ -434,7 +433,7 @@ def import_aliases() -> dict[str, set[str]]:
     return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
 
 
-def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
+def remove_names_left(first: int, aliases: Mapping[str, set[str]]) -> None:
     """Remove names that Dynamo has left in modules: new aliases, and names numbered from `first` on."""
     for name, now in import_aliases().items():
         scope = vars(sys.modules[name])

@@ -16,24 +16,25 @@ import torch
 from torch import Tensor
 
 from backprint._torch.script import scripts_seen
+from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
-from backprint.tracing.cut import cut
+from backprint.tracing.cut import repartition
 from backprint.tracing.eager.tape import Placement, Recorder, placement_spec
 from backprint.tracing.eager.writer import Writer
-from backprint.tracing.non_operator_effects import Opener, flag_guards, seeing_overlaps, seeing_threads
+from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
-from backprint.tracing.reach import kept_gradients, module_paths
-from backprint.tracing.request import Made, Options
-from backprint.tracing.running import pull_back, staged
-from backprint.tracing.scout import hooked, with_outside
-from backprint.tracing.watch import SEED, Sighting
+from backprint.tracing.reach import module_paths, restoring_gradients
+from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.running import run_backward, staged
+from backprint.tracing.scout import hooks_as_edges, with_outside
+from backprint.tracing.watch import SEED, Observations
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
-from backprint.values.settings import quiet_random, uncollected
+from backprint.values.settings import preserving_random_states
 from backprint.values.tree import alias_groups, ones_tangent
 
 
@@ -56,17 +57,17 @@ class RecordedStep:
     leaves: tuple[Any, ...]
 
 
-def by_eager(program: CalledProgram, options: Options) -> Made:
+def by_eager(program: CalledProgram, options: Options) -> EngineResult:
     """Capture a program by engine `eager`."""
-    with uncollected():
-        found = made_of(record_or_say_why(program), options)
-    if options.specialize is False and found.guards:
-        raise DataDependentError(refused_guard(found.guards[0]))
-    return found
+    with collector_paused():
+        result = result_of_step(record_or_refuse(program), options)
+    if options.specialize is False and result.guards:
+        raise DataDependentError(refusal_of_guard(result.guards[0]))
+    return result
 
 
-def refused_guard(guard: Guard) -> str:
-    """Say where a program reads a value, for a user who passed `specialize=False`."""
+def refusal_of_guard(guard: Guard) -> str:
+    """Return the message for a program that reads a value, although the user passed `specialize=False`."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
@@ -75,12 +76,14 @@ def refused_guard(guard: Guard) -> str:
     )
 
 
-# ------------------------------------------------------------------ the run
+# ---- The recorded run
 
 
-def record_or_say_why(program: CalledProgram) -> RecordedStep:
-    """Record one live step. Errors of the program and defects of ours are raised as they are; what a program raises
-    only while it is recorded is a refusal."""
+def record_or_refuse(program: CalledProgram) -> RecordedStep:
+    """Record one live step; refuse a program that raises an error only while it is recorded.
+
+    Errors that the untouched program raises too, and defects of Backprint, are raised as they are.
+    """
     try:
         return record_step(program)
     except (BackprintError, torch.OutOfMemoryError):
@@ -106,10 +109,12 @@ def record_step(program: CalledProgram) -> RecordedStep:
     try:
         run = record_once(program)
     except RuntimeError as error:
-        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
-        if "leaf Variable" not in str(error) or asking <= program.cloned:
+        requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
+        if "leaf Variable" not in str(error) or requiring_grad <= program.cloned:
             raise
-        return record_step(replace(program, shields=program.shields | asking, cloned=program.cloned | asking))
+        return record_step(
+            replace(program, shields=program.shields | requiring_grad, cloned=program.cloned | requiring_grad)
+        )
     own = run.program.tensors[: len(program.tensors)]
     if program.defaulted and own != program.tensors:
         return record_step(
@@ -119,36 +124,36 @@ def record_step(program: CalledProgram) -> RecordedStep:
 
 
 def record_once(program: CalledProgram) -> RecordedStep:
-    """Try once to record. Function modes see only the program, because they are slow."""
+    """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
-    with quiet_random(), kept_gradients(program.target()):
+    with preserving_random_states(), restoring_gradients(program.target()):
         torch.manual_seed(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
-        opener = Opener(recorder.seen, paths, rewrite=False)
+        opener = BodyRecorder(recorder.seen, paths, rewrite=False)
 
         @contextlib.contextmanager
         def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-            recorder.know(ready, tuple(ready))
+            recorder.register_tensors(ready, tuple(ready))
             with scripts_seen(opener.read_by_script), opener, recorder:
                 yield
 
         try:
             stance = torch.compiler.set_stance("force_eager")
-            seeing = seeing_threads(recorder.seen, paths), seeing_overlaps(recorder.seen, paths)
-            with stance, seeing[0], seeing[1], frames.seeing_prints(), staged(program) as stage:
-                return recorded_backward(run_forward(stage, modes), recorder, opener)
+            seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
+            with stance, seeing[0], seeing[1], frames.noting_prints(), staged(program) as stage:
+                return record_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
 
 
-def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -> RecordedStep:
+def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> RecordedStep:
     """Record the backward of a recorded forward."""
-    recorder.judge_outputs(forward.tensors)
+    recorder.note_edges_behind_outputs(forward.tensors)
     recorder.note_written()
     program = forward.stage.program
-    whole = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant)
-    names = [each.name for each in whole.tensors[len(program.tensors) :]]
+    with_outside_ = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant)
+    names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
     outside = dict(zip(names, recorder.seen.outside, strict=True))
     keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
     effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
@@ -156,19 +161,19 @@ def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -
     after = {**forward.stage.ready, **outside, **effects.new}
     outputs = {name: recorder.place(tensor) for name, tensor in forward.tensors.items()}
     mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
-    asking = {named.name for named in whole.tensors if named.requires_grad}
-    leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in asking}
-    gradients, tangents = backward_placements(whole, recorder, opener, leaves, forward.tensors)
+    requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
+    leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
+    gradients, tangents = backward_placements(with_outside_, recorder, opener, leaves, forward.tensors)
     changed = effects.changed | written | frozenset(effects.new)
     return RecordedStep(
-        whole, recorder, keys, outputs, mutations, changed, gradients, tangents, forward.tree, forward.leaves
+        with_outside_, recorder, keys, outputs, mutations, changed, gradients, tangents, forward.tree, forward.leaves
     )
 
 
 def backward_placements(
     program: ScoutedProgram,
     recorder: Recorder,
-    opener: Opener,
+    opener: BodyRecorder,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
 ) -> tuple[dict[str, Placement | None], dict[str, Tensor]]:
@@ -179,29 +184,31 @@ def backward_placements(
         return {}, {}
     tangents = {name: ones_tangent(tensor) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
-        recorder.learn(tensor, frozenset())
-        recorder.root(tangent_name(name), tensor)
+        recorder.set_dependencies(tensor, frozenset())
+        recorder.add_port(tangent_name(name), tensor)
     with opener, recorder.backward():
-        found = pull_back(program, leaves, outputs, tangents)
-    if not found:
-        recorder.forget([tangent_name(name) for name in tangents])
+        gradients = run_backward(program, leaves, outputs, tangents)
+    if not gradients:
+        recorder.remove_ports([tangent_name(name) for name in tangents])
         return {}, {}
-    return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tangents
+    return {
+        name: None if gradient is None else recorder.place(gradient) for name, gradient in gradients.items()
+    }, tangents
 
 
-# ------------------------------------------------------------------ from the tape to a Pair
+# ---- From the tape to a Pair
 
 
-def made_of(run: RecordedStep, options: Options) -> Made:
+def result_of_step(run: RecordedStep, options: Options) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
     joint = joint_of(run, as_ran=not options.functional)
     if options.partition is not None:
-        joint = cut(joint, options.partition)
+        joint = repartition(joint, options.partition)
     assembled = assemble(joint)
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
-    return Made(
+    return EngineResult(
         program=replace(program, changed=changed, assembled=groups),
         pairs=(assembled.pair,),
         outputs=tuple(run.outputs),
@@ -210,19 +217,19 @@ def made_of(run: RecordedStep, options: Options) -> Made:
         leaves=run.leaves,
         constants=assembled.constants,
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
-        tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
-        opaque=(*dict.fromkeys(seen.opaque), *hooked(program)),
-        plainer=tuple(plainer(assembled.pair, seen)),
+        tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
+        opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program)),
+        reasons_to_prefer_others=tuple(reasons_to_prefer_others(assembled.pair, seen)),
     )
 
 
 SCATTERS = "aten.as_strided_scatter.default"
 
 
-def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
-    """Yield what another engine's capture may express better.
+def reasons_to_prefer_others(pair: Pair, seen: Observations) -> Iterator[str]:
+    """Yield each part of a capture that another engine may express better.
 
-    Autograd's backward of an update of a view scatters into the storage (`CopySlices`).
+    Autograd's own backward of an update of a view scatters into the whole storage (`CopySlices`).
     """
     for name, source in seen.opened:
         yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
@@ -238,15 +245,15 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
     ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
     writer = Writer(tape, ports, list(run.keys), tape.start, as_ran)
-    places = {root.key: root.place for roots in tape.roots.values() for root in roots}
+    places = {root.key: root.place for roots in tape.ports.values() for root in roots}
     local = {name: writer.locals[key] for key, name in run.keys.items()}
     key_of = {name: key for key, name in run.keys.items()}
-    forward, results = written_forward(run, writer, local, as_ran)
-    backward, gradients = written_backward(run, writer) if run.tangents else ([], [])
+    forward, results = write_forward(run, writer, local, as_ran)
+    backward, gradients = write_backward(run, writer) if run.tangents else ([], [])
     return Joint(
         inputs=tuple(
-            Port(each.name, each.role, placement_spec(places.get(key_of[each.name])), local[each.name])
-            for each in program.tensors
+            Port(named.name, named.role, placement_spec(places.get(key_of[named.name])), local[named.name])
+            for named in program.tensors
         ),
         forward=tuple(forward),
         results=tuple(results),
@@ -255,14 +262,14 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
         ),
         backward=tuple(backward),
         gradients=tuple(gradients),
-        same={each.name: each.same for each in program.tensors if each.same},
+        same={named.name: named.same for named in program.tensors if named.same},
         constants=writer.constants(tape, fresh),
         notes=writer.notes,
         specs=writer.specs(),
     )
 
 
-def written_forward(
+def write_forward(
     run: RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
 ) -> tuple[list[Step], list[Result]]:
     """Return the Steps of the forward, and its results."""
@@ -275,17 +282,17 @@ def written_forward(
     results: list[Result] = [
         (Port(name, "output", placement_spec(place)), writer.value_at(place)) for name, place in run.outputs.items()
     ]
-    own: dict[Placement, set[str]] = {}  # two inputs may lie in one place
+    port_names: dict[Placement, set[str]] = {}  # two inputs may lie in one place
     for name, place in run.mutations.items():
-        own.setdefault(place, set()).update([local[name]] if name in local else [])
+        port_names.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():
         value = writer.value_at(place)
-        if name in run.changed or (name in local and value.name not in own[place]):
+        if name in run.changed or (name in local and value.name not in port_names[place]):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results
 
 
-def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
+def write_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
     """Return the Steps of the backward, and the gradients in the order of the program's tensors."""
     tape = run.recorder.tape
     steps: list[Step] = []
@@ -294,7 +301,7 @@ def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], lis
     order = [named.name for named in run.program.tensors]
     gradients: list[Result] = []
     for name in sorted(run.gradients.keys() & set(order), key=order.index):
-        found = run.gradients[name]
-        value = None if found is None else writer.value_at(found)
-        gradients.append((Port(name, "gradient", placement_spec(found)), value))
+        place = run.gradients[name]
+        value = None if place is None else writer.value_at(place)
+        gradients.append((Port(name, "gradient", placement_spec(place)), value))
     return steps, gradients

@@ -1,4 +1,4 @@
-"""Find what a call of an operator changes, and the operator that returns the new values instead."""
+"""One call of a tape as Steps: which arguments it changes, its functional form, its echo, and the Steps themselves."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from backprint.graph.operators import operators
 from backprint.tracing.assembly import Note
 from backprint.tracing.eager.tape import (
     CPU,
-    NoPlainForm,
+    NoFunctionalForm,
     Placement,
     TapedCall,
-    flat,
-    indexed,
+    iter_leaves,
     meta_tensor,
     placement_spec,
     placement_tree,
+    with_device_index,
 )
 from backprint.tracing.watch import SILENT_WRITERS
 
 aten = torch.ops.aten
 
 
-# ------------------------------------------------------------------ what a call changes
+# ---- The arguments that a call changes
 
 
 def changes_arguments(call: TapedCall) -> bool:
@@ -47,50 +47,51 @@ def changes_statistics(call: TapedCall) -> bool:
 
 def argument_named(call: TapedCall, name: str) -> Any:
     """Return an argument by its name in the schema."""
-    for index, each in enumerate(schema_of(call.func).arguments):
-        if each.name == name:
+    for index, argument in enumerate(schema_of(call.func).arguments):
+        if argument.name == name:
             if name in call.kwargs:
                 return call.kwargs[name]
-            return call.args[index] if index < len(call.args) else each.default_value
+            return call.args[index] if index < len(call.args) else argument.default_value
     return None
 
 
 def changed_arguments(call: TapedCall) -> Iterator[Any]:
     """Yield the tensors that a call writes to; None for an optional one that was left out."""
     silent = ("running_mean", "running_var") if changes_statistics(call) else ()
-    for index, each in enumerate(schema_of(call.func).arguments):
-        if each.name in silent or (each.alias_info is not None and each.alias_info.is_write):
-            value = call.kwargs.get(each.name, call.args[index] if index < len(call.args) else None)
+    for index, argument in enumerate(schema_of(call.func).arguments):
+        if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
+            value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
             yield from value if isinstance(value, (list, tuple)) and type(value) is not Placement else [value]
 
 
 def has_out(call: TapedCall) -> bool:
     """Whether a call has `out=` arguments."""
-    return any(each.is_out for each in schema_of(call.func).arguments)
+    return any(argument.is_out for argument in schema_of(call.func).arguments)
 
 
-def one_by_one(call: TapedCall) -> Iterator[TapedCall]:
-    """Yield a `_foreach_` call whose tensors share memory as one call for each: each sees the updates before it."""
+def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
+    """Yield a call for each tensor of a `_foreach_` call whose tensors share memory: each sees the updates before
+    it."""
     count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
     if count < 2 or not schema_of(call.func).name.startswith("aten::_foreach_"):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
     for index in range(count):
-        each = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
-        named = {
+        args = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        kwargs = {
             key: [item[index]] if type(item) is list and len(item) == count else item
             for key, item in call.kwargs.items()
         }
-        yield call._replace(args=tuple(each), kwargs=named)
+        yield call._replace(args=tuple(args), kwargs=kwargs)
 
 
-# ------------------------------------------------------------------ other forms of an operator
+# ---- Functional forms of operators
 
 
 RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
 """In-place operators whose functional form has another name."""
 
 
-def plain_form(call: TapedCall) -> Any:
+def functional_form(call: TapedCall) -> Any:
     """Return the operator that returns what a call writes in place, or None."""
     if not changes_statistics(call):
         return functional_of(call.func)
@@ -99,9 +100,9 @@ def plain_form(call: TapedCall) -> Any:
     return None
 
 
-def turned_form(call: TapedCall) -> Any:
+def view_form(call: TapedCall) -> Any:
     """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
-    return functional_of(call.func) or outer(call.func)
+    return functional_of(call.func) or view_function_of(call.func)
 
 
 @functools.cache
@@ -111,19 +112,23 @@ def functional_of(func: Any) -> Any:
         return RENAMED[func]
     schema = schema_of(func)
     space, name = schema.name.split("::")
-    wanted = [(each.name, str(each.type)) for each in schema.arguments if not each.is_out]
-    stems = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
-    for candidate in dict.fromkeys(stems):
+    parameters = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
+    candidates = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
+    for candidate in dict.fromkeys(candidates):
         packet = getattr(getattr(torch.ops, space), candidate, None)
-        for kind in packet.overloads() if packet is not None else ():
-            found = getattr(packet, kind)
-            given = [(each.name, str(each.type)) for each in schema_of(found).arguments]
-            if given == wanted and not schema_of(found).is_mutable and str(found) in operators():
-                return found
+        for overload_name in packet.overloads() if packet is not None else ():
+            overload = getattr(packet, overload_name)
+            candidate_parameters = [(argument.name, str(argument.type)) for argument in schema_of(overload).arguments]
+            if (
+                candidate_parameters == parameters
+                and not schema_of(overload).is_mutable
+                and str(overload) in operators()
+            ):
+                return overload
     return None
 
 
-def outer(func: Any) -> Any:
+def view_function_of(func: Any) -> Any:
     """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
     name = schema_of(func).name.split("::")[1].removesuffix("_")
     return getattr(getattr(aten, name, None), overload_name_of(func) or "default", None)
@@ -139,47 +144,50 @@ BUILTINS = frozenset(dir(builtins))
 """Names that no step has, as in torch.fx: the result of `aten.sum` is `sum_1`."""
 
 
-def stem(func: Any) -> str:
+def name_of_result(func: Any) -> str:
     """Return the preferred name of an operator's result."""
     return str(schema_of(func).name.split("::")[1]).strip("_")
 
 
-# ----------------------------------------------------------------------------
-# Compute the Placements of a step's results on meta tensors, once for arguments of equal geometry.
-# ----------------------------------------------------------------------------
+# ---- The geometry of results
 
 
-class Foresight:
-    """Runs operators on meta tensors for values whose Placements are known by name, and remembers the results."""
+class ResultGeometry:
+    """Computes the Placements of a step's results by running the operator on meta tensors.
+
+    `places` has the Placement of each value by name. The results are cached by the geometry of the arguments.
+    """
 
     def __init__(self, places: Mapping[str, Placement]) -> None:
         self.places = places
-        self.outlooks: dict[Any, Any] = {}
+        self.cache: dict[Any, Any] = {}
 
     def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Placement:
         """Return the Placement of the one result of a step."""
-        found = self.results(func, tuple(args), kwargs)
-        assert type(found) is Placement
-        return found
+        placement = self.results(func, tuple(args), kwargs)
+        assert type(placement) is Placement
+        return placement
 
     def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Return the results of a step as Placements."""
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
-        alike = (func, self.key(args), self.key(kwargs))
-        if alike not in self.outlooks:
-            taken, named = self.metas(tuple(args)), self.metas(kwargs)
+        key = (func, self.key(args), self.key(kwargs))
+        if key not in self.cache:
+            meta_args, meta_kwargs = self.with_meta_tensors(tuple(args)), self.with_meta_tensors(kwargs)
             try:
-                found = func(*taken, **named)
+                results = func(*meta_args, **meta_kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
-                raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
-            self.outlooks[alike] = placement_tree(found, self.device(args, kwargs))
-        return self.outlooks[alike]
+                raise NoFunctionalForm(
+                    f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}"
+                ) from error
+            self.cache[key] = placement_tree(results, self.device(args, kwargs))
+        return self.cache[key]
 
     def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
         """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
         if kwargs.get("device") is not None:
-            return indexed(torch.device(kwargs["device"]))
-        devices = [self.places[leaf.name].device for leaf in flat(args, kwargs) if type(leaf) is Ref]
+            return with_device_index(torch.device(kwargs["device"]))
+        devices = [self.places[leaf.name].device for leaf in iter_leaves(args, kwargs) if type(leaf) is Ref]
         return next((device for device in devices if device.type != "cpu"), CPU)
 
     def key(self, value: Any) -> Any:
@@ -193,112 +201,125 @@ class Foresight:
                 return tuple([(key, self.key(item)) for key, item in value.items()])
         return type(value), repr(value)
 
-    def metas(self, value: Any) -> Any:
+    def with_meta_tensors(self, value: Any) -> Any:
         """Replace values by meta tensors in arguments."""
         match value:
             case Ref(name):
                 return meta_tensor(self.places[name])
             case tuple():
-                return tuple([self.metas(item) for item in value])
+                return tuple([self.with_meta_tensors(item) for item in value])
             case list():
-                return [self.metas(item) for item in value]
+                return [self.with_meta_tensors(item) for item in value]
             case dict():
-                return {key: "meta" if key == "device" else self.metas(item) for key, item in value.items()}
+                return {key: "meta" if key == "device" else self.with_meta_tensors(item) for key, item in value.items()}
         return value
 
 
-# ----------------------------------------------------------------------------
-# Find the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
-# ----------------------------------------------------------------------------
+# ---- Echoes: what each call of a backward computes of the forward
 
-Written = tuple[str, TapedCall]
+WrittenCall = tuple[str, TapedCall]
 """A call, and the name of the value that was written for it."""
 
 
 class Echoes:
-    """The calls written so far, by the autograd node that they made and by what they compute.
+    """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
 
-    `latest` returns the latest name of a tensor, if any. A checkpoint repeats a call of the forward on the same values:
-    `twins` maps the memory of each recomputed value to that of the first one.
+    `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node. A
+    checkpoint repeats a call of the forward on the same values: `original_memory` maps the memory of each recomputed
+    value to that of the value in the forward.
     """
 
     def __init__(self, latest: Callable[[Placement], str]) -> None:
         self.latest = latest
         self.in_backward = False
-        self.heads: dict[int, Written] = {}
-        self.ahead: list[Written] = []
-        self.firsts: dict[str, Written] = {}
-        self.twins: dict[int, int] = {}
-        self.born: dict[str, int | None] = {}
+        self.calls_by_node: dict[int, WrittenCall] = {}
+        self.forward_calls: list[WrittenCall] = []
+        self.forward_calls_by_key: dict[str, WrittenCall] = {}
+        self.original_memory: dict[int, int] = {}
+        self.node_of_value: dict[str, int | None] = {}
 
-    def note_birth(self, name: str, call: TapedCall | None) -> None:
+    def note_node_of_value(self, name: str, call: TapedCall | None) -> None:
         """Note in the backward of which autograd node a value was made."""
-        self.born[name] = None if call is None else call.node
+        self.node_of_value[name] = None if call is None else call.node
 
     def begin_backward(self) -> None:
-        """The following calls belong to the backward."""
+        """Return the following calls belong to the backward."""
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
         """Remember a call that has been written; for a repeated call, also where its results were the first time."""
         if not self.in_backward:
-            self.ahead.append((name, call))
-        elif (first := self.first(call)) is not None:
-            name = first[0]
-            places = zip(flat(call.result), flat(first[1].result), strict=False)
-            self.twins |= {a.memory: b.memory for a, b in places if type(a) is Placement is type(b)}
-        self.heads.setdefault(call.seq - 1, (name, call))
+            self.forward_calls.append((name, call))
+        elif (original := self.repeated_call(call)) is not None:
+            name = original[0]
+            places = zip(iter_leaves(call.result), iter_leaves(original[1].result), strict=False)
+            self.original_memory |= {a.memory: b.memory for a, b in places if type(a) is Placement is type(b)}
+        self.calls_by_node.setdefault(call.seq - 1, (name, call))
 
-    # -------------------------------------------------------------- what a call answers to
+    # ---- The echo of a call
 
     def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
         """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
         echo = self.echo(call)
         if echo is not None and call.source is None:
-            return self.heads[call.node or 0][1].source, echo
+            return self.calls_by_node[call.node or 0][1].source, echo
         return call.source, echo
 
     def echo(self, call: TapedCall) -> Echo | None:
         """Return the echo of a call of the backward."""
-        if (first := self.first(call)) is not None:
-            return Echo("recomputes", (first[0],))
-        if call.node is None or call.node not in self.heads:
+        if (original := self.repeated_call(call)) is not None:
+            return Echo("recomputes", (original[0],))
+        if call.node is None or call.node not in self.calls_by_node:
             return None
-        if call.func in (aten.add.Tensor, aten.add_.Tensor) and (summed := self.summed(call)):
-            return Echo("sum of gradients of", (summed,))
-        return Echo("gradient of", (self.heads[call.node][0],))
+        if call.func in (aten.add.Tensor, aten.add_.Tensor) and (value := self.summed_gradients_of(call)):
+            return Echo("sum of gradients of", (value,))
+        return Echo("gradient of", (self.calls_by_node[call.node][0],))
 
-    def first(self, call: TapedCall) -> Written | None:
+    def repeated_call(self, call: TapedCall) -> WrittenCall | None:
         """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None."""
         if not self.in_backward or not call.grad:
             return None
-        if not self.firsts:
-            for name, each in self.ahead:
-                self.firsts.setdefault(self.meaning(each), (name, each))
-        return self.firsts.get(self.meaning(call))
+        if not self.forward_calls_by_key:
+            for name, call_ in self.forward_calls:
+                self.forward_calls_by_key.setdefault(self.call_key(call_), (name, call_))
+        return self.forward_calls_by_key.get(self.call_key(call))
 
-    def meaning(self, call: TapedCall) -> str:
-        """Return a call as text, with recomputed values replaced by the first ones."""
-        return repr((call.func, self.at_first(call.args), self.at_first(call.kwargs), call.state))
+    def call_key(self, call: TapedCall) -> str:
+        """Return a call as text, with recomputed values replaced by those of the forward: equal texts compute the
+        same."""
+        return repr(
+            (call.func, self.with_original_memory(call.args), self.with_original_memory(call.kwargs), call.state)
+        )
 
-    def at_first(self, value: Any) -> Any:
-        """Replace the Placements of recomputed values by those of the first ones."""
+    def with_original_memory(self, value: Any) -> Any:
+        """Replace the Placements of recomputed values by those of the forward's values."""
         if type(value) is Placement:
-            return value._replace(memory=self.twins.get(value.memory, value.memory))
+            return value._replace(memory=self.original_memory.get(value.memory, value.memory))
         if isinstance(value, (tuple, list)):
-            return [self.at_first(item) for item in value]
-        return {key: self.at_first(item) for key, item in value.items()} if isinstance(value, dict) else value
+            return [self.with_original_memory(item) for item in value]
+        return (
+            {key: self.with_original_memory(item) for key, item in value.items()} if isinstance(value, dict) else value
+        )
 
-    def summed(self, call: TapedCall) -> str:
-        """Return the forward value whose gradients from two nodes are added; '' if this is not such a sum."""
+    def summed_gradients_of(self, call: TapedCall) -> str:
+        """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.
+
+        The nodes of both addends are those of forward calls that took that value, so it is an argument that both calls
+        have in common, of the shape of the sum.
+        """
         sides = []
         for place in call.args[:2]:
             if type(place) is not Placement:
                 return ""
-            node = self.born.get(self.latest(place))
-            if node is None or node not in self.heads:
+            node = self.node_of_value.get(self.latest(place))
+            if node is None or node not in self.calls_by_node:
                 return ""
-            sides.append((node, {each for each in flat(self.heads[node][1].args) if type(each) is Placement}))
+            sides.append(
+                (
+                    node,
+                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is Placement},
+                )
+            )
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
@@ -309,9 +330,7 @@ class Echoes:
         return next((name for name in sorted(map(self.latest, common)) if name), "")
 
 
-# ----------------------------------------------------------------------------
-# Write the Steps of a graph: each under a free name, with the line and the echo of its call.
-# ----------------------------------------------------------------------------
+# ---- Steps: each under a free name, with the line and the echo of its call
 
 
 class Page:
@@ -326,12 +345,12 @@ class Page:
         self.steps: list[Step] = []
         self.notes: dict[str, Note] = {}
         self.places: dict[str, Placement] = {}
-        self.foresight = Foresight(self.places)
+        self.geometry = ResultGeometry(self.places)
         self.call: TapedCall | None = None
         self.last = ""
 
-    def turn_to(self, call: TapedCall | None) -> None:
-        """The following steps belong to this call."""
+    def set_call(self, call: TapedCall | None) -> None:
+        """Return the following steps belong to this call."""
         self.call, self.last = call, ""
 
     def put(self, step: Step) -> None:
@@ -340,18 +359,18 @@ class Page:
             source, echo = self.echoes.origin(self.call)
             if source is not None or echo is not None:
                 step = replace(step, source=source, echo=echo)
-        self.echoes.note_birth(step.name, self.call)
+        self.echoes.note_node_of_value(step.name, self.call)
         self.steps.append(step)
 
     def emit(
         self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: Placement | None = None
     ) -> str:
-        """Append a step of ours; without a Placement, that of its result is computed on meta tensors."""
-        place = place or self.foresight.placement(func, args, dict(kwargs))
-        name = self.names.free(stem(func), avoid=BUILTINS)
-        packed = tuple([pack(value) for value in args])
-        named = tuple([(key, pack(value)) for key, value in kwargs])
-        self.put(Step(name, target_name(func), packed, named, placement_spec(place)))
+        """Append a step that the tape does not have; without a Placement, it is computed on meta tensors."""
+        place = place or self.geometry.placement(func, args, dict(kwargs))
+        name = self.names.free(name_of_result(func), avoid=BUILTINS)
+        packed_args = tuple([pack(value) for value in args])
+        packed_kwargs = tuple([(key, pack(value)) for key, value in kwargs])
+        self.put(Step(name, target_name(func), packed_args, packed_kwargs, placement_spec(place)))
         self.places[name] = place
         return name
 
@@ -363,20 +382,20 @@ class Page:
             self.places[local] = item
         return local
 
-    def put_items(self, name: str, found: Any) -> list[tuple[str, Any]]:
+    def put_items(self, name: str, results: Any) -> list[tuple[str, Any]]:
         """Return a name for each tensor among a step's results, lists included; '' for other values."""
-        if type(found) is Placement:
-            return [(name, found)]
-        made: list[tuple[str, Any]] = []
-        for index, item in enumerate(found):
+        if type(results) is Placement:
+            return [(name, results)]
+        items: list[tuple[str, Any]] = []
+        for index, item in enumerate(results):
             if type(item) is Placement:
-                made.append((self.put_item(name, index, item), item))
+                items.append((self.put_item(name, index, item), item))
             elif isinstance(item, tuple):
-                inner = self.put_item(name, index, item)
-                made += [(self.put_item(inner, i, each), each) for i, each in enumerate(item)]
+                inner_tuple = self.put_item(name, index, item)
+                items += [(self.put_item(inner_tuple, i, inner_item), inner_item) for i, inner_item in enumerate(item)]
             else:
-                made.append(("", None))
-        return made
+                items.append(("", None))
+        return items
 
     def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
         """Append a guard on a value; `structure` if it is about how a sparse tensor is built."""
@@ -389,11 +408,11 @@ class Page:
         """Add to the note of a step."""
         self.notes[name] = replace(self.notes.get(name, Note()), **fields)
 
-    def amend(self, **fields: Any) -> None:
+    def replace_last_step(self, **fields: Any) -> None:
         """Replace fields of the last step."""
         self.steps[-1] = replace(self.steps[-1], **fields)
 
-    def take_back(self, count: int) -> None:
+    def drop_notes_after(self, count: int) -> None:
         """Drop the notes of all steps after the first `count`: they failed, and dead code is removed later."""
-        for tried in self.steps[count:]:
-            self.notes.pop(tried.name, None)
+        for step in self.steps[count:]:
+            self.notes.pop(step.name, None)

@@ -1,8 +1,8 @@
-"""Where a tensor is in memory, and what follows from that alone.
+"""The recorder of one real step: every operator in order, forward and backward, on a Tape.
 
-A tensor is a Placement: its storage and its geometry in it. Python's identity would not work, because autograd returns
-a saved tensor as a new object; its memory is the same. A sparse tensor's Placement has those of its indices and values,
-which are strided tensors.
+A tensor on a tape is a Placement: its storage and its geometry in it. Python's identity would not work, because
+autograd returns a saved tensor as a new object; its memory is the same. No tensor is kept alive. A sparse tensor's
+Placement has those of its indices and values, which are strided tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from backprint._torch.tensors import neg_view, storage_id, version_of
 from backprint.errors import CaptureError, for_program
 from backprint.graph.nouns import ScalarSpec, Source, Spec, TensorSpec
 from backprint.tracing import frames
-from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.custom import decompose_under_mode, is_composite
 from backprint.tracing.watch import SILENT_WRITERS, Watch, count_writes, is_number_read, refuse_nested, storages
 from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import plain_leaves, strided_parts
@@ -52,45 +52,45 @@ class Placement(NamedTuple):
     detached: bool = False
 
 
-class NoPlainForm(CaptureError):
-    """An update has no operator that returns the new value, so it runs in place on a copy."""
+class NoFunctionalForm(CaptureError):
+    """An update has no operator that returns the new value instead, so the graph runs it in place on a copy."""
 
 
-# ------------------------------------------------------------------ among other values
+# ---- Placements among other arguments
 
 
-def flat(*values: Any) -> Iterator[Any]:
+def iter_leaves(*values: Any) -> Iterator[Any]:
     """Yield the leaves of nested arguments; a Placement is a leaf."""
     for value in values:
         if type(value) is not Placement and isinstance(value, (tuple, list)):
-            yield from flat(*value)
+            yield from iter_leaves(*value)
         elif isinstance(value, dict):
-            yield from flat(*value.values())
+            yield from iter_leaves(*value.values())
         else:
             yield value
 
 
 def placements(*values: Any) -> list[Placement]:
     """Return the tensors among nested arguments."""
-    return [leaf for leaf in flat(*values) if type(leaf) is Placement]
+    return [leaf for leaf in iter_leaves(*values) if type(leaf) is Placement]
 
 
-# ------------------------------------------------------------------ from and to tensors
+# ---- Placements from tensors, and tensors from Placements
 
 
 def meta_tensor(place: Placement) -> Tensor:
     """Return a meta tensor with a Placement's geometry."""
     if place.layout is not torch.strided:
-        raise NoPlainForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
-    made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
-    made = made.conj() if place.lazy[0] else made
-    return neg_view(made) if place.lazy[1] else made
+        raise NoFunctionalForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
+    meta = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
+    meta = meta.conj() if place.lazy[0] else meta
+    return neg_view(meta) if place.lazy[1] else meta
 
 
 CPU = torch.device("cpu")
 
 
-def indexed(device: torch.device) -> torch.device:
+def with_device_index(device: torch.device) -> torch.device:
     """Return the device with its number: `cuda` is the current one."""
     if device.type in ("cpu", "meta") or device.index is not None:
         return device
@@ -98,9 +98,9 @@ def indexed(device: torch.device) -> torch.device:
 
 
 def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
-    """Where a tensor of no recorded storage lies; one on the meta device stands for one on this device."""
+    """Return the Placement of a tensor that is on no tape; a meta tensor stands for a tensor on `device`."""
     if tensor.layout is not torch.strided:
-        raise NoPlainForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
+        raise NoFunctionalForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
     return Placement(
         -1,
         tensor.dtype,
@@ -118,40 +118,43 @@ def geometry(place: Placement) -> tuple[Any, ...]:
     return place.dtype, place.shape, place.stride, place.lazy
 
 
-def placement_tree(found: Any, device: torch.device) -> Any:
-    """Apply `placement_of` to tensors inside tuples."""
-    if isinstance(found, Tensor):
-        return placement_of(found, device)
-    if isinstance(found, (tuple, list)):
-        return tuple([placement_tree(item, device) for item in found])
-    return found
+def placement_tree(value: Any, device: torch.device) -> Any:
+    """Return a result with the Placements of its tensors, also inside tuples."""
+    if isinstance(value, Tensor):
+        return placement_of(value, device)
+    if isinstance(value, (tuple, list)):
+        return tuple([placement_tree(item, device) for item in value])
+    return value
 
 
-def gapless(found: Any) -> Any:
-    """Return the Placements of new tensors without gaps, even if an operator's meta kernel returns an argument's
-    strides."""
-    if type(found) is Placement:
-        return found if dense(found) else placement_of(meta_tensor(found).clone(), found.device)
-    return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
+def without_gaps(value: Any) -> Any:
+    """Return the Placements of new tensors, with strides that leave no gaps.
+
+    A meta kernel may return the strides of an argument, such as those of an expanded tensor; real kernels allocate
+    their results without gaps.
+    """
+    if type(value) is Placement:
+        return value if is_dense(value) else placement_of(meta_tensor(value).clone(), value.device)
+    return tuple([without_gaps(item) for item in value]) if isinstance(value, tuple) else value
 
 
-# ------------------------------------------------------------------ which part of its storage
+# ---- The part of a storage that a tensor uses
 
 
-def spanned(place: Placement) -> int:
+def bytes_spanned(place: Placement) -> int:
     """Return the bytes of a storage up to the last that a tensor uses."""
-    return reach(place) * place.dtype.itemsize
+    return elements_spanned(place) * place.dtype.itemsize
 
 
-def reach(place: Placement) -> int:
-    """Return one past the last element of a storage that a tensor uses."""
+def elements_spanned(place: Placement) -> int:
+    """Return the elements of a storage up to the last that a tensor uses."""
     if 0 in place.shape:
         return place.offset
     stride = place.stride or ()
     return place.offset + sum((size - 1) * step for size, step in zip(place.shape, stride, strict=True)) + 1
 
 
-def dense(place: Placement) -> bool:
+def is_dense(place: Placement) -> bool:
     """Whether a tensor's elements fill their part of the storage, each once."""
     count = math.prod(place.shape)
     if count == 0 or place.stride is None:
@@ -165,7 +168,7 @@ def dense(place: Placement) -> bool:
     return True
 
 
-def overlaps(place: Placement) -> bool:
+def has_internal_overlap(place: Placement) -> bool:
     """Whether two elements of a tensor use the same memory."""
     if place.stride is None or 0 in place.shape:
         return False
@@ -177,7 +180,7 @@ def overlaps(place: Placement) -> bool:
     return False
 
 
-# ------------------------------------------------------------------ as annotations
+# ---- Specs of Placements
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -211,12 +214,7 @@ def placement_spec(result: Any) -> Spec:
     return None
 
 
-# ----------------------------------------------------------------------------
-# The calls of one real step in order, each tensor identified by its memory.
-#
-#
-# No tensor is kept alive.
-# ----------------------------------------------------------------------------
+# ---- The tape
 
 
 class GeneratorState(NamedTuple):
@@ -230,7 +228,7 @@ class TapedCall(NamedTuple):
     """One operator call. Tensors are Placements; `node` is the autograd node whose backward it is part of.
 
     `sums` says that autograd accumulates into a leaf's gradient, `grad` that autograd records the call. `state` is the
-    generator's state before a random draw, `after` its state afterwards; `own` says that the generator was the
+    generator's state before a random draw, `state_after` its state afterwards; `own` says that the generator was the
     program's own. `seq` is the sequence number of the autograd node that this call makes, if any.
     """
 
@@ -242,14 +240,14 @@ class TapedCall(NamedTuple):
     seq: int
     node: int | None
     state: GeneratorState | None = None
-    after: GeneratorState | None = None
+    state_after: GeneratorState | None = None
     own: bool = False
     sums: bool = False
     grad: bool = False
 
 
 @dataclass(slots=True)
-class TapeRoot:
+class TapePort:
     """A tensor that no recorded call made: a port of the graph."""
 
     place: Placement
@@ -264,15 +262,13 @@ class Tape:
     """
 
     calls: list[TapedCall] = field(default_factory=list)
-    roots: dict[int, list[TapeRoot]] = field(default_factory=dict)
+    ports: dict[int, list[TapePort]] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     boundary: int | None = None
     start: dict[str, bytes] = field(default_factory=dict)
 
 
-# ----------------------------------------------------------------------------
-# A Watch that also records every operator of a step on a tape, forward and backward.
-# ----------------------------------------------------------------------------
+# ---- The recorder
 
 STRIDED, EAGER = torch.strided, (False, False)
 
@@ -293,99 +289,111 @@ class Recorder(Watch):
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
 
-    # -------------------------------------------------------------- where tensors lie
+    # ---- Ports and Placements
 
-    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
-        super().know(named, callers)
+    def register_tensors(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
+        super().register_tensors(named, callers)
         for name, tensor in named.items():
-            self.root(name, tensor)
+            self.add_port(name, tensor)
         return self
 
-    def root(self, key: str, tensor: Tensor) -> None:
+    def add_port(self, key: str, tensor: Tensor) -> None:
         """Make a tensor a port of the graph."""
         place = self.place(tensor)
-        self.tape.roots.setdefault(place.memory, []).append(TapeRoot(place, key))
+        self.tape.ports.setdefault(place.memory, []).append(TapePort(place, key))
 
-    def forget(self, keys: Collection[str]) -> None:
+    def remove_ports(self, keys: Collection[str]) -> None:
         """Make these tensors no longer ports."""
-        for memory, roots in list(self.tape.roots.items()):
-            if any(root.key in keys for root in roots):
-                del self.tape.roots[memory]
+        for memory, ports in list(self.tape.ports.items()):
+            if any(root.key in keys for root in ports):
+                del self.tape.ports[memory]
 
-    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+    def set_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
         for storage in storages(tensor):
             key = storage_id(storage)
-            if key not in self.taint:
-                self.taint[key] = names
+            if key not in self.dependencies:
+                self.dependencies[key] = names
                 self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
                 self.memories[key] = len(self.memories)
 
     def place(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor."""
-        lies = tensor.dtype, tuple(tensor.shape)
+        dtype_and_shape = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in strided_parts(tensor)])
             memory = -1 - places[-1].memory
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
-            return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
+            return Placement(
+                memory, *dtype_and_shape, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced
+            )
         key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
-            self.learn(tensor, frozenset())
+            self.set_dependencies(tensor, frozenset())
         if not tensor.is_complex() and not tensor.is_neg():
             return Placement(
-                self.memories[key], *lies, tensor.stride(), tensor.storage_offset(), tensor.device, STRIDED, EAGER
+                self.memories[key],
+                *dtype_and_shape,
+                tensor.stride(),
+                tensor.storage_offset(),
+                tensor.device,
+                STRIDED,
+                EAGER,
             )
         lazy = tensor.is_conj(), tensor.is_neg()
         stride, offset = tensor.stride(), tensor.storage_offset()
-        return Placement(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
+        return Placement(self.memories[key], *dtype_and_shape, stride, offset, tensor.device, tensor.layout, lazy)
 
-    # -------------------------------------------------------------- writing down
+    # ---- One operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with DisableTorchFunction():  # these reads of tensors are ours, not the program's
-            return self.written_down(func, types, args, kwargs or {})
+            return self.run_and_record(func, types, args, kwargs or {})
 
-    def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def run_and_record(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator and append it to the tape."""
-        if any(kind not in PLAIN for kind in types):
+        if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
+            return decompose_under_mode(self, func, args, kwargs)
         if func is torch.ops.aten._cudnn_rnn.default:
             args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
-        about = self.before(func, args, kwargs)
+        call = self.begin_call(func, args, kwargs)
         try:
             result = for_program(func, *args, **kwargs)
         except RuntimeError:
-            self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            self.guard_values_of([leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)])
             raise
-        if about is not None:
-            self.after(about, args, kwargs, result)
+        if call is not None:
+            self.end_call(call, args, kwargs, result)
         return result
 
-    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
         """Return a call before it runs, without its result; None if it is not recorded."""
         facts = facts_of(func)
         if not facts.counts:
             return None
         node = current_node()
-        followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
-        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
+        recorded_by_autograd = node is None and self.tape.boundary is None and torch.is_grad_enabled()
+        placed_args, placed_kwargs = placements_for_tensors(
+            (args, kwargs), lambda tensor: self.place_argument(func, tensor, facts.writes, recorded_by_autograd)
+        )
         generator = generator_of(args, kwargs) if facts.draws else None
-        state = drawn_from(generator, args, kwargs) if facts.draws else None
+        state = generator_state_of_draw(generator, args, kwargs) if facts.draws else None
         if state is not None and generator is None:
             self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
         if self.tape.boundary is None and not torch.is_grad_enabled():
-            self.judge(func, args, kwargs, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
-        if followed and facts.writes:
-            self.judge_update(func, args, kwargs)
+            self.note_edges_without_grad(
+                func, args, kwargs, [leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+            )
+        if recorded_by_autograd and facts.writes:
+            self.note_update_of_detached(func, args, kwargs)
         source = frames.here(self.paths)
         return TapedCall(
             func,
-            taken,
-            named,
+            placed_args,
+            placed_kwargs,
             None,
             source,
             next_sequence_number(),
@@ -397,78 +405,82 @@ class Recorder(Watch):
             torch.is_grad_enabled(),
         )
 
-    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
         """Append a call that has run to the tape."""
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
-                refuse_nested(about.func, leaf, self.paths)
-                self.widen(leaf)
-        if facts_of(about.func).writes:
-            count_writes(about.func, args)
-        state = None if about.state is None else drawn_from(generator_of(args, kwargs), args, kwargs)
-        placed = packed(result, self.place)
-        given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
-        if given:
-            shared = given if placed is None else {place.memory for place in placements(placed)}
-            taken, named = attached((about.args, about.kwargs), shared)
-            about = about._replace(args=taken, kwargs=named)
-        self.tape.calls.append(about._replace(result=placed, after=state))
+                refuse_nested(call.func, leaf, self.paths)
+                self.add_span(leaf)
+        if facts_of(call.func).writes:
+            count_writes(call.func, args)
+        state = None if call.state is None else generator_state_of_draw(generator_of(args, kwargs), args, kwargs)
+        placed_result = placements_for_tensors(result, self.place)
+        detached = {place.memory for place in placements(call.args, call.kwargs) if place.detached}
+        if detached:
+            shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
+            args_, kwargs_ = without_detached_marks((call.args, call.kwargs), shared)
+            call = call._replace(args=args_, kwargs=kwargs_)
+        self.tape.calls.append(call._replace(result=placed_result, state_after=state))
 
-    def hold_all(self, given: list[Tensor]) -> None:
-        """Guard all arguments of an operator that raised, because the program may go on."""
-        for tensor in given:
+    def guard_values_of(self, tensors: list[Tensor]) -> None:
+        """Record that these tensors have the values that they have now.
+
+        They are the arguments of an operator that raised; if the program catches the error, it depends on them.
+        """
+        for tensor in tensors:
             if tensor.layout is torch.strided:
-                read = tensor.detach().clone()
-                self.constant(read)
-                self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
+                copy = tensor.detach().clone()
+                self.enter_constant(copy)
+                self.run_and_record(torch.ops.aten.equal.default, (), (tensor, copy), {})
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
-        """Return the Placement of an argument, of a call that autograd records or not; unknown memory comes from
-        outside."""
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
+        """Return the Placement of an argument of a call. A tensor of unknown memory comes from outside."""
         keys = [storage_id(storage) for storage in storages(tensor)]
-        if keys[-1] not in self.taint or self.beyond(tensor):
-            self.encounter(func, tensor, writes)
+        if keys[-1] not in self.dependencies or self.is_outside_span(tensor):
+            self.enter_unknown_tensor(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
-            if key not in self.taint:
-                self.constant(part)  # indices that a kernel made for values of the program
-            elif writes and key in self.callers and key not in self.undo:
-                self.undo[key] = self.callers[key].clone()
+            if key not in self.dependencies:
+                self.enter_constant(part)  # indices that a kernel made for values of the program
+            elif writes and key in self.callers and key not in self.content_before:
+                self.content_before[key] = self.callers[key].clone()
         place = self.place(tensor)
-        if not followed or place.layout is not STRIDED:
+        if not recorded_by_autograd or place.layout is not STRIDED:
             return place
         return place._replace(detached=True) if self.is_detached(func, tensor) else place
 
-    def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
-        """Handle a tensor of unknown memory: `torch.tensor` made a constant, any other comes from outside.
+    def enter_unknown_tensor(self, func: Any, tensor: Tensor, writes: bool) -> None:
+        """Enter a tensor of unknown memory as a constant if `torch.tensor` made it, else as a port from outside.
 
-        A tensor that only the backward uses is a constant too: no argument of the forward stands for it.
+        A tensor that only the backward uses is a constant too, because the forward has no port for it.
         """
         if func is torch.ops.aten.lift_fresh.default:
-            self.constant(tensor)
+            self.enter_constant(tensor)
             return
         count = len(self.seen.outside)
         if tensor.layout is torch.strided:
-            self.meet(func, tensor, writes)
+            self.enter_outside_tensor(func, tensor, writes)
         else:
-            self.meet_sparse(tensor)
+            self.enter_sparse_from_outside(tensor)
         if self.tape.boundary is not None:
-            self.constant(tensor)
+            self.enter_constant(tensor)
             return
-        self.root(f"outside {count}", tensor)
+        self.add_port(f"outside {count}", tensor)
 
-    def constant(self, tensor: Tensor) -> None:
-        """Note a tensor that the program's current line, or a kernel, has just made."""
-        self.learn(tensor, frozenset())
+    def enter_constant(self, tensor: Tensor) -> None:
+        """Enter a tensor that the program's current line, or a kernel, has just made: a port with a copy of its
+        value."""
+        self.set_dependencies(tensor, frozenset())
         key = f"fresh {len(self.tape.constants)}"
         self.tape.constants[key] = tensor.detach().clone()
-        self.root(key, tensor)
+        self.add_port(key, tensor)
 
-    def meet_sparse(self, tensor: Tensor) -> None:
-        """Note a sparse tensor from outside: its bytes are kept before the first write, and its parts restored."""
+    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
+        """Enter a sparse tensor from outside. Its bytes are copied before the first write, and its parts are
+        restored."""
         self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
-        self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
+        self.set_dependencies(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
         self.seen.outside.append(tensor)
-        self.seen.asking[id(tensor)] = tensor.requires_grad
+        self.seen.requires_grad_before[id(tensor)] = tensor.requires_grad
         self.versions.append((tensor, version_of(tensor)))
         self.shells.append((tensor, tensor.detach()))
         if tensor.is_leaf:
@@ -476,7 +488,10 @@ class Recorder(Watch):
 
     def had_gradient(self, tensor: Tensor) -> bool:
         """Whether a tensor from outside still has the `.grad` that it had when it was first seen."""
-        return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
+        return any(
+            seen_tensor is tensor and tensor.is_leaf and gradient is tensor.grad
+            for seen_tensor, gradient, _ in self.grads
+        )
 
     def restore(self) -> None:
         for tensor, before in self.shells:
@@ -492,20 +507,20 @@ class Recorder(Watch):
             yield
 
 
-def attached(value: Any, memories: Collection[int]) -> Any:
-    """Clear `detached` of arguments that share memory with a call's result: a view, or an update in place."""
+def without_detached_marks(value: Any, memories: Collection[int]) -> Any:
+    """Clear `detached` of arguments that share memory with a call's result (a view, or an update in place)."""
     if type(value) is Placement:
         return value._replace(detached=False) if value.detached and value.memory in memories else value
     if type(value) is tuple:
-        return tuple([attached(item, memories) for item in value])
+        return tuple([without_detached_marks(item, memories) for item in value])
     if type(value) is list:
-        return [attached(item, memories) for item in value]
+        return [without_detached_marks(item, memories) for item in value]
     if type(value) is dict:
-        return {key: attached(item, memories) for key, item in value.items()}
+        return {key: without_detached_marks(item, memories) for key, item in value.items()}
     return value
 
 
-class Facts(NamedTuple):
+class OperatorFacts(NamedTuple):
     """Facts about an operator that recording needs: whether it is recorded, writes arguments, and draws."""
 
     counts: bool
@@ -514,17 +529,17 @@ class Facts(NamedTuple):
 
 
 @functools.cache
-def facts_of(func: Any) -> Facts:
+def facts_of(func: Any) -> OperatorFacts:
     """Return the Facts of an operator; raise for a higher-order one."""
     if isinstance(func, HigherOrderOperator):
         raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
     silent = schema_of(func).name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
     counts = func.namespace not in ("profiler", "_profiler")
-    return Facts(counts, bool(schema_of(func).is_mutable or silent), draws)
+    return OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
 
-PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+PLAIN_TENSOR_TYPES = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
@@ -532,7 +547,7 @@ def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
     return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
-def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
+def generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
     """Return the state of a draw's generator: its argument's, or that of its device."""
     device = drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
@@ -546,34 +561,36 @@ def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> Gen
 
 def drawing_device(args: Any, kwargs: Any) -> torch.device:
     """Return the device that an operator runs on: its argument, or that of its tensors."""
-    given = kwargs.get("device") or next((leaf.device for leaf in flat(args) if isinstance(leaf, Tensor)), "cpu")
-    return indexed(torch.device(given))
+    device = kwargs.get("device") or next(
+        (leaf.device for leaf in iter_leaves(args) if isinstance(leaf, Tensor)), "cpu"
+    )
+    return with_device_index(torch.device(device))
 
 
 def own_generators() -> dict[str, bytes]:
     """Return the states of the generators of the devices in use."""
     states = random_states()
-    found = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
-    return {device: state_bytes(state) for device, state in found.items()}
+    generators = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
+    return {device: state_bytes(state) for device, state in generators.items()}
 
 
-LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
-"""Types of arguments that hold no tensors."""
+LEAF_TYPES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
+"""Types of arguments that are no tensors and hold none."""
 
 
-def packed(value: Any, place: Callable[[Tensor], Placement]) -> Any:
+def placements_for_tensors(value: Any, placement: Callable[[Tensor], Placement]) -> Any:
     """Replace tensors by Placements in arguments or results."""
     kind = type(value)
-    if kind in LEAVES:
+    if kind in LEAF_TYPES:
         return value
     if kind is Tensor or isinstance(value, Tensor):
-        return place(value)
+        return placement(value)
     if kind is tuple:
-        return tuple([packed(item, place) for item in value])
+        return tuple([placements_for_tensors(item, placement) for item in value])
     if kind is list:
-        return [packed(item, place) for item in value]
+        return [placements_for_tensors(item, placement) for item in value]
     if kind is dict:
-        return {key: packed(item, place) for key, item in value.items()}
+        return {key: placements_for_tensors(item, placement) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple([packed(item, place) for item in value])
+        return tuple([placements_for_tensors(item, placement) for item in value])
     return value

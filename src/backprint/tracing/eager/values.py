@@ -1,4 +1,9 @@
-"""Views of a storage: how one tensor was made from another, and how a new value of a view makes one of its parent."""
+"""The current value of every tensor of a tape, so that a graph without updates in place can be written for it.
+
+Each storage has a base, a value of which every tensor in it is a view. A write makes a new base: the new value is
+scattered along the views that led to the written tensor. A later read of any tensor of that storage returns a view of
+the new base. So views, updates through views and tensors that share memory need no special cases in the writer.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +22,18 @@ from backprint.tracing.eager.tape import (
     Placement,
     Tape,
     TapedCall,
-    dense,
+    bytes_spanned,
+    elements_spanned,
     geometry,
-    overlaps,
+    has_internal_overlap,
+    is_dense,
     placements,
-    reach,
-    spanned,
 )
 
 aten = torch.ops.aten
+
+
+# ---- How a view was made, and how a new value of a view becomes one of its parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +50,26 @@ def strided_view(parent: Placement, place: Placement) -> ViewOrigin:
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
-def view_origin(call: TapedCall, place: Placement, given: Sequence[Placement]) -> ViewOrigin:
+def view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
     """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
-    parent = next(each for each in given if each.memory == place.memory)
+    parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
         return ViewOrigin(parent, call.func, tuple(call.args[1:]))
     return ViewOrigin(parent)
 
 
-def part_origin(call: TapedCall, index: int, place: Placement, given: Sequence[Placement]) -> ViewOrigin:
+def part_origin(call: TapedCall, index: int, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
     """Return how one of several views that a call returned was made: as a slice or a selection."""
-    parent = next(each for each in given if each.memory == place.memory)
+    parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
         dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
         return ViewOrigin(parent, aten.select.int, (dim, index))
     if call.func in (aten.split.Tensor, aten.split_with_sizes.default):
         dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
-        sizes = [each.shape[dim] for each in call.result]
+        sizes = [place_.shape[dim] for place_ in call.result]
         start = sum(sizes[:index])
         return ViewOrigin(parent, aten.slice.Tensor, (dim, start, start + sizes[index]))
     return ViewOrigin(parent)
-
-
-# ------------------------------------------------------------------ tables
 
 
 SCATTER: dict[Any, Any] = {
@@ -113,56 +118,52 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """The dtype of the parts of a complex number."""
 
 
-# ----------------------------------------------------------------------------
-# The current value of every storage: its base, of which each tensor in it is a view.
-#
-# A write makes a new base (scattered along the views that led to the written tensor), and each later read returns
-#  views of the new base. So views, updates through views and tensors that share memory need no special cases
-#  elsewhere.
-# ----------------------------------------------------------------------------
+# ---- Storages of strided tensors
 
 
 @dataclass(slots=True)
 class Storage:
-    """One storage: the tensor that covers it, the current names of its views, and how each was made from another.
+    """One storage: its base, and the tensors in it.
 
-    `tick` counts the writes to it; a name is current if it was set at this tick.
+    `names` has the latest name of each tensor, with the `write_count` at which it was set: a name is current if no
+    write came after it. `origins` says how a view was made from another tensor, and `roots` are tensors that were not
+    made as views: ports, and results of operators that hide how they were made.
     """
 
     base: Placement
-    tick: int = 0
+    write_count: int = 0
     names: dict[Placement, tuple[str, int]] = field(default_factory=dict)
-    made: dict[Placement, ViewOrigin] = field(default_factory=dict)
+    origins: dict[Placement, ViewOrigin] = field(default_factory=dict)
     roots: list[Placement] = field(default_factory=list)
 
 
 class Storages:
     """Every storage of strided tensors, by its number.
 
-    With `as_ran` updates stay in place, and a name stays current after a write to its storage. `elsewhere` makes a
-    value of a storage that is known only as a part of a sparse tensor, or raises. `closed` counts the writes to such a
-    storage.
+    With `as_ran` updates stay in place, and a name stays current after a write to its storage. `make_value` makes a
+    value of a storage that is known only as a part of a sparse tensor, or raises; `writes_without_base` counts the
+    writes to such storages.
     """
 
     def __init__(self, page: Page, as_ran: bool, elsewhere: Callable[[Placement], None]) -> None:
-        self.page, self.as_ran, self.elsewhere = page, as_ran, elsewhere
+        self.page, self.as_ran, self.make_value = page, as_ran, elsewhere
         self.by_number: dict[int, Storage] = {}
-        self.closed: dict[int, int] = {}
+        self.writes_without_base: dict[int, int] = {}
 
     def of(self, place: Placement) -> Storage:
         """Return the storage of a tensor."""
         return self.by_number[place.memory]
 
-    def tick(self, memory: int) -> int:
+    def write_count(self, memory: int) -> int:
         """Return how often a storage has been written to."""
-        found = self.by_number.get(memory)
-        return self.closed.get(memory, 0) if found is None else found.tick
+        storage = self.by_number.get(memory)
+        return self.writes_without_base.get(memory, 0) if storage is None else storage.write_count
 
-    # -------------------------------------------------------------- what lies in them
+    # ---- Entering values
 
-    def begin(self, name: str, place: Placement, tick: int = 0) -> None:
+    def begin(self, name: str, place: Placement, write_count: int = 0) -> None:
         """Start a storage whose content is one value."""
-        self.by_number[place.memory] = Storage(place, tick, {place: (name, tick)}, {}, [place])
+        self.by_number[place.memory] = Storage(place, write_count, {place: (name, write_count)}, {}, [place])
 
     def begin_port(self, name: str, place: Placement) -> None:
         """Enter a port into a storage, alone or with others."""
@@ -172,181 +173,200 @@ class Storages:
             storage.roots.append(place)
 
     def enter_value(
-        self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]
+        self, name: str, place: Placement, arguments: Sequence[Placement], view: Callable[[], ViewOrigin]
     ) -> None:
         """Enter a value that a call has returned: it starts a storage, or is a view into one."""
         storage = self.by_number.get(place.memory)
         if storage is None:
-            self.begin(name, place, self.tick(place.memory))
+            self.begin(name, place, self.write_count(place.memory))
             return
-        if place != storage.base and place not in storage.made:
-            if any(each.memory == place.memory for each in given):
-                storage.made[place] = view()
+        if place != storage.base and place not in storage.origins:
+            if any(argument.memory == place.memory for argument in arguments):
+                storage.origins[place] = view()
             else:
                 storage.roots.append(place)
-        if storage.names.get(place, ("", -1))[1] != storage.tick:
-            storage.names[place] = (name, storage.tick)
+        if storage.names.get(place, ("", -1))[1] != storage.write_count:
+            storage.names[place] = (name, storage.write_count)
 
     def write_base(self, storage: Storage, name: str) -> None:
         """Set the new value of a whole storage."""
-        storage.tick += 1
-        storage.names[storage.base] = (name, storage.tick)
+        storage.write_count += 1
+        storage.names[storage.base] = (name, storage.write_count)
 
-    def enter_turned(self, name: str, place: Placement, view: ViewOrigin) -> None:
-        """Enter a tensor that has become another view of its storage, under this name."""
+    def enter_view(self, name: str, place: Placement, view: ViewOrigin) -> None:
+        """Enter a tensor that has become another view of its storage (`t_`), under this name."""
         storage = self.of(place)
-        if place != storage.base and place not in storage.made:
-            storage.made[place] = view
-        storage.names[place] = (name, storage.tick)
+        if place != storage.base and place not in storage.origins:
+            storage.origins[place] = view
+        storage.names[place] = (name, storage.write_count)
 
-    def forget_views(self, but: Collection[Placement] = ()) -> None:
-        """Make views again from what they are views of, except those in `but`, which have names of their own."""
+    def forget_views(self, kept: Collection[Placement] = ()) -> None:
+        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
+        of their own."""
         for storage in self.by_number.values():
-            made = storage.made
+            origins = storage.origins
             storage.names = {
                 place: name
                 for place, name in storage.names.items()
-                if place == storage.base or place in but or place not in made or made[place].func is None
+                if place == storage.base or place in kept or place not in origins or origins[place].func is None
             }
 
-    def latest(self, place: Placement) -> str:
+    def latest_name(self, place: Placement) -> str:
         """Return a tensor's latest name, or ''."""
         storage = self.by_number.get(place.memory)
         return storage.names.get(place, ("", 0))[0] if storage else ""
 
-    # -------------------------------------------------------------- reading
+    # ---- Reading
 
     def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
         if place.memory not in self.by_number:
-            self.elsewhere(place)
+            self.make_value(place)
         storage = self.by_number[place.memory]
-        found = storage.names.get(place)
-        if found is not None and (found[1] == storage.tick or self.as_ran):
-            return Ref(found[0])
-        view = storage.made.get(place)
-        view = view if view is not None and view.func is not None else self.place_view(place)
+        known = storage.names.get(place)
+        if known is not None and (known[1] == storage.write_count or self.as_ran):
+            return Ref(known[0])
+        view = storage.origins.get(place)
+        view = view if view is not None and view.func is not None else self.derive_view(place)
         parent = self.value_at(view.parent)
         name = self.page.emit(view.func, (parent, *view.args), place=place)
-        storage.names[place] = (name, storage.tick)
+        storage.names[place] = (name, storage.write_count)
         return Ref(name)
 
-    def place_view(self, place: Placement) -> ViewOrigin:
-        """Make a view, by geometry, of a tensor in a known storage that no recorded operator made."""
+    def derive_view(self, place: Placement) -> ViewOrigin:
+        """Return how to derive a tensor, which no recorded operator made, from its storage by its geometry alone."""
         storage = self.of(place)
         if place.detached:
-            storage.made[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
+            storage.origins[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
         elif place.dtype == storage.base.dtype and place.lazy in LAZY:
-            storage.made[place] = ViewOrigin(place._replace(lazy=(False, False)), LAZY[place.lazy])
+            storage.origins[place] = ViewOrigin(place._replace(lazy=(False, False)), LAZY[place.lazy])
         elif place.dtype == REAL.get(storage.base.dtype) and not any(place.lazy):
-            self.place_in_real(storage, place)
+            self.derive_real_view(storage, place)
         elif place.dtype != storage.base.dtype and not any((*place.lazy, *storage.base.lazy)):
-            self.place_in_bytes(storage, place)
+            self.derive_dtype_view(storage, place)
         elif any(place.lazy):
             raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
         else:
-            storage.made[place] = strided_view(self.flatten(place), place)
-        return storage.made[place]
+            storage.origins[place] = strided_view(self.flatten(place), place)
+        return storage.origins[place]
 
-    def place_in_real(self, storage: Storage, place: Placement) -> None:
-        """Make a real view of complex memory, by geometry, from the flat value as pairs."""
+    def derive_real_view(self, storage: Storage, place: Placement) -> None:
+        """Derive a real view of complex memory: of `view_as_real` of the flat value, by its geometry."""
         whole = self.flatten(storage.base)
         pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
-        storage.made[pairs] = ViewOrigin(whole, aten.view_as_real.default)
+        storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
         if place != pairs:
-            storage.made[place] = strided_view(pairs, place)
+            storage.origins[place] = strided_view(pairs, place)
 
-    def place_in_bytes(self, storage: Storage, place: Placement) -> None:
-        """Make a view with another dtype than its storage's: the flat value, viewed as that dtype."""
-        old, new = storage.base.dtype.itemsize, place.dtype.itemsize
-        span = math.ceil(max(reach(place) * new, reach(storage.base) * old) / max(old, new)) * max(old, new)
-        also = storage.base._replace(shape=(span // old,), stride=(1,), offset=0)
-        whole = self.flatten(also)
-        if whole.shape[0] * old % new:
+    def derive_dtype_view(self, storage: Storage, place: Placement) -> None:
+        """Derive a view with another dtype than its storage's: of the flat value as that dtype, by its geometry."""
+        old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
+        span = math.ceil(
+            max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
+        ) * max(old_size, new_size)
+        covering = storage.base._replace(shape=(span // old_size,), stride=(1,), offset=0)
+        whole = self.flatten(covering)
+        if whole.shape[0] * old_size % new_size:
             raise CaptureError(
-                f"{whole.shape[0] * old} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
+                f"{whole.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
             )
-        cast = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old // new,))
-        storage.made[cast] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
-        if place != cast:
-            storage.made[place] = strided_view(cast, place)
+        as_dtype = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old_size // new_size,))
+        storage.origins[as_dtype] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
+        if place != as_dtype:
+            storage.origins[place] = strided_view(as_dtype, place)
 
-    def flatten(self, also: Placement) -> Placement:
-        """Return one flat value for the storage of a tensor, filled from its known tensors."""
-        storage = self.of(also)
-        roots = [place for place in dict.fromkeys((storage.base, *storage.roots)) if place not in storage.made]
-        extent = max(reach(place) for place in (*roots, also))
-        wanted = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
-        if storage.base == wanted:
-            return wanted
+    def flatten(self, covering: Placement) -> Placement:
+        """Make one flat value the base of a storage, large enough for `covering`; return its Placement.
+
+        Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
+        them (`as_strided_scatter`), and all are views of the result from then on, so that a write to one of them is
+        seen by the others.
+        """
+        storage = self.of(covering)
+        roots = [place for place in dict.fromkeys((storage.base, *storage.roots)) if place not in storage.origins]
+        extent = max(elements_spanned(place) for place in (*roots, covering))
+        flat = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
+        if storage.base == flat:
+            return flat
         if len({place.dtype for place in roots}) > 1:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
-        options = (("dtype", wanted.dtype), ("device", wanted.device))
-        name = self.page.emit(aten.zeros.default, ([extent],), options, place=wanted)
+        options = (("dtype", flat.dtype), ("device", flat.device))
+        name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
         for place in roots:
             value = self.value_at(place)
             args = (Ref(name), value, place.shape, place.stride, place.offset)
-            name = self.page.emit(aten.as_strided_scatter.default, args, place=wanted)
-            storage.made[place] = strided_view(wanted, place)
-        storage.base = wanted
-        storage.made.pop(wanted, None)  # the program may have such a view of the former base
-        storage.names[wanted] = (name, storage.tick)
-        return wanted
+            name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
+            storage.origins[place] = strided_view(flat, place)
+        storage.base = flat
+        storage.origins.pop(flat, None)  # the program may have such a view of the former base
+        storage.names[flat] = (name, storage.write_count)
+        return flat
 
-    # -------------------------------------------------------------- writing
+    # ---- Writing
 
     def prepare(self, place: Placement) -> None:
-        """Make sure that a write to this tensor can be extended to its whole storage."""
+        """Make sure that a write to this tensor can be scattered up to the base of its storage.
+
+        Each view on the way must have an inverse. If one has none, the written tensor is derived from the flat value
+        instead, by `as_strided`, which always has one.
+        """
         storage, written = self.of(place), place
-        if sum(root not in storage.made for root in storage.roots) > 1:
+        if sum(root not in storage.origins for root in storage.roots) > 1:
             self.flatten(place)
         while place != storage.base:
-            view = storage.made.get(place)
+            view = storage.origins.get(place)
             if view is None or not (view.func in SCATTER or view.func in INVERSE):
-                self.place_view(place)
+                self.derive_view(place)
                 return
             place = view.parent
-            if overlaps(place):  # a value of the parent would have two elements for one place in memory
-                self.place_view(written)
+            if has_internal_overlap(place):  # a value of the parent would have two elements for one place in memory
+                self.derive_view(written)
                 return
 
     def assign(self, place: Placement, name: str) -> None:
-        """Set the new value of a tensor, and of all tensors that share its storage."""
+        """Set the new value of a tensor, and of all tensors that share its storage.
+
+        The value goes up from view to parent until the base has a new one. All other names of the storage are out of
+        date then, except those of the tensors on the way.
+        """
         storage = self.of(place)
-        fresh: dict[Placement, str] = {}
+        new_names: dict[Placement, str] = {}
         while True:
-            if self.fits(name, place):
-                fresh[place] = name
+            if self.has_geometry_of(name, place):
+                new_names[place] = name
             if place == storage.base:
                 break
-            view = storage.made[place]
-            name = self.scattered(view, name)
+            view = storage.origins[place]
+            name = self.scatter_into_parent(view, name)
             place = view.parent
-        storage.tick += 1
-        for each, value in fresh.items():
-            storage.names[each] = (value, storage.tick)
+        storage.write_count += 1
+        for place_, value in new_names.items():
+            storage.names[place_] = (value, storage.write_count)
 
-    def scattered(self, view: ViewOrigin, name: str) -> str:
+    def scatter_into_parent(self, view: ViewOrigin, name: str) -> str:
         """Return the parent of a view with this value in the view's place."""
         parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
         else:
             func, args = INVERSE[view.func](view, Ref(name))
-        return self.fitted(self.page.emit(func, args), view.parent, parent)
+        return self.with_geometry_of(self.page.emit(func, args), view.parent, parent)
 
-    def fits(self, name: str, place: Placement) -> bool:
-        """Whether a value has a tensor's geometry. A conjugated value also stands for a tensor that is conjugated when
-        read."""
-        have = geometry(self.page.places[name])
-        return have in (geometry(place), geometry(place._replace(lazy=(False, False))))
+    def has_geometry_of(self, name: str, place: Placement) -> bool:
+        """Whether a value has a tensor's geometry. Lazy conjugation may be done already: the elements are the same."""
+        geometry_of_value = geometry(self.page.places[name])
+        return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
 
-    def fitted(self, name: str, place: Placement, old: Ref) -> str:
-        """Return a value with the dtype, shape and strides of the tensor that it is written to."""
-        if self.fits(name, place):
+    def with_geometry_of(self, name: str, place: Placement, old: Ref) -> str:
+        """Return a value that has the dtype, shape and strides of the tensor that it is written to."""
+        if self.has_geometry_of(name, place):
             return name
-        have = self.page.places[name]
-        if (have.dtype, have.shape) == (place.dtype, place.shape) and not dense(place) and place != self.of(place).base:
+        current = self.page.places[name]
+        if (
+            (current.dtype, current.shape) == (place.dtype, place.shape)
+            and not is_dense(place)
+            and place != self.of(place).base
+        ):
             return name
         return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
 
@@ -357,133 +377,131 @@ class Storages:
             return
         known = [] if storage is None else [storage.base, *storage.roots]
         known += [before] if before.memory == after.memory else []
-        if spanned(after) > max(map(spanned, known), default=-1):
-            self.begin_unwritten(after, 0 if storage is None else storage.tick + 1)
+        if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
+            self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
 
-    def begin_unwritten(self, place: Placement, tick: int) -> None:
+    def begin_uninitialized(self, place: Placement, write_count: int) -> None:
         """Start a storage of a new size, whose content is undefined until written."""
         options = (("dtype", place.dtype), ("device", place.device))
         args = (list(place.shape), list(place.stride or ()))
-        self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, tick)
+        self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, write_count)
 
 
-# ----------------------------------------------------------------------------
-# The current value of every sparse tensor.
-#
-#
-# It has a value of its own, which is valid until one of its parts is written to. Then it is rebuilt from its parts.
-# ----------------------------------------------------------------------------
+# ---- Sparse tensors
 
 
 @dataclass(frozen=True, slots=True)
 class SparseValue:
-    """A sparse tensor's current name, and each part's write count (tick) at that time.
+    """A sparse tensor's latest name, and the write count of each part's storage at that time.
 
-    `loose` says that the positions of its values depend on values that a recipe may resample, `sized` that their number
-    does.
+    `positions_vary` says that the positions of its values depend on values that a recipe may resample, `count_varies`
+    that their number does.
     """
 
     name: str
-    ticks: tuple[int, ...]
-    loose: bool = False
-    sized: bool = False
+    write_counts: tuple[int, ...]
+    positions_vary: bool = False
+    count_varies: bool = False
 
 
 class SparseValues:
     """Every sparse tensor by its Placement, over the `storages` of its parts.
 
-    `still` are storages whose content a recipe keeps: a tensor built from these alone is always built alike.
+    A sparse tensor has a value of its own, which is valid until one of its parts is written to; then it is built again
+    from its parts. `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these
+    alone has the same structure on every replay.
     """
 
     def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
-        self.page, self.storages, self.still = page, storages, still
+        self.page, self.storages, self.constant_memories = page, storages, still
         self.values: dict[Placement, SparseValue] = {}
 
     def value_at(self, place: Placement) -> Ref:
         """Return the current value of a sparse tensor: its own, or rebuilt from its parts."""
-        found = self.values.get(place)
-        if found is not None and (found.ticks == self.ticks(place) or self.storages.as_ran):
-            return Ref(found.name)
-        given = [self.storages.value_at(part) for part in place.parts]
+        known = self.values.get(place)
+        if known is not None and (known.write_counts == self.write_counts(place) or self.storages.as_ran):
+            return Ref(known.name)
+        parts = [self.storages.value_at(part) for part in place.parts]
         if place.layout is torch.sparse_coo:
             func = aten._sparse_coo_tensor_unsafe.default
             options: tuple[tuple[str, Any], ...] = (("is_coalesced", place.coalesced),)
         else:
             func = aten._sparse_compressed_tensor_unsafe.default
             options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
-        name = self.page.emit(func, (*given, list(place.shape)), options, place)
+        name = self.page.emit(func, (*parts, list(place.shape)), options, place)
         self.enter_value(name, place, [place])
         return Ref(name)
 
-    def ticks(self, place: Placement) -> tuple[int, ...]:
+    def write_counts(self, place: Placement) -> tuple[int, ...]:
         """Return how often each part's storage has been written to."""
-        return tuple([self.storages.tick(part.memory) for part in place.parts])
+        return tuple([self.storages.write_count(part.memory) for part in place.parts])
 
     def begin(self, name: str, place: Placement) -> None:
         """Enter a port that is a sparse tensor."""
-        self.values.setdefault(place, SparseValue(name, self.ticks(place)))
+        self.values.setdefault(place, SparseValue(name, self.write_counts(place)))
 
-    def enter_value(self, name: str, place: Placement, given: Sequence[Placement]) -> None:
+    def enter_value(self, name: str, place: Placement, arguments: Sequence[Placement]) -> None:
         """Enter a sparse tensor that a call has returned."""
-        found = self.values.get(place)
-        if found is None or found.ticks != self.ticks(place):
-            self.renew(name, place, self.built(place, given))
+        known = self.values.get(place)
+        if known is None or known.write_counts != self.write_counts(place):
+            self.set_value(name, place, self.structure_dependence(place, arguments))
 
-    def renew(self, name: str, place: Placement, built: tuple[bool, bool] = (False, False)) -> None:
+    def set_value(self, name: str, place: Placement, built: tuple[bool, bool] = (False, False)) -> None:
         """Set a sparse tensor's new value."""
         self.page.places[name] = place
-        self.values[place] = SparseValue(name, self.ticks(place), *built)
+        self.values[place] = SparseValue(name, self.write_counts(place), *built)
 
     def rename(self, place: Placement, name: str) -> None:
-        """Let a copy stand for a sparse tensor."""
+        """Replace the name of a sparse tensor by that of a copy."""
         self.values[place] = replace(self.values[place], name=name)
 
-    def built(self, place: Placement, given: Sequence[Placement]) -> tuple[bool, bool]:
-        """Whether the positions of a sparse result's values depend on values, and whether their number does."""
+    def structure_dependence(self, place: Placement, arguments: Sequence[Placement]) -> tuple[bool, bool]:
+        """Return whether the positions of a sparse result's values depend on values, and whether their number does."""
         func = None if self.page.call is None else self.page.call.func
-        known = [self.values[each] for each in given if each in self.values]
+        known = [self.values[value] for value in arguments if value in self.values]
         known = known[-1:] if func is aten.sparse_mask.default else known
         if not known:
-            return any(part.memory not in self.still for part in place.parts[:-1]), func in FROM_DENSE
-        loose = any(each.loose for each in known)
+            return any(
+                part.memory not in self.constant_memories for part in place.parts[:-1]
+            ), func in SPARSE_FROM_DENSE
+        loose = any(value.positions_vary for value in known)
         merged = len(known) > 1 or func is aten._coalesce.default
-        return loose, any(each.sized for each in known) or (merged and loose)
+        return loose, any(value.count_varies for value in known) or (merged and loose)
 
-    def lying_in(self, memory: int) -> Iterator[tuple[Placement, SparseValue]]:
+    def using_memory(self, memory: int) -> Iterator[tuple[Placement, SparseValue]]:
         """Yield the sparse tensors that use a storage, themselves or in a part."""
         for place, value in list(self.values.items()):
             if memory in {place.memory, *(part.memory for part in place.parts)}:
                 yield place, value
 
-    # -------------------------------------------------------------- their parts
+    # ---- Their parts
 
-    def take_out(self, place: Placement) -> None:
+    def extract_part(self, place: Placement) -> None:
         """Make a value of a storage that is known only as a part of a sparse tensor."""
-        for whole, sparse in list(self.values.items()):
-            for index, part in enumerate(whole.parts):
-                if part.memory == place.memory and sparse.ticks[index] == self.storages.tick(place.memory):
-                    name = self.page.emit(PARTS[whole.layout][index], (Ref(sparse.name),), place=part)
+        for sparse_place, sparse in list(self.values.items()):
+            for index, part in enumerate(sparse_place.parts):
+                if part.memory == place.memory and sparse.write_counts[index] == self.storages.write_count(
+                    place.memory
+                ):
+                    name = self.page.emit(PARTS[sparse_place.layout][index], (Ref(sparse.name),), place=part)
                     self.storages.enter_value(name, part, (), lambda: ViewOrigin(place))
                     return
         raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
 
     def assign_part(self, part: Placement, func: Any, name: str) -> None:
-        """Set the new value of a part of a sparse tensor, and of all tensors that share its storage."""
+        """Set the new value of a part of a sparse tensor: `func`, the operator that returns the part, of the value."""
         if part.memory not in self.storages.by_number:
-            self.storages.closed[part.memory] = self.storages.tick(part.memory) + 1
+            self.storages.writes_without_base[part.memory] = self.storages.write_count(part.memory) + 1
             return
         self.storages.prepare(part)
         self.storages.assign(part, self.page.emit(func, (Ref(name),), place=part))
 
 
-def still_memories(tape: Tape) -> frozenset[int]:
+def constant_memories_of(tape: Tape) -> frozenset[int]:
     """Return the storages whose content a recipe keeps: indices of sparse ports, and constants."""
-    roots = [root for each in tape.roots.values() for root in each]
-    found = {part.memory for root in roots for part in root.place.parts[:-1]}
-    return frozenset(found | {root.place.memory for root in roots if root.key in tape.constants})
-
-
-# ------------------------------------------------------------------ tables
+    roots = [root for ports in tape.ports.values() for root in ports]
+    indices = {part.memory for root in roots for part in root.place.parts[:-1]}
+    return frozenset(indices | {root.place.memory for root in roots if root.key in tape.constants})
 
 
 _ROWS = (aten.crow_indices.default, aten.col_indices.default, aten.values.default)
@@ -498,10 +516,10 @@ PARTS: dict[torch.layout, tuple[Any, ...]] = {
 }
 """Operators that return the parts of a sparse tensor, in the order in which it is built from them."""
 
-OPENED = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
+SIZE_DEPENDS_ON_VALUES = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
 """Operators whose result's size is a sparse tensor's number of values."""
 
-FROM_DENSE = (
+SPARSE_FROM_DENSE = (
     aten._to_sparse.default,
     aten._to_sparse.sparse_dim,
     aten._to_sparse_csr.default,
@@ -512,9 +530,7 @@ FROM_DENSE = (
 """Operators whose result depends on where a dense tensor is not zero."""
 
 
-# ----------------------------------------------------------------------------
-# The current value of every tensor of a tape, strided or sparse.
-# ----------------------------------------------------------------------------
+# ---- All tensors of a tape
 
 
 class CurrentValues:
@@ -522,12 +538,12 @@ class CurrentValues:
 
     def __init__(self, page: Page, tape: Tape, as_ran: bool) -> None:
         self.page = page
-        self.storages = Storages(page, as_ran, lambda place: self.sparse.take_out(place))
-        self.sparse = SparseValues(page, self.storages, still_memories(tape))
+        self.storages = Storages(page, as_ran, lambda place: self.sparse.extract_part(place))
+        self.sparse = SparseValues(page, self.storages, constant_memories_of(tape))
 
     def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
         """Start the storages of ports; `locals_` has the name of each by its key."""
-        for roots in tape.roots.values():
+        for roots in tape.ports.values():
             for root in roots:
                 name = locals_[root.key]
                 self.page.places[name] = root.place
@@ -536,70 +552,71 @@ class CurrentValues:
                 else:
                     self.storages.begin_port(name, root.place)
 
-    # -------------------------------------------------------------- reading
+    # ---- Reading
 
     def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
         return self.storages.value_at(place) if place.layout is torch.strided else self.sparse.value_at(place)
 
-    def latest(self, place: Placement) -> str:
+    def latest_name(self, place: Placement) -> str:
         """Return a tensor's latest name, or ''."""
-        known = self.sparse.values.get(place)
-        return self.storages.latest(place) if known is None else known.name
+        sparse_value = self.sparse.values.get(place)
+        return self.storages.latest_name(place) if sparse_value is None else sparse_value.name
 
-    def packed(self, value: Any, copies: Mapping[Placement, str] | None = None) -> Any:
+    def refs_for_tensors(self, value: Any, copies: Mapping[Placement, str] | None = None) -> Any:
         """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
         kind = type(value)
         if kind is Placement:
             return Ref(copies[value]) if copies and value in copies else self.value_at(value)
         if kind is tuple:
-            return tuple([self.packed(item, copies) for item in value])
+            return tuple([self.refs_for_tensors(item, copies) for item in value])
         if kind is list:
-            return [self.packed(item, copies) for item in value]
+            return [self.refs_for_tensors(item, copies) for item in value]
         return value
 
-    def packed_kwargs(self, call: TapedCall, copies: Mapping[Placement, str] | None = None) -> dict[str, Any]:
-        """Replace tensors in keyword arguments likewise."""
-        return {key: self.packed(value, copies) for key, value in call.kwargs.items()}
+    def kwargs_with_refs(self, call: TapedCall, copies: Mapping[Placement, str] | None = None) -> dict[str, Any]:
+        """Replace tensors in a call's keyword arguments by their current values, or by `copies`."""
+        return {key: self.refs_for_tensors(value, copies) for key, value in call.kwargs.items()}
 
-    # -------------------------------------------------------------- what a call gives
+    # ---- The results of a call
 
-    def enter_value(self, name: str, place: Placement, given: Sequence[Placement], view: Any) -> None:
-        """Enter a value at a Placement; `view` returns how it was made from one of the tensors `given`, if it is a
-        view."""
+    def enter_value(self, name: str, place: Placement, arguments: Sequence[Placement], view: Any) -> None:
+        """Enter a value at a Placement; `view` returns its ViewOrigin if it shares memory with one of the arguments."""
         if place.layout is torch.strided:
-            self.storages.enter_value(name, place, given, view)
+            self.storages.enter_value(name, place, arguments, view)
         else:
-            self.sparse.enter_value(name, place, given)
+            self.sparse.enter_value(name, place, arguments)
 
-    def enter_results(self, call: TapedCall, name: str, but: Collection[Placement] = ()) -> None:
-        """Enter the results of a call: new storages, or views of its arguments, except those in `but`."""
+    def enter_results(self, call: TapedCall, name: str, excluded: Collection[Placement] = ()) -> None:
+        """Enter the results of a call: new storages, or views of its arguments (those in `excluded` left out)."""
         self.enter_result(
-            call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in but]
+            call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in excluded]
         )
 
-    def enter_result(self, call: TapedCall, name: str, result: Any, given: Sequence[Placement]) -> None:
+    def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[Placement]) -> None:
         """Enter one result of a call, and those inside it."""
         if type(result) is Placement:
             self.page.places[name] = result
-            self.enter_value(name, result, given, lambda: view_origin(call, result, given))
+            self.enter_value(name, result, arguments, lambda: view_origin(call, result, arguments))
         elif isinstance(result, (tuple, list)):
             for index, item in enumerate(result):
                 if type(item) is Placement:
-                    each = self.page.put_item(name, index, item)
-                    self.enter_value(each, item, given, functools.partial(part_origin, call, index, item, given))
+                    item_name = self.page.put_item(name, index, item)
+                    self.enter_value(
+                        item_name, item, arguments, functools.partial(part_origin, call, index, item, arguments)
+                    )
                 elif isinstance(item, (tuple, list)) and any(type(leaf) is Placement for leaf in item):
-                    self.enter_result(call, self.page.put_item(name, index, item), item, given)
+                    self.enter_result(call, self.page.put_item(name, index, item), item, arguments)
 
-    # -------------------------------------------------------------- ports that updates would change
+    # ---- Ports that updates in place would change
 
     def copy_ports(self, written: Placement, ports: Collection[str]) -> None:
-        """Copy the ports that an update in place of this tensor would change, each once."""
-        for place, sparse in self.sparse.lying_in(written.memory):
+        """Emit a clone of each port that an update in place of this tensor would change."""
+        for place, sparse in self.sparse.using_memory(written.memory):
             if sparse.name in ports:
                 self.sparse.rename(place, self.page.emit(aten.clone.default, (Ref(sparse.name),), place=place))
         storage = self.storages.by_number.get(written.memory)
-        if storage is None or storage.tick:
+        if storage is None or storage.write_count:
             return
         if len(storage.roots) > 1:
             raise CaptureError("inputs share memory and one is changed in place: pass copies, or leave functional=True")

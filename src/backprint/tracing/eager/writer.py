@@ -1,7 +1,8 @@
-"""Write one Step for one call of a tape, with the generator states that random draws start from.
+"""Write a tape as straight-line code without updates in place: each update becomes a new value.
 
-A draw that continues the one before it is an ordinary step: a replay draws from its caller's generator alike. Any other
-draw has its start state as an argument: saved by an earlier draw, or a port.
+The way of one call: `Writer.write_call` passes it to `Updates` if it changes arguments, else it writes the call as it
+ran. `CallSteps` makes its Step, `Page` appends that with the line and the echo of the call, and `CurrentValues` enters
+the results, so that later calls can read them.
 """
 
 from __future__ import annotations
@@ -27,35 +28,41 @@ from backprint.tracing.eager.page import (
     Page,
     changed_arguments,
     changes_arguments,
+    functional_form,
     functional_of,
     has_out,
-    one_by_one,
-    plain_form,
-    stem,
-    turned_form,
+    name_of_result,
+    split_foreach_call,
+    view_form,
     without_generator,
 )
 from backprint.tracing.eager.tape import (
     GeneratorState,
-    NoPlainForm,
+    NoFunctionalForm,
     Placement,
     Tape,
     TapedCall,
-    dense,
-    gapless,
     geometry,
+    has_internal_overlap,
+    is_dense,
     meta_tensor,
-    overlaps,
     placement_of,
     placement_spec,
     placements,
+    without_gaps,
 )
-from backprint.tracing.eager.values import OPENED, PARTS, CurrentValues, ViewOrigin
+from backprint.tracing.eager.values import PARTS, SIZE_DEPENDS_ON_VALUES, CurrentValues, ViewOrigin
 from backprint.tracing.watch import CHECKS, reads_values
+
+# ---- One Step for one call
 
 
 class CallSteps:
     """Writes calls as Steps, and tracks the caller's stream of random numbers through them.
+
+    A draw that continues the draw before it is an ordinary step: a replay draws from its caller's generator in the same
+    order. Any other draw (after a seed was set, from a generator of the program's own, or again in a checkpoint's
+    backward) has its start state as an argument: saved by an earlier draw, or a port.
 
     `stream` is the state of each device's own generator after the steps so far, `states` the name of each state that a
     later draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
@@ -70,33 +77,40 @@ class CallSteps:
     def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Write the step of a call, with this operator on these values; return the name of its result."""
         page = self.page
-        named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
-        page.last = name = page.names.free(stem(func), avoid=BUILTINS)
-        packed = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
+        kwargs_without_generator = {
+            key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)
+        }
+        page.last = name = page.names.free(name_of_result(func), avoid=BUILTINS)
+        packed_args = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
         spec = placement_spec(call.result) if func is call.func else None
-        values = tuple((key, pack(value)) for key, value in (named | dtype_taken(func, named, spec)).items())
-        step = Step(name, target_name(func), packed, values, spec)
+        packed_kwargs = tuple(
+            (key, pack(value))
+            for key, value in (
+                kwargs_without_generator | dtype_of_factory(func, kwargs_without_generator, spec)
+            ).items()
+        )
+        step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
         if call.state is None:
             page.put(step)
             if func in CHECKS:
                 page.mark(name, stays=True)
         elif not call.own and call.state.state == self.stream.get(call.state.device):
-            if call.after is not None:
-                self.stream[call.after.device] = call.after.state
+            if call.state_after is not None:
+                self.stream[call.state_after.device] = call.state_after.state
             page.put(step)
             page.mark(name, draws=True)
             self.draws.setdefault(call.state, (name, func, page.steps))
         else:
-            drawn = (self.state_before(call), pack(without_generator(func)), *packed)
-            page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", drawn, values, spec))
+            args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
+            page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec))
         return name
 
     def state_before(self, call: TapedCall) -> Ref:
         """Return the generator's state before a draw: saved by an earlier draw, or a port."""
         assert call.state is not None
-        first = self.draws.get(call.state)
-        if first is not None and not call.own:
-            return Ref(self.state_kept_by(len(call.state.state), *first))
+        earlier_draw = self.draws.get(call.state)
+        if earlier_draw is not None and not call.own:
+            return Ref(self.name_of_saved_state(len(call.state.state), *earlier_draw))
         key = call.state.state.hex()
         if key not in self.states:
             local = self.page.names.free(f"rng_{len(self.fixed)}")
@@ -105,39 +119,43 @@ class CallSteps:
             self.page.places[local] = placement_of(self.fixed[local])
         return Ref(self.states[key])
 
-    def state_kept_by(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
+    def name_of_saved_state(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
         """Return the name under which a draw among these steps saves its start state, of `length` bytes."""
         if name not in self.states:
-            at = next(index for index, each in enumerate(steps) if each.name == name)
-            both, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
-            args = (pack(func), *steps[at].args)
-            draw = replace(steps[at], name=both, target=SAVING, args=args, spec=None)
+            index_of_draw = next(index for index, step in enumerate(steps) if step.name == name)
+            pair, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
+            args = (pack(func), *steps[index_of_draw].args)
+            draw = replace(steps[index_of_draw], name=pair, target=SAVING, args=args, spec=None)
             spec = TensorSpec("uint8", (length,))
-            item = replace(steps[at], target="operator.getitem", args=(Ref(both), 1), kwargs=())
-            steps[at : at + 1] = [draw, Step(state, "operator.getitem", (Ref(both), 0), (), spec), item]
-            self.page.notes[both] = self.page.notes.pop(name)
+            item = replace(steps[index_of_draw], target="operator.getitem", args=(Ref(pair), 1), kwargs=())
+            steps[index_of_draw : index_of_draw + 1] = [
+                draw,
+                Step(state, "operator.getitem", (Ref(pair), 0), (), spec),
+                item,
+            ]
+            self.page.notes[pair] = self.page.notes.pop(name)
             self.states[name] = state
             self.page.places[state] = placement_of(torch.empty(length, dtype=torch.uint8, device="meta"))
         return self.states[name]
 
 
-def dtype_taken(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
-    """Return the dtype that a factory took from a default dtype which the program had set: a graph that runs alone has
-    the usual one."""
+def dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
+    """Return `dtype=` for a factory whose result has a default dtype that the program had set; else nothing.
+
+    A graph that runs alone has torch's usual default dtype.
+    """
     arguments = getattr(schema_if_any(func), "arguments", ())
     if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
         return {}
     if kwargs.get("dtype") is not None or all(argument.name != "dtype" for argument in arguments):
         return {}
-    made: torch.dtype = getattr(torch, spec.dtype.removeprefix("torch."))
-    usual = torch.get_default_dtype()
-    plain = made in (usual, usual.to_complex()) or not (made.is_floating_point or made.is_complex)
-    return {} if plain else {"dtype": made}
+    dtype: torch.dtype = getattr(torch, spec.dtype.removeprefix("torch."))
+    default = torch.get_default_dtype()
+    is_usual = dtype in (default, default.to_complex()) or not (dtype.is_floating_point or dtype.is_complex)
+    return {} if is_usual else {"dtype": dtype}
 
 
-# ----------------------------------------------------------------------------
-# Write calls that change arguments as operators that return the new values instead.
-# ----------------------------------------------------------------------------
+# ---- Calls that change arguments
 
 aten = torch.ops.aten
 
@@ -159,14 +177,14 @@ class Updates:
                 if type(place) is Placement:
                     self.values.copy_ports(place, ports)
 
-    # -------------------------------------------------------------- tensors seen another way
+    # ---- A tensor that becomes another view
 
-    def write_turn(self, call: TapedCall) -> None:
+    def write_view_in_place(self, call: TapedCall) -> None:
         """Write a call that turns a tensor into another view: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
         before, after = call.args[0], call.result
         if after == before:
             return
-        func = turned_form(call)
+        func = view_form(call)
         if after.layout is not torch.strided:
             self.write_sparse_update(call, before, func)
         elif schema_of(call.func).name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
@@ -176,63 +194,80 @@ class Updates:
         else:
             args, kwargs = tuple(call.args[1:]), tuple(call.kwargs.items())
             name = self.page.emit(func, (self.values.value_at(before), *args), kwargs, place=after)
-            self.storages.enter_turned(name, after, ViewOrigin(before, func, args))
+            self.storages.enter_view(name, after, ViewOrigin(before, func, args))
 
-    # -------------------------------------------------------------- updates
+    # ---- Updates of strided tensors
 
     def write_update(self, call: TapedCall) -> None:
-        """Write a call that changes some of its arguments."""
+        """Write a call that changes some of its arguments, in the first of these ways that is possible:
+
+        - its functional form (`add` for `add_`), whose result becomes the new value of the tensor and, scattered, of
+          all tensors that share its memory;
+        - a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second would
+          not see the update of the first;
+        - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
+          functional result has two elements in one place of memory.
+        """
         changed = [place for place in changed_arguments(call) if type(place) is Placement]
         if any(place.layout is not torch.strided for place in changed):
             if len(changed) != 1 or type(call.result) is not Placement:
                 raise CaptureError(f"{call.func} changes several tensors, sparse ones among them: pass copies")
             self.write_sparse_update(call, changed[0], functional_of(call.func))
             return
-        written = self.given_out(call) if has_out(call) else []
+        written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
         if self.as_ran:
             self.write_as_ran(call, written)
         elif len({place.memory for place in written}) < len(written):
-            for each in one_by_one(call):
-                self.write_update(each)
-        elif any(map(overlaps, written)):
+            for single_call in split_foreach_call(call):
+                self.write_update(single_call)
+        elif any(map(has_internal_overlap, written)):
             self.write_on_whole_copies(call, written)
         else:
-            self.write_plain_form(call, written)
+            self.write_functional(call, written)
 
-    def given_out(self, call: TapedCall) -> list[Placement]:
+    def results_of_out_call(self, call: TapedCall) -> list[Placement]:
         """Return the results of an `out=` call, which may have resized its tensors."""
         results = placements(call.result)
         for place in results:
             storage = self.storages.of(place)
-            if place != storage.base and place not in storage.made and place not in storage.names:
-                self.storages.begin_unwritten(place, 0)
+            if place != storage.base and place not in storage.origins and place not in storage.names:
+                self.storages.begin_uninitialized(place, 0)
         return results
 
     def write_as_ran(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """Write an update in place."""
+        """Write an update in place, as it ran."""
         names = tuple(self.values.value_at(place).name for place in written)
-        name = self.calls.put_call(call, call.func, self.values.packed(call.args), self.values.packed_kwargs(call))
+        name = self.calls.put_call(
+            call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
+        )
         self.page.mark(name, writes=names, stays=True)
         if any(leaf not in written for leaf in placements(call.result)):
             self.values.enter_results(call, name)
 
-    def write_plain_form(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """Write an update as the operator that returns the new value, or on copies if there is none."""
+    def write_functional(self, call: TapedCall, written: Sequence[Placement]) -> None:
+        """Write an update as the operator that returns the new value, or in place on copies if there is none.
+
+        Whether there is one is known only when it is tried: a meta kernel may fail, or return another geometry. Then
+        the steps that were written until there are dead code, which assembly removes unless a note keeps it; so their
+        notes are dropped, and the stream of random numbers is set back.
+        """
         for place in written:
             self.storages.prepare(place)
-        begun, stream = len(self.page.steps), dict(self.calls.stream)
+        steps_before, stream_before = len(self.page.steps), dict(self.calls.stream)
         try:
             if call.func is not aten.copy_.default or not self.write_clone(call):
-                self.write_new_values(call, plain_form(call), written)
-        except NoPlainForm:
-            self.page.take_back(begun)
-            self.calls.stream = stream
+                self.write_new_values(call, functional_form(call), written)
+        except NoFunctionalForm:
+            self.page.drop_notes_after(steps_before)
+            self.calls.stream = stream_before
             self.write_on_copies(call, written)
 
     def write_clone(self, call: TapedCall) -> bool:
-        """Write a copy over a whole tensor, from a source of equal geometry, as a clone; return whether that was
-        possible."""
+        """Write `x.copy_(y)` as `y.clone()`, if that has the geometry of x; return whether it has.
+
+        `aten.copy` would do for every copy, but it takes the old value of x too, which would be kept alive for nothing.
+        """
         place, source = call.args[:2]
         if type(source) is not Placement or place.shape != source.shape or place.dtype != source.dtype:
             return False
@@ -246,44 +281,55 @@ class Updates:
         return True
 
     def write_new_values(self, call: TapedCall, func: Any, written: Sequence[Placement]) -> None:
-        """Write an update as the operator that returns the new value."""
+        """Write an update as `func`, which returns the new values: last, after the results that the call has too.
+
+        So `_native_batch_norm_legit_functional` returns the three results of a batch norm, then the two new running
+        statistics.
+        """
         if func is None:
-            raise NoPlainForm(f"{call.func} has no form that returns the new value")
-        names = {each.name for each in schema_of(func).arguments}
-        args = self.values.packed(call.args)
-        kwargs = {key: value for key, value in self.values.packed_kwargs(call).items() if key in names}
-        found = gapless(self.page.foresight.results(func, args, kwargs))
-        given = placements(found)[-len(written) :]
-        alike = all(geometry(one) == geometry(place) for one, place in zip(given, written, strict=False))
-        if call.state is not None and not alike:
-            raise NoPlainForm(f"{func} would draw in another order of memory")
+            raise NoFunctionalForm(f"{call.func} has no form that returns the new value")
+        names = {argument.name for argument in schema_of(func).arguments}
+        args = self.values.refs_for_tensors(call.args)
+        kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
+        results = without_gaps(self.page.geometry.results(func, args, kwargs))
+        new_values = placements(results)[-len(written) :]
+        same_geometry = all(
+            geometry(new_value) == geometry(place) for new_value, place in zip(new_values, written, strict=False)
+        )
+        if call.state is not None and not same_geometry:
+            # Draws fill memory in order: `x.t().normal_()` puts its numbers in other places than a contiguous result.
+            raise NoFunctionalForm(f"{func} would draw in another order of memory")
         name = self.calls.put_call(call, func, args, kwargs)
-        over = self.page.places.get(args[0].name) if func is aten.copy.default else None
-        self.page.amend(spec=placement_spec(found if over is None else over))  # a copy lies as its target
-        fresh = [place for place in placements(call.result) if place not in written]
-        values = self.page.put_items(name, found)
-        taken = placements(call.args, call.kwargs)
-        for place, (value, _) in zip(fresh, values, strict=False):
+        copied_over = self.page.places.get(args[0].name) if func is aten.copy.default else None
+        self.page.replace_last_step(
+            spec=placement_spec(results if copied_over is None else copied_over)
+        )  # a copy lies as its target
+        other_results = [place for place in placements(call.result) if place not in written]
+        values = self.page.put_items(name, results)
+        arguments = placements(call.args, call.kwargs)
+        for place, (value, _) in zip(other_results, values, strict=False):
             if value:
                 self.page.places[value] = place
-                self.values.enter_value(value, place, taken, lambda: ViewOrigin(taken[0]))
-        updates = [pair for pair in values[len(fresh) :] if pair[0]]
+                self.values.enter_value(value, place, arguments, lambda: ViewOrigin(arguments[0]))
+        updates = [pair for pair in values[len(other_results) :] if pair[0]]
         if len(updates) != len(written):
-            raise NoPlainForm(f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes")
-        for place, (value, lies) in zip(written, updates, strict=True):
-            self.page.places[value] = lies
-            self.storages.assign(place, self.storages.fitted(value, place, self.values.value_at(place)))
+            raise NoFunctionalForm(
+                f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes"
+            )
+        for place, (value, value_place) in zip(written, updates, strict=True):
+            self.page.places[value] = value_place
+            self.storages.assign(place, self.storages.with_geometry_of(value, place, self.values.value_at(place)))
 
-    # -------------------------------------------------------------- updates that only exist in place
+    # ---- Updates without a functional form
 
     def write_on_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """Write an update that exists only in place: on a copy, which then replaces the tensor."""
+        """Write an update in place on copies, which then are the new values of the tensors."""
         copies: dict[Placement, str] = {}
         for place in written:
             old = self.values.value_at(place)
             if place not in copies:
                 name = self.page.emit(aten.clone.default, (old,))
-                copies[place] = self.storages.fitted(name, place, old) if dense(place) else name
+                copies[place] = self.storages.with_geometry_of(name, place, old) if is_dense(place) else name
         name = self.put_on_copies(call, copies)
         self.page.mark(self.page.steps[-1].name, writes=tuple(copies.values()))
         if any(place not in copies for place in placements(call.result)):
@@ -292,7 +338,7 @@ class Updates:
             self.storages.assign(place, copy)
 
     def write_on_whole_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """Write an update of a tensor that overlaps itself: in place, on a view of a copy of its storage."""
+        """Write an update of a tensor that overlaps itself in place, on a view of a copy of its whole storage."""
         wholes, views = {}, {}
         for place in written:
             whole = self.storages.flatten(place)
@@ -306,97 +352,91 @@ class Updates:
 
     def put_on_copies(self, call: TapedCall, copies: Mapping[Placement, str]) -> str:
         """Write the call in place, with copies for some of its arguments."""
-        args, kwargs = self.values.packed(call.args, copies), self.values.packed_kwargs(call, copies)
+        args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
         return self.calls.put_call(call, call.func, args, kwargs)
 
-    # -------------------------------------------------------------- updates of sparse tensors
+    # ---- Updates of sparse tensors
 
     def write_sparse_update(self, call: TapedCall, before: Placement, func: Any) -> None:
-        """Write a call that changes a sparse tensor: its values in place, or its parts.
+        """Write a call that changes a sparse tensor: its values, or which indices and values it has.
 
-        The functional form of an update of a COO tensor may return it coalesced where the update does not: it runs on a
-        copy.
+        The functional form may return a COO tensor coalesced although the update leaves it uncoalesced; then the update
+        runs in place on a copy.
         """
         sparse, place, old = self.values.sparse, call.result, self.values.value_at(before)
-        given = placements(call.args, call.kwargs)
-        built = sparse.built(place, given)
+        arguments = placements(call.args, call.kwargs)
+        dependence = sparse.structure_dependence(place, arguments)
         if self.as_ran:
             self.write_as_ran(call, [before])
-            sparse.renew(old.name, place, built)
+            sparse.set_value(old.name, place, dependence)
             return
-        turned = torch.Tag.inplace_view in call.func.tags
-        exact = turned or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
-        if func is not None and exact and all(each.dtype == before.dtype for each in given):
-            names = {each.name for each in schema_of(func).arguments}
-            kwargs = {key: value for key, value in self.values.packed_kwargs(call).items() if key in names}
-            name = self.calls.put_call(call, func, self.values.packed(call.args), kwargs)
-            self.page.amend(spec=placement_spec(place))
+        is_view = torch.Tag.inplace_view in call.func.tags
+        same_structure = is_view or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
+        if func is not None and same_structure and all(argument.dtype == before.dtype for argument in arguments):
+            names = {argument.name for argument in schema_of(func).arguments}
+            kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
+            name = self.calls.put_call(call, func, self.values.refs_for_tensors(call.args), kwargs)
+            self.page.replace_last_step(spec=placement_spec(place))
         else:
             name = self.page.emit(aten.clone.default, (old,), place=before)
             self.put_on_copies(call, {before: name})
             self.page.mark(self.page.steps[-1].name, writes=(name,))
         self.page.places[name] = place
         if call.func is not aten._coalesced_.default:
-            for index, (part, was) in enumerate(zip(place.parts, before.parts, strict=True)):
-                if part.memory == was.memory and (turned or index == len(place.parts) - 1):
+            for index, (part, part_before) in enumerate(zip(place.parts, before.parts, strict=True)):
+                if part.memory == part_before.memory and (is_view or index == len(place.parts) - 1):
                     sparse.assign_part(part, PARTS[place.layout][index], name)
-        sparse.renew(name, place, built)
+        sparse.set_value(name, place, dependence)
 
 
-# ----------------------------------------------------------------------------
-# Write a tape as straight-line code without updates in place: each becomes a new value.
-#
-# The way of one call: `Writer.take` passes it to `updates`, or writes it as it ran; `calls` makes its Step, `page`
-#  writes that with the line and the echo of the call, and `values` enters the results, so that later calls can read
-#  them.
-# ----------------------------------------------------------------------------
+# ---- The writer of a tape
 
-ASKED = {aten._sparse_mm_reduce_impl.default: 1}
-"""Operators that do not fill some results if no argument requires grad, with the argument to set."""
+NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
+"""Operators that fill some results only if an argument requires grad, with the index of that argument."""
 
 
 class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
-    `ports` has a name for the port of each key, and those in `taken` are ports whether a call uses them or not. With
-    `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the generator
-    state that a replay's draws start from.
+    `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
+    With `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the
+    generator state that a replay's draws start from.
     """
 
     def __init__(
         self,
         tape: Tape,
         ports: Mapping[str, str],
-        taken: Sequence[str],
+        always_ports: Sequence[str],
         start: Mapping[str, bytes],
         as_ran: bool = False,
     ) -> None:
         self.as_ran = as_ran
         names = Names()
-        keys = dict.fromkeys((*taken, *(root.key for roots in tape.roots.values() for root in roots)))
+        keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
         self.locals = {key: names.free(ports[key]) for key in keys}
-        self.echoes = Echoes(lambda place: self.values.latest(place))
+        self.echoes = Echoes(lambda place: self.values.latest_name(place))
         self.page = Page(names, self.echoes)
         self.values = CurrentValues(self.page, tape, as_ran)
         self.calls = CallSteps(self.page, start)
         self.updates = Updates(self.page, self.values, self.calls, as_ran)
         self.values.open_ports(tape, self.locals)
 
-    # -------------------------------------------------------------- for the engine and the recorder
+    # ---- For the engine and for `record`
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
         """Append the following steps to this list: first those of these calls."""
         self.page.steps = steps
         for call in calls:
-            self.take(call)
+            self.write_call(call)
         self.end_calls()
 
     def end_calls(self) -> None:
-        """The following steps belong to no call."""
-        self.page.turn_to(None)
+        """Return the following steps belong to no call."""
+        self.page.set_call(None)
 
     def begin_backward(self) -> None:
-        """The following calls belong to the backward."""
+        """Return the following calls belong to the backward."""
         self.echoes.begin_backward()
 
     def copy_ports(self, tape: Tape) -> None:
@@ -409,7 +449,7 @@ class Writer:
 
     def add(self, call: TapedCall, left: str | None, place: Placement) -> str:
         """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
-        self.page.turn_to(call)
+        self.page.set_call(call)
         term = self.value_at(place)
         return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
 
@@ -420,9 +460,10 @@ class Writer:
         self.page.places[local] = place
         return local
 
-    def forget_views(self, but: Collection[Placement]) -> None:
-        """Make views again from what they are views of, except those in `but`, which have names of their own."""
-        self.values.storages.forget_views(but)
+    def forget_views(self, kept: Collection[Placement]) -> None:
+        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
+        of their own."""
+        self.values.storages.forget_views(kept)
 
     def spec(self, name: str) -> Spec:
         """Return the spec of a value."""
@@ -443,62 +484,74 @@ class Writer:
 
     def constants(self, tape: Tape, titles: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
         """Return the constants and generator states that are used, by local name, each with its port name."""
-        known = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
-        found = {local: (title, tensor) for local, title, tensor in known if local is not None}
-        return found | {local: (local, state) for local, state in self.calls.fixed.items()}
+        by_local_name = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
+        constants = {local: (title, tensor) for local, title, tensor in by_local_name if local is not None}
+        return constants | {local: (local, state) for local, state in self.calls.fixed.items()}
 
-    # -------------------------------------------------------------- one call
+    # ---- One call
 
-    def take(self, call: TapedCall) -> None:
+    def write_call(self, call: TapedCall) -> None:
         """Write one call: one that makes a view in place, an update, or one that changes nothing."""
-        self.page.turn_to(call)
-        before = len(self.page.steps)
+        self.page.set_call(call)
+        steps_before = len(self.page.steps)
         if torch.Tag.inplace_view in call.func.tags:
-            self.updates.write_turn(call)
+            self.updates.write_view_in_place(call)
         elif changes_arguments(call):
             self.updates.write_update(call)
         else:
             self.write_plain(call)
-        if len(self.page.steps) > before:
+        if len(self.page.steps) > steps_before:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
 
     def write_plain(self, call: TapedCall) -> None:
         """Write a call that changes nothing."""
-        given = placements(call.args, call.kwargs)
-        if type(call.result) is Placement and call.result in given:
+        arguments = placements(call.args, call.kwargs)
+        if type(call.result) is Placement and call.result in arguments:
             return
         if call.func is aten.as_strided.default:
-            self.see_anew(call.result)
-        if call.func in ASKED:
-            self.write_asked(call)
+            self.restride_after_write(call.result)
+        if call.func in NEEDS_REQUIRES_GRAD:
+            self.write_requiring_grad(call)
             return
-        name = self.calls.put_call(call, call.func, self.values.packed(call.args), self.values.packed_kwargs(call))
+        name = self.calls.put_call(
+            call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
+        )
         self.values.enter_results(call, name)
-        if reads_values(call.func) and not places_alone(call):
+        if reads_values(call.func) and not indexes_by_integers_only(call):
             self.guard_result(name, call.result)
-        elif any(place.layout is not torch.strided for place in given):
+        elif any(place.layout is not torch.strided for place in arguments):
             self.guard_structure(call, name)
 
-    def see_anew(self, place: Placement) -> None:
-        """Handle `as_strided`, which uses the storage: after a write, the value has another storage."""
+    def restride_after_write(self, place: Placement) -> None:
+        """Enter the view that `as_strided` returns, if its storage was written to.
+
+        `as_strided` sees the whole storage and not only its argument. In the graph, a value after a write has a storage
+        of its own, so the view is derived from the flat value of the program's storage.
+        """
         storage = self.values.storages.of(place)
-        if self.as_ran or not storage.tick:
+        if self.as_ran or not storage.write_count:
             return
         if place != storage.base:
-            self.values.storages.place_view(place)
+            self.values.storages.derive_view(place)
         self.page.last = self.value_at(place).name
 
-    def write_asked(self, call: TapedCall) -> None:
-        """Write a call that computes what its backward needs only if an argument requires grad: set that."""
-        page, args = self.page, list(self.values.packed(call.args))
-        bare = page.emit(aten.detach.default, (args[ASKED[call.func]],), place=call.args[ASKED[call.func]])
-        args[ASKED[call.func]] = Ref(page.emit(aten.requires_grad_.default, (Ref(bare),), place=page.places[bare]))
-        name = self.calls.put_call(call, call.func, args, self.values.packed_kwargs(call))
+    def write_requiring_grad(self, call: TapedCall) -> None:
+        """Write a call whose kernel fills some results only if an argument requires grad, on such an argument."""
+        page, args = self.page, list(self.values.refs_for_tensors(call.args))
+        detached = page.emit(
+            aten.detach.default,
+            (args[NEEDS_REQUIRES_GRAD[call.func]],),
+            place=call.args[NEEDS_REQUIRES_GRAD[call.func]],
+        )
+        args[NEEDS_REQUIRES_GRAD[call.func]] = Ref(
+            page.emit(aten.requires_grad_.default, (Ref(detached),), place=page.places[detached])
+        )
+        name = self.calls.put_call(call, call.func, args, self.values.kwargs_with_refs(call))
         for index, place in enumerate(call.result):
-            each = page.emit(aten.detach.default, (Ref(page.put_item(name, index, place)),), place=place)
-            self.values.enter_value(each, place, (), functools.partial(ViewOrigin, place))
+            item = page.emit(aten.detach.default, (Ref(page.put_item(name, index, place)),), place=place)
+            self.values.enter_value(item, place, (), functools.partial(ViewOrigin, place))
 
-    # -------------------------------------------------------------- guards
+    # ---- Guards
 
     def guard_result(self, name: str, result: Any) -> None:
         """Guard the value that the program read."""
@@ -515,16 +568,17 @@ class Writer:
         """Guard what the program read of a sparse tensor's structure: its number of values, whether it is coalesced."""
         if call.func is aten.is_coalesced.default:
             self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
-        elif call.func is aten._nnz.default or call.func in OPENED:
-            structure = not self.values.sparse.values[call.args[0]].sized
+        elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:
+            structure = not self.values.sparse.values[call.args[0]].count_varies
             if call.func is aten._nnz.default:
                 self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
                 self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
 
 
-def places_alone(call: TapedCall) -> bool:
-    """Whether a call indexes by integers only: their shapes determine the result's size, unlike those of a mask."""
+def indexes_by_integers_only(call: TapedCall) -> bool:
+    """Whether a call indexes by integers only: their shapes determine the result's size; the size of an index by a mask
+    depends on the mask's values."""
     if call.func is not aten.index.Tensor:
         return False
-    return not any(each.dtype in (torch.bool, torch.uint8) for each in placements(call.args[1:]))
+    return not any(place.dtype in (torch.bool, torch.uint8) for place in placements(call.args[1:]))

@@ -26,10 +26,10 @@ from backprint._torch.autograd import current_node
 from backprint._torch.dynamo import note_compiled_calls
 from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
 from backprint._torch.modules import CALL
-from backprint.errors import CaptureError, told_whole
+from backprint.errors import CaptureError, describe_error
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
-from backprint.tracing.custom import opened
+from backprint.tracing.custom import operator_bodies_captured
 from backprint.values import settings
 
 if TYPE_CHECKING:
@@ -54,23 +54,23 @@ class Recording:
         self.settled: set[int] = set()
         self.recorder: LiveRecorder | None = None
         self.bodies: Any = None
-        self.worn: list[LiveRecorder] = []
+        self.finished: list[LiveRecorder] = []
         self.depth: Counter[int] = Counter()
-        self.due = False
-        self.by_hand: bool | None = None
+        self.step_is_due = False
+        self.without_optimizer: bool | None = None
         self.closed = False
         self.undo: list[Callable[[], Any]] = []
         self.undo_compiled: Callable[[], Any] = nothing
 
-    # -------------------------------------------------------------- hooks
+    # ---- Hooks
 
     def open(self) -> None:
         """Install the hooks on torch."""
         self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
         if self.first == 0:
-            self.await_module()
-        self.replace(torch.autograd, "backward", self.watched(torch.autograd.backward, self.before_backward))
-        self.replace(torch.autograd, "grad", self.watched(torch.autograd.grad, self.before_grad))
+            self.begin_at_first_module()
+        self.replace(torch.autograd, "backward", self.wrap_autograd(torch.autograd.backward, self.before_backward))
+        self.replace(torch.autograd, "grad", self.wrap_autograd(torch.autograd.grad, self.before_grad))
 
     def close(self) -> None:
         """Remove all hooks and recorders."""
@@ -79,8 +79,8 @@ class Recording:
             undo()
         self.undo.clear()
         if self.recorder is not None:
-            self.recorder.lose("the script has ended")  # another thread of it may go on
-        self.take_off()
+            self.recorder.drop_step("the script has ended")  # another thread of it may go on
+        self.stop_recorder()
 
     def replace(self, module: Any, name: str, new: Any) -> None:
         """Replace a function of torch's by one of ours, until the end."""
@@ -88,7 +88,7 @@ class Recording:
         setattr(module, name, new)
         self.undo.append(lambda: setattr(module, name, plain) if getattr(module, name) is new else None)
 
-    def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
+    def wrap_autograd(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
         """Wrap a function of autograd's to run ours before and after it."""
 
         @frames.calls_program
@@ -98,7 +98,7 @@ class Recording:
                 return plain(*args, **kwargs)
             thread, raised = threading.get_ident(), None
             self.depth[thread] += 1
-            self.guarded(before, *args, **kwargs)
+            self.run_guarded(before, *args, **kwargs)
             try:
                 return plain(*args, **kwargs)
             except BaseException as error:
@@ -107,7 +107,7 @@ class Recording:
             finally:
                 self.depth[thread] -= 1
                 if not self.depth[thread]:
-                    self.guarded(self.after_autograd, plain.__name__, raised)
+                    self.run_guarded(self.after_autograd, plain.__name__, raised)
 
         return call
 
@@ -115,26 +115,26 @@ class Recording:
         """Whether there is nothing to do: the script has ended, or this is a forked child of its process."""
         return self.closed or os.getpid() != self.pid
 
-    def guarded(self, act: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Run our part; an error in it loses the step, and an interrupt is the script's."""
+    def run_guarded(self, act: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Run a function of ours; an error in it drops the step, and an interrupt is raised into the script."""
         try:
             act(*args, **kwargs)
         except Exception as error:
-            self.give_up(told_whole(error))
+            self.drop_current_step(describe_error(error))
         except BaseException:
             self.close()
             raise
 
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """An optimizer has made a step."""
+        """End the step after an optimizer has stepped, or note that it is due if a backward still runs."""
         if torch.compiler.is_dynamo_compiling() or self.is_off():
             return
         if current_node() is not None or self.depth[threading.get_ident()]:
-            self.due = True
+            self.step_is_due = True
         else:
-            self.guarded(self.end_step)
+            self.run_guarded(self.end_step)
 
-    def await_module(self) -> None:
+    def begin_at_first_module(self) -> None:
         """Begin the first step where the first module runs. A global module hook would make `compile` warn."""
         plain = getattr(nn.Module, CALL)
 
@@ -144,12 +144,12 @@ class Recording:
                 if getattr(nn.Module, CALL) is first_call:
                     setattr(nn.Module, CALL, plain)
                 if self.count == 0 and self.recorder is None and 0 not in self.settled:
-                    self.guarded(self.begin_step)
+                    self.run_guarded(self.begin_step)
             return plain(module, *args, **kwargs)
 
         self.replace(nn.Module, CALL, first_call)
 
-    # -------------------------------------------------------------- autograd
+    # ---- Autograd
 
     def before_backward(
         self,
@@ -160,13 +160,13 @@ class Recording:
         *rest: Any,
         **more: Any,
     ) -> None:
-        """A backward begins."""
+        """Enter a backward that begins in the step's thread; drop the step if it is another thread."""
         recorder = self.recorder_here(create_graph)
         if self.recorder is not None and recorder is None:
-            self.recorder.lose("a backward runs in another thread than the step")
+            self.recorder.drop_step("a backward runs in another thread than the step")
         elif recorder is not None and self.depth[recorder.thread] == 1:
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            with out_of_sight():
+            with without_any_mode():
                 recorder.enter_backward(roots, grad_tensors is not None)
 
     def before_grad(
@@ -179,102 +179,106 @@ class Recording:
         *rest: Any,
         **more: Any,
     ) -> None:
-        """A call of `torch.autograd.grad` begins; it is recorded as part of the calls around it."""
+        """Check that a call of `torch.autograd.grad` can be recorded, as part of the calls around it."""
         self.recorder_here(create_graph)
 
     def after_autograd(self, name: str, error: BaseException | None) -> None:
-        """An outermost backward, or call of `torch.autograd.grad`, has ended."""
+        """Leave an outermost backward or call of `torch.autograd.grad`, and end the step if it is due."""
         backward, recorder = name == "backward", self.recorder_here()
         if backward and recorder is not None:
             if error is not None:
-                recorder.lose(f"its backward raised {type(error).__name__}: {error}")
+                recorder.drop_step(f"its backward raised {type(error).__name__}: {error}")
             else:
-                with out_of_sight():
+                with without_any_mode():
                     recorder.leave_backward()
-        if self.due or (backward and self.is_by_hand()):
-            self.due = False
+        if self.step_is_due or (backward and self.is_without_optimizer()):
+            self.step_is_due = False
             self.end_step()
 
     def recorder_here(self, create_graph: bool = False) -> LiveRecorder | None:
         """Return the recorder of this thread's step; remove one that has lost its step where that is safe."""
         recorder = self.recorder
         if recorder is not None and create_graph and recorder.twice:
-            recorder.lose(f"a backward of the backward of {recorder.twice} rounds differently while it is recorded")
+            recorder.drop_step(
+                f"a backward of the backward of {recorder.twice} rounds differently while it is recorded"
+            )
         if recorder is not None and recorder.lost:
-            self.give_up(recorder.lost)
-        self.sweep()
+            self.drop_current_step(recorder.lost)
+        self.remove_finished()
         return self.recorder if self.recorder is not None and self.recorder.thread == threading.get_ident() else None
 
-    def is_by_hand(self) -> bool:
+    def is_without_optimizer(self) -> bool:
         """Whether the script has had no optimizer so far and changes its parameters itself: a backward ends a step."""
-        if self.by_hand is not False and self.count < self.last:
-            self.by_hand = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
-        return bool(self.by_hand)
+        if self.without_optimizer is not False and self.count < self.last:
+            self.without_optimizer = not any(
+                issubclass(type(object_), torch.optim.Optimizer) for object_ in gc.get_objects()
+            )
+        return bool(self.without_optimizer)
 
-    # -------------------------------------------------------------- steps
+    # ---- Steps
 
     def begin_step(self) -> None:
         """Start to record, below all modes of the script: modes that it enters and leaves stay on top."""
-        with out_of_sight():  # the imports of our modules must not be seen by a mode either
+        with without_any_mode():  # the imports of our modules must not be seen by a mode either
             from backprint.tracing.record.steps import LiveRecorder
 
             recorder = LiveRecorder()
             recorder.know_parameters(sys._getframe(1))
         self.recorder = recorder
-        self.bodies = opened({})
+        self.bodies = operator_bodies_captured({})
         self.bodies.__enter__()
-        self.notice_compiled()
-        with modes_lifted():
+        self.drop_on_compiled_calls()
+        with dispatch_modes_off():
             push_mode(recorder)
 
-    def notice_compiled(self) -> None:
+    def drop_on_compiled_calls(self) -> None:
         """Lose the step where compiled code is called."""
 
         def lose_step() -> None:
             if self.recorder is not None and not self.is_off():
-                self.recorder.lose(COMPILED)
+                self.recorder.drop_step(COMPILED)
 
         self.undo_compiled = note_compiled_calls(lose_step)
 
-    def take_off(self) -> LiveRecorder | None:
+    def stop_recorder(self) -> LiveRecorder | None:
         """Stop recording."""
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
-            self.worn.append(recorder)
+            self.finished.append(recorder)
         self.undo_compiled()
         self.undo_compiled = nothing
-        self.sweep()
+        self.remove_finished()
         if self.bodies is not None:
             bodies, self.bodies = self.bodies, None
             bodies.__exit__(None, None, None)
         return recorder
 
-    def sweep(self) -> None:
+    def remove_finished(self) -> None:
         """Remove finished recorders from this thread's mode stack; inside a backward that must wait."""
-        if self.worn and self.depth[threading.get_ident()] < 2 and current_node() is None:
-            done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
-            with modes_lifted(done):
-                self.worn = [mode for mode in self.worn if mode not in done]
+        if self.finished and self.depth[threading.get_ident()] < 2 and current_node() is None:
+            done = [mode for mode in self.finished if mode.thread == threading.get_ident()]
+            with dispatch_modes_off(done):
+                self.finished = [mode for mode in self.finished if mode not in done]
 
     def end_step(self) -> None:
         """End the step, and begin the next."""
         if self.recorder is not None and self.recorder.thread != threading.get_ident():
             return  # another thread's step, while one is written down here
-        recorder = self.take_off()
+        recorder = self.stop_recorder()
         if recorder is not None and recorder.lost:
-            self.give_up(recorder.lost)
+            self.drop_current_step(recorder.lost)
         elif recorder is not None:
-            self.guarded(self.keep, recorder)
+            self.run_guarded(self.prove_step, recorder)
         self.count += 1
         if self.first <= self.count < self.last:
             self.begin_step()
 
-    def keep(self, recorder: LiveRecorder) -> None:
+    def prove_step(self, recorder: LiveRecorder) -> None:
         """Make a Capture of a step and prove it, in a thread where no mode of the script is active."""
         if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would deadlock
             raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
-        with out_of_sight():
+        with without_any_mode():
             from backprint.tracing.record.steps import capture_of_step, names_in_frames
 
             names = names_in_frames(sys._getframe(1))
@@ -286,7 +290,7 @@ class Recording:
                     capture = capture_of_step(recorder, names, f"step_{number}")
                 self.done(number, capture)
             except BaseException as error:  # all errors here are ours, not the script's
-                failed.append(told_whole(error))
+                failed.append(describe_error(error))
             finally:
                 ended.set()
 
@@ -300,41 +304,43 @@ class Recording:
             end_thread(thread, ended)
             self.count = number + 1
             if failed:
-                self.give_up_number(number, "the script was interrupted while the step was proved and saved")
+                self.report_dropped(number, "the script was interrupted while the step was proved and saved")
             self.settled.add(number)
             raise
         if failed:
-            self.give_up(failed[0])
+            self.drop_current_step(failed[0])
         self.settled.add(number)
 
-    def give_up(self, why: str) -> None:
-        """Do not keep this step."""
+    def drop_current_step(self, why: str) -> None:
+        """Drop the step that is being recorded, and report the reason."""
         if self.recorder is not None:
-            self.recorder.lose(why)
-        self.take_off()
+            self.recorder.drop_step(why)
+        self.stop_recorder()
         if self.first <= self.count < self.last:
-            self.give_up_number(self.count, why)
+            self.report_dropped(self.count, why)
 
-    def give_up_number(self, number: int, why: str) -> None:
-        """Say why a step is not kept, once."""
+    def report_dropped(self, number: int, why: str) -> None:
+        """Report once why a step is not kept."""
         if number not in self.settled:
             self.settled.add(number)
             self.tell(f"step {number} is not kept: {why}")
 
     def missing(self, script: str) -> list[str]:
-        """Say why there are fewer Captures than requested, unless that has been reported."""
-        said = []
+        """Return the reasons why there are fewer Captures than requested, except those that were reported."""
+        reasons = []
         if self.first == 0 < self.count and 0 not in self.settled:
-            said.append(f"{script} called no module in step 0, so its beginning was not seen: ask for later steps")
+            reasons.append(f"{script} called no module in step 0, so its beginning was not seen: ask for later steps")
         if self.count < self.last:
             first = max(self.first, self.count)
             steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
             none = (
-                "no optimizer stepped in eager" if self.by_hand is False else "it called no optimizer and no backward"
+                "no optimizer stepped in eager"
+                if self.without_optimizer is False
+                else "it called no optimizer and no backward"
             )
             there = f"ask for steps below {self.count}" if self.count else none
-            said.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
-        return said
+            reasons.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
+        return reasons
 
 
 def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
@@ -350,18 +356,18 @@ def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
         thread.join()
 
 
-# ------------------------------------------------------------------ modes
+# ---- Modes
 
 
 @contextlib.contextmanager
-def out_of_sight() -> Iterator[None]:
-    """Run a block without modes, the script's or ours, and without autograd."""
-    with DisableTorchFunction(), modes_lifted(), torch.no_grad():
+def without_any_mode() -> Iterator[None]:
+    """Run a block without modes of the script's or ours, and without autograd."""
+    with DisableTorchFunction(), dispatch_modes_off(), torch.no_grad():
         yield
 
 
 @contextlib.contextmanager
-def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
+def dispatch_modes_off(without: Sequence[Any] = ()) -> Iterator[None]:
     """Turn dispatch modes off in this block and on after it, except those in `without`.
 
     Entering a `TorchDispatchMode` sets a process-wide flag that makes Dynamo and Inductor behave differently, so modes

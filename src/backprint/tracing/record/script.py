@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from backprint.errors import UsageError, told_whole
+from backprint.errors import UsageError, describe_error
 
 
 def check_script(script: Any) -> None:
@@ -48,7 +48,7 @@ def run_as_main(script: Any, arguments: Sequence[str], stay: bool) -> None:
     if not sys.flags.safe_path:
         sys.path[:1] = [str(Path(path).resolve().parent)]
     sys.modules["__main__"] = module
-    PLACES.append(before[-1])  # the module that Python started with, whose frames still run
+    MAIN_MODULES.append(before[-1])  # the module that Python started with, whose frames still run
     try:
         exec(code_of(path), module.__dict__)
     finally:
@@ -61,7 +61,7 @@ def path_of(script: Any) -> str:
     return str(Path.cwd() / script)
 
 
-PLACES: list[ModuleType] = []
+MAIN_MODULES: list[ModuleType] = []
 """The `__main__` module before that of each script."""
 
 
@@ -84,15 +84,15 @@ def code_of(path: str) -> CodeType:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
 
-def own_trace(error: BaseException, path: str) -> TracebackType | None:
+def traceback_of_script(error: BaseException, path: str) -> TracebackType | None:
     """Return the traceback that Python would show: from the script's first line on, without our frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
-    return without_ours(trace)
+    return without_own_frames(trace)
 
 
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """Remove our frames from a traceback, and torch's frames around them."""
     kept: list[TracebackType] = []
     ours = False
@@ -100,32 +100,34 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
         file = trace.tb_frame.f_code.co_filename
         before, ours = ours, file.startswith(HERE)
         if ours:
-            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TO_US):
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TORCH_FILES_CALLING_US):
                 kept.pop()
-        elif not (before and file.endswith(FROM_US)):
+        elif not (before and file.endswith(TORCH_FILES_CALLED_BY_US)):
             kept.append(trace)
         trace = trace.tb_next
-    found = None
-    for each in reversed(kept):
+    rebuilt = None
+    for entry in reversed(kept):
         # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
-        found = TracebackType(found, each.tb_frame, each.tb_lasti, -1 if each.tb_lineno is None else each.tb_lineno)
-    return found
+        rebuilt = TracebackType(
+            rebuilt, entry.tb_frame, entry.tb_lasti, -1 if entry.tb_lineno is None else entry.tb_lineno
+        )
+    return rebuilt
 
 
 HERE = str(Path(__file__).parents[1]) + os.sep
-TO_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
-FROM_US = os.path.join("torch", "_ops.py")
+TORCH_FILES_CALLING_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
+TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
 
 
-def show_alone(error: BaseException, path: str) -> None:
+def show_without_own_frames(error: BaseException, path: str) -> None:
     """Make Python show an error that ends it without our frames."""
-    hook, trace = sys.excepthook, own_trace(error, path)
+    hook, trace = sys.excepthook, traceback_of_script(error, path)
     seen, queue = {id(error)}, [error.__cause__, error.__context__]
     while queue:
         other = queue.pop()
         if other is not None and id(other) not in seen:
             seen.add(id(other))
-            other.__traceback__ = without_ours(other.__traceback__)
+            other.__traceback__ = without_own_frames(other.__traceback__)
             queue += [other.__cause__, other.__context__]
 
     def shown(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> Any:
@@ -137,17 +139,17 @@ def show_alone(error: BaseException, path: str) -> None:
     sys.excepthook = shown
 
 
-# ------------------------------------------------------------------ when torch comes
+# ---- When torch comes
 
 
-def harmless(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[], None]:
+def reporting_errors(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[], None]:
     """Return `act` with a message instead of any error."""
 
     def acting() -> None:
         try:
             act()
         except Exception as error:  # the script that imports torch goes on
-            tell(f"no step is recorded: {told_whole(error)}")
+            tell(f"no step is recorded: {describe_error(error)}")
 
     return acting
 
@@ -159,7 +161,7 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
         act()
         yield
         return
-    finder = Awaited(name, act)
+    finder = ImportFinder(name, act)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -167,7 +169,7 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
         finder.leave()
 
 
-class Awaited(MetaPathFinder):
+class ImportFinder(MetaPathFinder):
     """Finds one module through the other finders, and calls `act` after it was loaded."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
@@ -184,11 +186,11 @@ class Awaited(MetaPathFinder):
         self.leave()
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = Loading(spec.loader, self.act)
+            spec.loader = CallingLoader(spec.loader, self.act)
         return spec
 
 
-class Loading(Loader):
+class CallingLoader(Loader):
     """Wraps a loader, and calls `act` after it."""
 
     def __init__(self, loader: Loader, act: Callable[[], None]) -> None:

@@ -1,4 +1,10 @@
-"""Name the tensors of a running script after the variables of its frames."""
+"""Record one step of a running script, and make a Capture of it.
+
+A dispatch mode records every operator from the end of one optimizer step to the end of the next. Nothing is restored,
+because the script goes on: memory is copied before it is overwritten, and results are kept, because the step cannot be
+run again. The script must not notice: an error of Backprint, or anything that cannot be followed, drops the step and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +24,32 @@ from torch import Tensor, nn
 
 from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.tensors import storage_id
-from backprint.errors import CaptureError, ReplayError, told_whole
+from backprint.errors import CaptureError, ReplayError, describe_error
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Ref, Signature, Spec, Step, refs
 from backprint.graph.steps import used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
 from backprint.tracing.captured import requirements
-from backprint.tracing.custom import is_composite, taken_apart
-from backprint.tracing.eager.tape import PLAIN, Placement, Recorder, Tape, TapedCall, dense, flat, spanned
+from backprint.tracing.custom import decompose_under_mode, is_composite
+from backprint.tracing.eager.tape import (
+    PLAIN_TENSOR_TYPES,
+    Placement,
+    Recorder,
+    Tape,
+    TapedCall,
+    bytes_spanned,
+    is_dense,
+    iter_leaves,
+)
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.program import Outcome
-from backprint.tracing.reach import children, state_of_optimizer
-from backprint.tracing.watch import Sighting, is_number_read, storages
+from backprint.tracing.reach import objects_held_by, state_of_optimizer
+from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
 from backprint.values.memory import has_memory
+
+# ---- Names of tensors, after the variables of the script's frames
 
 Named = dict[int, tuple[str, Tensor]]
 """Tensors with their names, by identity."""
@@ -46,16 +63,16 @@ def names_in_frames(frame: Any) -> Named:
             roots += variables(frame).items()
         frame = frame.f_back
     named: Named = {}
-    every = list(reachable_names(roots))
-    for prefix, value in every:
+    reachable = list(reachable_names(roots))
+    for prefix, value in reachable:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
                 named.setdefault(id(tensor), (f"{prefix}.{name}", tensor))
-    for prefix, value in every:
+    for prefix, value in reachable:
         if isinstance(value, torch.optim.Optimizer):
             for name, tensor in state_of_optimizer(value).items():
                 named.setdefault(id(tensor), (f"{prefix}.state.{name}", tensor))
-    for prefix, value in every:
+    for prefix, value in reachable:
         if isinstance(value, Tensor):
             named.setdefault(id(value), (prefix, value))
     return named
@@ -66,12 +83,12 @@ def variables(frame: FrameType) -> dict[str, Any]:
     alive."""
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
-    before = {id(held) for held in gc.get_referents(frame) if type(held) is dict}
+    dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
     snapshot = frame.f_locals
-    found = dict(snapshot)
-    if type(snapshot) is dict and id(snapshot) not in before:
+    variables_ = dict(snapshot)
+    if type(snapshot) is dict and id(snapshot) not in dictionaries_before:
         snapshot.clear()
-    return found
+    return variables_
 
 
 def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -85,35 +102,29 @@ def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any
         yield name, value
         if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
             with contextlib.suppress(Exception):  # an object of the script's may raise
-                queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
+                queue += [(f"{name}.{key}", child, depth + 1) for key, child in objects_held_by(value)]
 
 
-def own_names(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
+def names_of_outside_tensors(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
     """Return a name for every tensor that a step took from `outside`, by its key."""
-    found: dict[str, str] = {}
+    names_by_key: dict[str, str] = {}
     names = {key: name for key, (name, _) in known.items()}
     grads = {id(t.grad): names.get(id(t)) for t in outside if t.is_leaf and t.grad is not None}
-    taken: set[str] = set()
+    used: set[str] = set()
     count = 0
     for index, tensor in enumerate(outside):
         name = names.get(id(tensor))
         if name is None and grads.get(id(tensor)):
             name = f"{grads[id(tensor)]}.grad"
         name = name and re.sub(r"[^\w.]+", "_", name)[:200]  # keys of dicts may be any text
-        if name is None or name in taken:
+        if name is None or name in used:
             name, count = f"input_{count}", count + 1
-        taken.add(name)
-        found[f"outside {index}"] = name
-    return found
+        used.add(name)
+        names_by_key[f"outside {index}"] = name
+    return names_by_key
 
 
-# ----------------------------------------------------------------------------
-# Record a step of a script that goes on: nothing is restored, but memory is copied before it is overwritten.
-#
-# A dispatch mode records every operator from the end of one optimizer step to the end of the next. `enter_backward`
-#  and `leave_backward` mark where a backward begins and ends. The script must not notice: an error of ours, or
-#  anything that cannot be followed, loses the step and nothing else.
-# ----------------------------------------------------------------------------
+# ---- Recording a step of a script that goes on
 
 aten = torch.ops.aten
 
@@ -121,15 +132,15 @@ aten = torch.ops.aten
 SETTERS = (aten.set_.source_Storage, aten.set_.source_Storage_storage_offset)
 """Operators that put a tensor on memory that no operator made, as a DataLoader does for a worker's shared memory."""
 
-UNLIKE: dict[Any, str] = {
+ROUNDS_OTHERWISE: dict[Any, str] = {
     **dict.fromkeys((aten.prod.default, aten.prod.dim_int), "prod"),
     aten.masked_fill.Tensor: "masked_fill",
 }
-"""Operators whose backward formula differs under a dispatch mode (`isTensorSubclassLike` in torch's
-FunctionsManual.cpp), with other rounding: these of all in `op_db`, on torch 2.13."""
+"""Operators whose backward formula differs under a dispatch mode, with other rounding (`isTensorSubclassLike` in
+torch's FunctionsManual.cpp). On torch 2.13 no other operator of `op_db` does."""
 
-UNLIKE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.default: "det"}
-"""Operators for which this is so in a backward with `create_graph=True`."""
+ROUNDS_OTHERWISE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.default: "det"}
+"""Operators whose backward of the backward rounds otherwise under a dispatch mode."""
 
 
 @dataclass(slots=True)
@@ -166,123 +177,125 @@ class LiveRecorder(Recorder):
         self.lost, self.twice = "", ""
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.backwards: list[Backward] = []
-        self.begun: list[Tensor] = []
+        self.outside_at_begin: list[Tensor] = []
         self.known: dict[int, list[Placement]] = {}
 
-    def lose(self, why: str) -> None:
+    def drop_step(self, why: str) -> None:
         """Drop the step, and everything that was kept for it."""
         self.lost = self.lost or why
-        self.tape, self.seen = Tape(), Sighting()
-        self.undo, self.callers, self.known, self.backwards, self.begun = {}, {}, {}, [], []
+        self.tape, self.seen = Tape(), Observations()
+        self.content_before, self.callers, self.known, self.backwards, self.outside_at_begin = {}, {}, {}, [], []
 
-    # -------------------------------------------------------------- operators
+    # ---- Operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(kind not in PLAIN for kind in types):
+        if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
-            return taken_apart(self, func, args, kwargs)
-        about = self.tried(self.before, func, args, kwargs)
-        result = func(*args, **kwargs)  # outside `tried`: errors here are the script's
-        if about is not None:
-            self.tried(self.after, about, args, kwargs, result)
+            return decompose_under_mode(self, func, args, kwargs)
+        call = self.run_own_part(self.begin_call, func, args, kwargs)
+        result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
+        if call is not None:
+            self.run_own_part(self.end_call, call, args, kwargs, result)
         return result
 
-    def tried(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a part of ours; an error in it loses the step. A forked child has no step."""
+    def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a function of ours; an error in it drops the step. A forked child has no step."""
         if self.lost or os.getpid() != self.pid:
             return None
         try:
             with DisableTorchFunction():
                 return act(*args)
         except Exception as error:  # the script goes on
-            self.lose(told_whole(error))
+            self.drop_step(describe_error(error))
             return None
 
-    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
-        asked = func in UNLIKE and torch.is_grad_enabled()
-        if asked and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
-            self.lose(f"the backward of {UNLIKE[func]} rounds differently while it is recorded{place_of_script()}")
+    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
+        if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
+            self.drop_step(
+                f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{place_of_script()}"
+            )
             return None
-        if func in UNLIKE_TWICE:
-            self.twice = UNLIKE_TWICE[func]
-        return super().before(func, args, kwargs)
+        if func in ROUNDS_OTHERWISE_TWICE:
+            self.twice = ROUNDS_OTHERWISE_TWICE[func]
+        return super().begin_call(func, args, kwargs)
 
-    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        if about.func in SETTERS and storage_id(storages(result)[-1]) not in self.taint:
-            self.encounter(None, args[0], False)
+    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        if call.func in SETTERS and storage_id(storages(result)[-1]) not in self.dependencies:
+            self.enter_unknown_tensor(None, args[0], False)
             return
-        if is_sum(about) and about.args[0] in self.backwards[-1].before.values():
+        if is_sum(call) and call.args[0] in self.backwards[-1].before.values():
             terms, term = self.backwards[-1].terms, args[1].detach()
-            terms[about.args[0]] = terms[about.args[0]] + term if about.args[0] in terms else term.clone()
-        super().after(about, args, kwargs, result)
-        for place in flat(self.tape.calls[-1].result):
+            terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
+        super().end_call(call, args, kwargs, result)
+        for place in iter_leaves(self.tape.calls[-1].result):
             if type(place) is Placement and place.memory in self.known:
                 self.known[place.memory].append(place)
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
         if not self.is_known(tensor):
-            self.encounter(func, tensor, writes)
-        return super().taken(func, tensor, writes, followed)
+            self.enter_unknown_tensor(func, tensor, writes)
+        return super().place_argument(func, tensor, writes, recorded_by_autograd)
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step or is in the known part of memory from outside.
 
         The step may first use a part of a batch: then the whole batch is another input.
         """
-        if storage_id(storages(tensor)[-1]) not in self.taint:
+        if storage_id(storages(tensor)[-1]) not in self.dependencies:
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
-        return known is None or any(holds(each, place) for each in known)
+        return known is None or any(contains_memory(known_place, place) for known_place in known)
 
-    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
+    def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
         storage = tensor.untyped_storage()
         key = storage_id(storage)
         self.callers[key] = storage
         self.seen.outside.append(tensor)
-        self.begun.append(tensor.detach())  # a tensor may be put on other memory while the step runs
-        self.learn(tensor, frozenset())
+        self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
+        self.set_dependencies(tensor, frozenset())
         place = self.place(tensor)
         self.known.setdefault(place.memory, []).append(place)
-        if written and key not in self.undo:
-            self.undo[key] = storage.clone()
+        if written and key not in self.content_before:
+            self.content_before[key] = storage.clone()
 
-    def meet_sparse(self, tensor: Tensor) -> None:
+    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
         raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
 
-    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+    def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
         """Enter the script's parameters from the start, by the variables of its frames."""
         for _, tensor in names_in_frames(frame).values():
             if isinstance(tensor, nn.Parameter):
-                self.found(tensor)
+                self.place_of(tensor)
 
-    def found(self, tensor: Tensor) -> Placement:
+    def place_of(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor; one of unknown memory comes from outside."""
         if not self.is_known(tensor):
-            self.encounter(None, tensor, False)
+            self.enter_unknown_tensor(None, tensor, False)
         return self.place(tensor)
 
-    # -------------------------------------------------------------- backwards
+    # ---- Backwards
 
     def gradients(self) -> dict[int, Placement]:
         """Return the Placements of the gradients of the tensors seen so far."""
         every = list(enumerate(self.seen.outside))
         leaves = [(index, tensor) for index, tensor in every if tensor.is_leaf and tensor.requires_grad]
-        return {index: self.found(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
+        return {index: self.place_of(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
 
     def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
         """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
-        places = [self.found(root) for root in roots]
+        places = [self.place_of(root) for root in roots]
         mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
-        self.judge_outputs({str(index): root for index, root in enumerate(roots)})
+        self.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
         self.backwards.append(mark)
 
@@ -297,18 +310,18 @@ class LiveRecorder(Recorder):
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
-    def kept(self) -> list[Tensor]:
+    def values_at_begin(self) -> list[Tensor]:
         """Return the tensors from outside as they were when the step began."""
-        found = []
-        for tensor in self.begun:
-            storage = self.undo.get(storage_id(tensor.untyped_storage()))
+        tensors = []
+        for tensor in self.outside_at_begin:
+            storage = self.content_before.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
                 if storage is None:
-                    found.append(tensor.detach().clone())
+                    tensors.append(tensor.detach().clone())
                     continue
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-                found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
-        return found
+                tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
+        return tensors
 
 
 def refuse_freed(what: str, tensor: Tensor | None) -> None:
@@ -323,12 +336,12 @@ def is_sum(call: TapedCall) -> bool:
     return plain and call.sums and type(call.args[1]) is Placement
 
 
-def holds(whole: Placement, part: Placement) -> bool:
+def contains_memory(whole: Placement, part: Placement) -> bool:
     """Whether every element of a tensor is one of another."""
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
     begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
-    return dense(whole) and begin <= first and spanned(part) <= spanned(whole)
+    return is_dense(whole) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
 
 
 def place_of_script() -> str:
@@ -336,9 +349,7 @@ def place_of_script() -> str:
     return frames.place(frames.here({}))
 
 
-# ----------------------------------------------------------------------------
-# Divide the tape of a script's step into segments: forwards, and backwards with their gradients.
-# ----------------------------------------------------------------------------
+# ---- Segments of the tape: forwards, and backwards with their gradients
 
 
 @dataclass(slots=True)
@@ -365,8 +376,8 @@ def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Use
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
-        given = call.args[1:] if index in sums else (call.args, call.kwargs)
-        last |= {leaf.memory: index for leaf in flat(*given) if type(leaf) is Placement}
+        arguments = call.args[1:] if index in sums else (call.args, call.kwargs)
+        last |= {leaf.memory: index for leaf in iter_leaves(*arguments) if type(leaf) is Placement}
     return Uses(sums, last)
 
 
@@ -383,7 +394,7 @@ class StepWriter:
         self.late: list[TapedCall] = []
         self.leaving: set[Placement] = set()
 
-    # -------------------------------------------------------------- segments
+    # ---- Segments
 
     def write(self) -> None:
         begin = 0
@@ -419,7 +430,7 @@ class StepWriter:
                 if uses.last.get(call.args[0].memory, -1) < index:
                     self.late.append(call)
                     continue
-            self.writer.take(call)
+            self.writer.write_call(call)
         self.writer.end_calls()
         self.leaving |= set(mark.after.values())
         for key in mark.given:
@@ -437,17 +448,17 @@ class StepWriter:
         segment.tangents[name] = self.writer.begin_value(f"tangent_{name}", call.result)
         return True
 
-    # -------------------------------------------------------------- what the step came to
+    # ---- What the step came to
 
     def final_values(self) -> dict[str, tuple[str, Tensor]]:
         """Return the tensors from outside that the step changed, by name: their last value's name, and the value."""
-        found = {}
+        finals = {}
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
                 refuse_freed(self.names[key], tensor)
-                found[self.names[key]] = (value, tensor.detach().clone())
-        return found
+                finals[self.names[key]] = (value, tensor.detach().clone())
+        return finals
 
     def outcome(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
         """Return the results of the real step: losses, gradients, and changed tensors."""
@@ -462,15 +473,12 @@ class StepWriter:
         return Outcome(dict(zip(losses, values, strict=True)), dict(gradients), changed)
 
 
-# ----------------------------------------------------------------------------
-# Make linked Pairs of the segments of a script's step, from the last to the first: later ones determine what is
-# needed.
-# ----------------------------------------------------------------------------
+# ---- Segments as linked Pairs
 
 
-class Tied:
-    """Segments as linked Pairs, made from the last to the first: a later one determines what it needs of those
-    before."""
+class LinkedSegments:
+    """The segments as linked Pairs. They are made from the last to the first, because a later one determines which
+    values it needs of those before."""
 
     def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
         self.step, self.writer = step, step.writer
@@ -485,12 +493,12 @@ class Tied:
             else:
                 self.groups[-1].append(segment)
         self.home = {
-            each.name: (index, side)
+            step_.name: (index, side)
             for index, group in enumerate(self.groups)
             for side, segment in enumerate(group)
-            for each in segment.steps
+            for step_ in segment.steps
         }
-        self.makers = {each.name: each for segment in step.segments for each in segment.steps}
+        self.makers = {step_.name: step_ for segment in step.segments for step_ in segment.steps}
         self.changed: list[dict[str, str]] = [{} for _ in self.groups]
         for name, (value, _) in finals.items():
             index, side = self.home.get(value, (len(self.groups) - 1, 0))
@@ -505,30 +513,30 @@ class Tied:
 
     def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
         """Return the Pairs that have outputs, and the links between them and to the losses."""
-        made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
-        kept = [index for index in sorted(made) if made[index].forward.outputs]
-        order = {old: new for new, old in enumerate(kept)}
-        pairs = tuple(Pair(f"pair_{order[i]}", made[i].forward, made[i].backward) for i in kept)
-        moved = [
+        pairs_made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
+        with_outputs = [index for index in sorted(pairs_made) if pairs_made[index].forward.outputs]
+        order = {old: new for new, old in enumerate(with_outputs)}
+        pairs = tuple(Pair(f"pair_{order[i]}", pairs_made[i].forward, pairs_made[i].backward) for i in with_outputs)
+        links = [
             Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
             for link in self.links
         ]
-        return pairs, tuple(sorted(moved, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
+        return pairs, tuple(sorted(links, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
 
     def pair(self, index: int) -> Pair:
         """Return one group as a Pair, with links from the groups before it."""
-        made = assemble(self.joint(index), f"pair_{index}")
-        self.constants |= made.constants
-        self.guards += made.guards
-        for port in made.pair.forward.inputs:
+        assembled = assemble(self.joint(index), f"pair_{index}")
+        self.constants |= assembled.constants
+        self.guards += assembled.guards
+        for port in assembled.pair.forward.inputs:
             if port.local in self.home:
                 source = self.home[port.local][0]
                 self.wanted[source][port.local] = None
                 self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
         self.links += [Link(index, PortKey("output", name), None, name) for name in self.losses(index)]
-        backward = made.pair.backward
+        backward = assembled.pair.backward
         self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
-        return made.pair
+        return assembled.pair
 
     def joint(self, index: int) -> Joint:
         """Return the Joint of one group, with the outputs that later groups need."""
@@ -543,9 +551,11 @@ class Tied:
             *(self.result(local, "output", local) for local in passed),
             *(self.result(name, "mutation", local) for name, local in changed.items()),
         ]
-        given = dict(segment.gradients)
-        given |= {
-            name: name for name in self.wanted[index] if self.home[name] == (index, 1) and name not in given.values()
+        gradients = dict(segment.gradients)
+        gradients |= {
+            name: name
+            for name in self.wanted[index]
+            if self.home[name] == (index, 1) and name not in gradients.values()
         }
         titles = dict(zip(segment.losses, losses, strict=True))
         return Joint(
@@ -556,19 +566,19 @@ class Tied:
                 Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
             ),
             backward=tuple(segment.steps),
-            gradients=tuple(self.result(name, "gradient", local) for name, local in given.items()),
+            gradients=tuple(self.result(name, "gradient", local) for name, local in gradients.items()),
             constants=self.fixed,
             notes=self.writer.notes,
             specs=self.writer.specs(),
             before=self.makers,
             known=self.roots,
-            whole=False,
+            keep_all_inputs=False,
         )
 
     def result(self, name: str, role: str, local: str) -> Result:
         return Port(name, role, self.spec(local)), Ref(local)
 
-    # -------------------------------------------------------------- what comes in
+    # ---- What comes in
 
     def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
         """Return a port for each value that the group may use: the program's own tensors, and values of earlier
@@ -576,10 +586,10 @@ class Tied:
         group = self.groups[index]
         own = {step.name for segment in group for step in segment.steps}
         own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
-        taken = [name for segment in group for step in segment.steps for name in used(step)]
-        taken += [name for _, value in results for name in refs(value)]
-        taken += [name for segment in group for name in segment.gradients.values()]
-        ports = [self.port(name) for name in dict.fromkeys(taken) if name not in own]
+        used_names = [name for segment in group for step in segment.steps for name in used(step)]
+        used_names += [name for _, value in results for name in refs(value)]
+        used_names += [name for segment in group for name in segment.gradients.values()]
+        ports = [self.port(name) for name in dict.fromkeys(used_names) if name not in own]
         return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
 
     def port(self, name: str) -> Port:
@@ -613,10 +623,10 @@ class Tied:
     def losses(self, index: int) -> dict[str, str]:
         """Return the losses of a group's backward, by names that are unique in the step."""
         back = [number for number, group in enumerate(self.groups) if len(group) > 1]
-        found = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
+        losses = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
         if len(back) == 1:
-            return dict(found)
-        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in found.items()}
+            return dict(losses)
+        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in losses.items()}
 
     def spec(self, name: str) -> Spec:
         return self.writer.spec(name)
@@ -632,22 +642,17 @@ def role_of(name: str, tensor: Tensor) -> str:
     return "input" if name.startswith("input_") or "." not in name else "buffer"
 
 
-# ----------------------------------------------------------------------------
-# The Capture of one step of a script, and the recorded values that it is proved against.
-#
-#
-# The step cannot be run again: its outside tensors are copied before they change, and its results are kept too.
-# ----------------------------------------------------------------------------
+# ---- The Capture of one step
 
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
     """Return the Capture of a recorded step."""
-    step = StepWriter(recorder, own_names(recorder.seen.outside, names))
+    step = StepWriter(recorder, names_of_outside_tensors(recorder.seen.outside, names))
     step.write()
     finals = step.final_values()
-    kept = dict(zip(step.names.values(), recorder.kept(), strict=True))
-    tied = Tied(step, finals)
-    pairs, links = tied.pairs()
+    at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))
+    linked = LinkedSegments(step, finals)
+    pairs, links = linked.pairs()
     losses = tuple(link.name for link in links if link.target is None)
     return Capture(
         name=title,
@@ -655,15 +660,15 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
         pairs=pairs,
         signature=Signature(
             output={"dict": {name: {"port": name} for name in losses}},
-            differentiable=tuple(name for name in losses if name in tied.tangents),
+            differentiable=tuple(name for name in losses if name in linked.tangents),
             loss=losses[0] if len(losses) == 1 else "",
         ),
         links=links,
-        guards=(*tied.guards, *own_tangents(tied.tangents)),
+        guards=(*linked.guards, *own_tangents(linked.tangents)),
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
-        origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
+        origin=RecordedOrigin(at_begin, linked.constants, step.outcome(finals, losses), pairs),
     )
 
 
@@ -676,8 +681,8 @@ def own_tangents(names: Collection[str]) -> list[Guard]:
 
 
 @dataclass(slots=True)
-class Known:
-    """The recorded values at one Pair's ports, as far as they were kept."""
+class RecordedPart:
+    """The oracle of one Pair: the recorded values at its ports, as far as they were kept."""
 
     keys: frozenset[PortKey]
     outcome: Outcome
@@ -693,20 +698,20 @@ class Known:
         )
 
 
-class Recorded(FixedOrigin):
-    """The live side of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
+class RecordedOrigin(FixedOrigin):
+    """The Origin of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
 
     partial = True
 
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
     ) -> None:
-        taken = {port.name for pair in pairs for port in pair.forward.inputs}
-        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # others are overwritten
-        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
-        self.read = taken | self.constants.keys()
+        read_names = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in read_names}  # others are overwritten
+        self.values_at_begin, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        self.read = read_names | self.constants.keys()
         several = len(pairs) > 1
-        self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+        self.parts = tuple(RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
     @staticmethod
     def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
@@ -714,15 +719,15 @@ class Recorded(FixedOrigin):
         ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
         others = [
             port.key
-            for each in pairs
-            if each is not pair
-            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
+            for other in pairs
+            if other is not pair
+            for port in (*other.forward.outputs, *(other.backward.outputs if other.backward else ()))
         ]
         return frozenset(port.key for port in ports) - frozenset(others)
 
     def values(self) -> dict[str, Tensor]:
         """Return the inputs of the step."""
-        return {**self.kept, **self.constants}
+        return {**self.values_at_begin, **self.constants}
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False

@@ -1,8 +1,8 @@
 """Objects of C types whose state is no attribute: caches, buffers, text in memory, files, queues, locks.
 
-A ContentKind reads the state of one type, and sets it again. Setting returns '' or why the state is not as it was: then
-the caller is told. Of other C types, `fingerprint` returns what pickle would keep; a change of that is told too.
-Nothing is known of objects that have no buffer and cannot be pickled, such as sockets and reentrant locks.
+A ContentKind reads the state of one type, and restores it. Restoring returns '' or why the state is not as it was,
+which a warning then says. Of other C types, `fingerprint` returns what pickle would keep; a change of that is in the
+warning too. Nothing is known of objects that have no buffer and cannot be pickled, such as sockets and reentrant locks.
 
 What CPython keeps in an `lru_cache` is reached with `gc.get_referents`: the dictionary of its entries. Tried on
 CPython 3.11 to 3.14; where it is not found, the cache is emptied instead.
@@ -32,19 +32,19 @@ from typing import Any
 import torch
 
 LARGE_BUFFER = 2**26
-"""Arrays and buffers of more bytes are not copied; a change of one is told."""
+"""Arrays and buffers of more bytes are not copied; a warning says that one has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentKind:
-    """How the state of objects of one type is read and set, and which objects it holds."""
+    """How the state of objects of one type is read and restored, and which other objects they hold."""
 
     read: Callable[[Any], Any]
-    put: Callable[[Any, Any], str]
-    holds: Callable[[Any], Iterable[Any]] = lambda value: ()
+    restore: Callable[[Any, Any], str]
+    objects_in: Callable[[Any], Iterable[Any]] = lambda value: ()
 
 
-# ------------------------------------------------------------------ functools.lru_cache
+# ---- Functools.lru_cache
 
 
 def cache_entries(wrapper: Any) -> dict[Any, Any] | None:
@@ -62,14 +62,14 @@ def cache_entries(wrapper: Any) -> dict[Any, Any] | None:
 
 def read_cache(wrapper: Any) -> tuple[Any, int, dict[Any, Any] | None]:
     entries = cache_entries(wrapper)
-    return wrapper.cache_info(), TAKEN_OUT.get(wrapper, 0), None if entries is None else dict(entries)
+    return wrapper.cache_info(), ENTRIES_REMOVED.get(wrapper, 0), None if entries is None else dict(entries)
 
 
-TAKEN_OUT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-"""How many entries `put_cache` has taken out of each cache that has a `maxsize`."""
+ENTRIES_REMOVED: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""How many entries `restore_cache` has taken out of each cache that has a `maxsize`."""
 
 
-def held_by_cache(wrapper: Any) -> list[Any]:
+def objects_in_cache(wrapper: Any) -> list[Any]:
     """Return the keys and results of a cache, whose links have each key before its result."""
     entries = cache_entries(wrapper) or {}
     if wrapper.cache_info().maxsize is None:
@@ -78,12 +78,12 @@ def held_by_cache(wrapper: Any) -> list[Any]:
     return [*entries, *(result for key, result in itertools.pairwise(parts) if id(key) in keys)]
 
 
-def put_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> str:
+def restore_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> str:
     """Take out the entries that a run has put into a cache, and put back those that it has taken out.
 
     A cache with a `maxsize` reuses the link of an entry that it pushes out, so such an entry is lost.
     """
-    before, taken, entries = state
+    before, removed_before, entries = state
     info, now = wrapper.cache_info(), cache_entries(wrapper)
     if now is None or entries is None:
         if info.misses != before.misses:
@@ -99,25 +99,25 @@ def put_cache(wrapper: Any, state: tuple[Any, int, dict[Any, Any] | None]) -> st
         now.clear()
         now.update(entries)
         return ""
-    taken = TAKEN_OUT.get(wrapper, 0) - taken
-    if intact and len(entries) + info.misses - before.misses - taken <= before.maxsize:
-        new = [key for key in now if key not in entries]
-        for key in new:
+    removed_before = ENTRIES_REMOVED.get(wrapper, 0) - removed_before
+    if intact and len(entries) + info.misses - before.misses - removed_before <= before.maxsize:
+        added = [key for key in now if key not in entries]
+        for key in added:
             del now[key]
-        TAKEN_OUT[wrapper] = TAKEN_OUT.get(wrapper, 0) + len(new)
+        ENTRIES_REMOVED[wrapper] = ENTRIES_REMOVED.get(wrapper, 0) + len(added)
         return ""
     wrapper.cache_clear()
     return "some of its entries were pushed out, so all were dropped"
 
 
-# ------------------------------------------------------------------ text and bytes in memory, files
+# ---- Text and bytes in memory, files
 
 
 def read_memory_file(file: Any) -> Any:
     return None if file.closed else file.__getstate__()[:-1]
 
 
-def put_memory_file(file: Any, state: Any) -> str:
+def restore_memory_file(file: Any, state: Any) -> str:
     if state is None:
         return ""
     if file.closed:
@@ -147,7 +147,7 @@ def file_size(file: Any) -> int:
         return -1
 
 
-def put_file(file: Any, state: tuple[int, int] | None) -> str:
+def restore_file(file: Any, state: tuple[int, int] | None) -> str:
     if state is None:
         return ""
     if file.closed:
@@ -156,20 +156,20 @@ def put_file(file: Any, state: tuple[int, int] | None) -> str:
     if size != (now := file_size(file)):
         return f"it has {now:,} bytes and had {size:,}"
     try:
-        moved = file.tell() != place
+        is_elsewhere = file.tell() != place
     except OSError:  # a text file has no position between two calls of next(); its end gives it one again
         file.seek(0, os.SEEK_END)
         next(file, None)
-        moved = True
-    if moved:
+        is_elsewhere = True
+    if is_elsewhere:
         file.seek(place)
     return ""
 
 
-# ------------------------------------------------------------------ arrays and queues
+# ---- Arrays and queues
 
 
-def put_array(value: Any, state: Any) -> str:
+def restore_array(value: Any, state: Any) -> str:
     if value.tobytes() != state.tobytes():
         try:
             value[:] = state
@@ -178,7 +178,7 @@ def put_array(value: Any, state: Any) -> str:
     return ""
 
 
-def queued(value: Any) -> list[Any]:
+def queue_items(value: Any) -> list[Any]:
     """Return what a queue holds; it is put in again."""
     items = []
     while True:
@@ -191,8 +191,8 @@ def queued(value: Any) -> list[Any]:
     return items
 
 
-def put_queue(value: Any, state: list[Any]) -> str:
-    now = queued(value)
+def restore_queue(value: Any, state: list[Any]) -> str:
+    now = queue_items(value)
     if len(now) != len(state) or any(left is not right for left, right in zip(now, state, strict=True)):
         for _ in now:
             value.get_nowait()
@@ -201,7 +201,7 @@ def put_queue(value: Any, state: list[Any]) -> str:
     return ""
 
 
-def put_memory(value: Any, state: bytes) -> str:
+def restore_memory(value: Any, state: bytes) -> str:
     if ctypes.sizeof(value) != len(state):
         return "its size changed"
     ctypes.memmove(ctypes.addressof(value), state, len(state))
@@ -213,7 +213,7 @@ def read_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
     return storage.clone() if storage.nbytes() <= LARGE_BUFFER and storage.device.type != "meta" else None
 
 
-def put_storage(storage: torch.UntypedStorage, content: torch.UntypedStorage | None) -> str:
+def restore_storage(storage: torch.UntypedStorage, content: torch.UntypedStorage | None) -> str:
     if content is not None:
         if storage.nbytes() != content.nbytes():
             storage.resize_(content.nbytes())
@@ -221,11 +221,11 @@ def put_storage(storage: torch.UntypedStorage, content: torch.UntypedStorage | N
     return ""
 
 
-# ------------------------------------------------------------------ locks and decimal contexts
+# ---- Locks and decimal contexts
 
 
-def put_lock(lock: Any, locked: bool) -> str:
-    """Release a lock that the run took, or take one that it released; with other threads about, it may be theirs."""
+def restore_lock(lock: Any, locked: bool) -> str:
+    """Release a lock that the run took, or take one that it released, unless other threads run, which may have it."""
     if lock.locked() != locked:
         if other_threads_run():
             return "it was taken or released, while other threads ran"
@@ -248,38 +248,38 @@ def waits_for_work(frame: types.FrameType) -> bool:
     return (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("concurrent.futures.thread", "_worker")
 
 
-CONTEXT = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+CONTEXT_ATTRIBUTES = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
 def read_context(context: decimal.Context) -> tuple[Any, ...]:
-    on = [tuple(name for name, is_on in each.items() if is_on) for each in (context.flags, context.traps)]
-    return tuple(getattr(context, name) for name in CONTEXT), *on
+    on = [tuple(name for name, is_on in table.items() if is_on) for table in (context.flags, context.traps)]
+    return tuple(getattr(context, name) for name in CONTEXT_ATTRIBUTES), *on
 
 
-def put_context(context: decimal.Context, state: tuple[Any, ...]) -> str:
-    for name, value in zip(CONTEXT, state[0], strict=True):
+def restore_context(context: decimal.Context, state: tuple[Any, ...]) -> str:
+    for name, value in zip(CONTEXT_ATTRIBUTES, state[0], strict=True):
         setattr(context, name, value)
-    for each, on in ((context.flags, state[1]), (context.traps, state[2])):
-        for kind in each:
-            each[kind] = kind in on
+    for table, on in ((context.flags, state[1]), (context.traps, state[2])):
+        for kind in table:
+            table[kind] = kind in on
     return ""
 
 
-KINDS: dict[Any, ContentKind] = {
-    functools._lru_cache_wrapper: ContentKind(read_cache, put_cache, held_by_cache),
-    io.StringIO: ContentKind(read_memory_file, put_memory_file),
-    io.BytesIO: ContentKind(read_memory_file, put_memory_file),
+CONTENT_KINDS: dict[Any, ContentKind] = {
+    functools._lru_cache_wrapper: ContentKind(read_cache, restore_cache, objects_in_cache),
+    io.StringIO: ContentKind(read_memory_file, restore_memory_file),
+    io.BytesIO: ContentKind(read_memory_file, restore_memory_file),
     tempfile.SpooledTemporaryFile: ContentKind(
         lambda file: None, lambda file, state: ""
     ),  # its attributes are its state
-    io.IOBase: ContentKind(read_file, put_file),
-    type(threading.Lock()): ContentKind(lambda lock: lock.locked(), put_lock),
-    decimal.Context: ContentKind(read_context, put_context),
-    torch.UntypedStorage: ContentKind(read_storage, put_storage),
-    array.array: ContentKind(lambda value: value[:], put_array),
-    queue.SimpleQueue: ContentKind(queued, put_queue, queued),
+    io.IOBase: ContentKind(read_file, restore_file),
+    type(threading.Lock()): ContentKind(lambda lock: lock.locked(), restore_lock),
+    decimal.Context: ContentKind(read_context, restore_context),
+    torch.UntypedStorage: ContentKind(read_storage, restore_storage),
+    array.array: ContentKind(lambda value: value[:], restore_array),
+    queue.SimpleQueue: ContentKind(queue_items, restore_queue, queue_items),
     ctypes.c_int.__mro__[-2]: ContentKind(
-        lambda value: ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value)), put_memory
+        lambda value: ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value)), restore_memory
     ),
 }
 """How the state of each type is kept; the first that fits counts."""
@@ -288,10 +288,10 @@ KINDS: dict[Any, ContentKind] = {
 @functools.cache
 def content_kind(kind: Any) -> ContentKind | None:
     """Return how objects of a type are kept; None if their attributes and elements are all of their state."""
-    return next((row for base, row in KINDS.items() if issubclass(kind, base)), None)
+    return next((row for base, row in CONTENT_KINDS.items() if issubclass(kind, base)), None)
 
 
-# ------------------------------------------------------------------ other C types
+# ---- Other C types
 
 
 def writable_buffer(value: Any) -> memoryview | None:

@@ -1,4 +1,4 @@
-"""Read and set the states of random generators: torch's, Python's and numpy's."""
+"""State of the whole process that a program can change: random generators, and settings of torch and Python."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from torch.distributions import Distribution
 from backprint._torch import process_state
 from backprint._torch.modes import set_grad_mode
 from backprint._torch.tensors import print_options, set_print_options
-from backprint.tracing.state.contents import put_context, read_context
+from backprint.tracing.state.contents import read_context, restore_context
 from backprint.values.settings import flushes_denormals
+
+# ---- Random generators: torch's, Python's and numpy's
 
 
 def _numpy_state(source: Any) -> Any:
@@ -32,7 +34,7 @@ def _numpy_state(source: Any) -> Any:
     return source.bit_generator.state if hasattr(source, "bit_generator") else getattr(source, "state", None)
 
 
-def _put_numpy_state(source: Any, state: Any) -> None:
+def _set_numpy_state(source: Any, state: Any) -> None:
     holder = source.bit_generator if hasattr(source, "bit_generator") else source
     if state is not None:
         holder.state = state
@@ -44,7 +46,7 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
     None: (
         lambda source: source.get_state() if hasattr(source, "get_state") else _numpy_state(source),
         lambda source, state: (
-            source.set_state(state) if hasattr(source, "set_state") else _put_numpy_state(source, state)
+            source.set_state(state) if hasattr(source, "set_state") else _set_numpy_state(source, state)
         ),
     ),
 }
@@ -62,7 +64,7 @@ def generator_state(source: Any) -> Any:
     return GENERATORS[generator_base(source)][0](source)
 
 
-def put_generator(source: Any, state: Any) -> None:
+def set_generator_state(source: Any, state: Any) -> None:
     GENERATORS[generator_base(source)][1](source, state)
 
 
@@ -70,9 +72,7 @@ def generator_base(source: Any) -> Any:
     return next((base for base in (torch.Generator, random.Random) if isinstance(source, base)), None)
 
 
-# ----------------------------------------------------------------------------
-# Process-wide settings that a program can change, remembered and restored.
-# ----------------------------------------------------------------------------
+# ---- Process-wide settings
 
 
 def _autocast() -> tuple[Any, ...]:
@@ -81,18 +81,18 @@ def _autocast() -> tuple[Any, ...]:
     return flags, torch.is_autocast_cache_enabled()
 
 
-def _put_autocast(state: tuple[Any, ...]) -> None:
+def _set_autocast(state: tuple[Any, ...]) -> None:
     for kind, on, dtype in state[0]:
         torch.set_autocast_enabled(kind, on)
         torch.set_autocast_dtype(kind, dtype)
     torch.set_autocast_cache_enabled(state[1])
 
 
-def _put_global_device(context: Any) -> None:
+def _set_global_device(context: Any) -> None:
     torch.set_default_device(None if context is None else context.device)
 
 
-def _put_environment(wanted: dict[str, str]) -> None:
+def _set_environment(wanted: dict[str, str]) -> None:
     for key in set(os.environ) - set(wanted):
         del os.environ[key]
     for key, value in wanted.items():
@@ -100,7 +100,7 @@ def _put_environment(wanted: dict[str, str]) -> None:
             os.environ[key] = value
 
 
-def _put_filters(wanted: list[Any]) -> None:
+def _set_filters(wanted: list[Any]) -> None:
     filters: Any = warnings.filters
     filters[:] = wanted
 
@@ -110,16 +110,16 @@ def _decimal() -> tuple[decimal.Context, Any]:
     return context, read_context(context)
 
 
-def _put_decimal(wanted: tuple[decimal.Context, Any]) -> None:
+def _set_decimal(wanted: tuple[decimal.Context, Any]) -> None:
     decimal.setcontext(wanted[0])
-    put_context(*wanted)
+    restore_context(*wanted)
 
 
 def _signals() -> dict[int, Any]:
     return {number: signal.getsignal(number) for number in signal.valid_signals()}
 
 
-def _put_signals(wanted: dict[int, Any]) -> None:
+def _set_signals(wanted: dict[int, Any]) -> None:
     """Set the handlers that differ; in another thread than the main one nobody can, the program neither."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in wanted.items():
@@ -137,7 +137,7 @@ PROCESS_LISTS: dict[str, list[Any]] = {
 """Lists that Python keeps for the whole process, which programs append to."""
 
 
-def _put_lists(wanted: dict[str, list[Any]]) -> None:
+def _set_lists(wanted: dict[str, list[Any]]) -> None:
     for name, items in wanted.items():
         PROCESS_LISTS[name][:] = items
 
@@ -159,13 +159,13 @@ def _hooks() -> list[Any]:
     return [getattr(owner, name) for owner, name in HOOKS]
 
 
-def _put_hooks(wanted: list[Any]) -> None:
+def _set_hooks(wanted: list[Any]) -> None:
     for (owner, name), value in zip(HOOKS, wanted, strict=True):
         if getattr(owner, name) is not value:
             setattr(owner, name, value)
 
 
-def _put_modules(wanted: tuple[int, str]) -> None:
+def _set_modules(wanted: tuple[int, str]) -> None:
     """Take out the modules that a run has made by hand (they have no spec), unless it imported others as well, which
     may need them. New modules are the last ones."""
     new = list(sys.modules)[wanted[0] :]
@@ -187,7 +187,7 @@ def _interpreter() -> dict[str, Any]:
     return state
 
 
-def _put_interpreter(wanted: dict[str, Any]) -> None:
+def _set_interpreter(wanted: dict[str, Any]) -> None:
     sys.setswitchinterval(wanted["switch interval"])
     sys.set_coroutine_origin_tracking_depth(wanted["coroutines"])
     if wanted["frozen"] == 0 and gc.get_freeze_count():
@@ -197,7 +197,7 @@ def _put_interpreter(wanted: dict[str, Any]) -> None:
             put(sys.modules[name], wanted[name])
 
 
-def _put_tracing(module: Any, on: bool) -> None:
+def _set_tracing(module: Any, on: bool) -> None:
     if module.is_tracing() != on:
         (module.start if on else module.stop)()
 
@@ -205,7 +205,7 @@ def _put_tracing(module: Any, on: bool) -> None:
 LIMITS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "csv": (lambda csv: csv.field_size_limit(), lambda csv, limit: csv.field_size_limit(limit)),
     "socket": (lambda socket: socket.getdefaulttimeout(), lambda socket, limit: socket.setdefaulttimeout(limit)),
-    "tracemalloc": (lambda module: module.is_tracing(), _put_tracing),
+    "tracemalloc": (lambda module: module.is_tracing(), _set_tracing),
     "torch.hub": (lambda _: process_state.hub_folder(), lambda _, folder: process_state.set_hub_folder(folder)),
 }
 """What modules keep for the process, if they are loaded: how it is read and set."""
@@ -217,7 +217,7 @@ def _numpy() -> tuple[Any, ...] | None:
     return None if numpy is None else (numpy.geterr(), numpy.get_printoptions(), numpy.getbufsize())
 
 
-def _put_numpy(wanted: tuple[Any, ...] | None) -> None:
+def _set_numpy(wanted: tuple[Any, ...] | None) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and wanted is not None:
         numpy.seterr(**wanted[0])
@@ -248,7 +248,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "flush denormal": (flushes_denormals, torch.set_flush_denormal),
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "threads": (torch.get_num_threads, torch.set_num_threads),
-    "autocast": (_autocast, _put_autocast),
+    "autocast": (_autocast, _set_autocast),
     "anomaly": (
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda state: torch.set_anomaly_enabled(*state),
@@ -261,13 +261,13 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: torch.backends.cudnn.deterministic,
         lambda on: setattr(torch.backends.cudnn, "deterministic", on),
     ),
-    "default device": (process_state.default_device_context, _put_global_device),
+    "default device": (process_state.default_device_context, _set_global_device),
     "print options": (print_options, set_print_options),
-    "environment": (lambda: dict(os.environ), lambda wanted: _put_environment(wanted)),
+    "environment": (lambda: dict(os.environ), lambda wanted: _set_environment(wanted)),
     "directory": (os.getcwd, os.chdir),
     "warning filters": (
         lambda: list(warnings.filters),
-        lambda wanted: _put_filters(wanted),
+        lambda wanted: _set_filters(wanted),
     ),
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, set_grad_mode),
@@ -276,34 +276,34 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         process_state.distributions_validate,
         Distribution.set_default_validate_args,
     ),
-    "decimal context": (_decimal, _put_decimal),
+    "decimal context": (_decimal, _set_decimal),
     "collection": (gc.get_threshold, lambda numbers: gc.set_threshold(*numbers)),
     "collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    "hooks": (_hooks, _put_hooks),
-    "lists": (lambda: {name: list(items) for name, items in PROCESS_LISTS.items()}, _put_lists),
-    "modules": (lambda: (len(sys.modules), next(reversed(sys.modules))), _put_modules),
+    "hooks": (_hooks, _set_hooks),
+    "lists": (lambda: {name: list(items) for name, items in PROCESS_LISTS.items()}, _set_lists),
+    "modules": (lambda: (len(sys.modules), next(reversed(sys.modules))), _set_modules),
     "locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
-    "interpreter": (_interpreter, _put_interpreter),
+    "interpreter": (_interpreter, _set_interpreter),
     "profile": (sys.getprofile, sys.setprofile),
-    "numpy": (_numpy, _put_numpy),
-    "signals": (_signals, _put_signals),
+    "numpy": (_numpy, _set_numpy),
+    "signals": (_signals, _set_signals),
     "module hooks": (process_state.module_hooks, process_state.set_module_hooks),
     "parametrizations": (process_state.parametrization_cache, process_state.set_parametrization_cache),
 }
 """Process-wide settings that a program can change, with how each is read and set."""
 
 
-EACH_RUN = tuple(name for name in GLOBALS if name not in ("signals", "environment", "locale", "validation"))
+RESTORED_EACH_RUN = tuple(name for name in GLOBALS if name not in ("signals", "environment", "locale", "validation"))
 """The settings that are put back after each run; the others, which take longer to read, at the end of a capture."""
 
 
 @contextlib.contextmanager
-def globals_kept() -> Iterator[None]:
+def restoring_globals() -> Iterator[None]:
     """Restore the process-wide settings afterwards."""
-    before = {name: read() for name, (read, _) in GLOBALS.items()}
+    values = {name: read() for name, (read, _) in GLOBALS.items()}
     try:
         yield
     finally:
-        for name, (read, put) in GLOBALS.items():
-            if read() != before[name]:
-                put(before[name])
+        for name, (read, set_value) in GLOBALS.items():
+            if read() != values[name]:
+                set_value(values[name])

@@ -1,4 +1,8 @@
-"""Random numbers that are not torch's. A graph cannot draw them, so every run of the program uses the same ones."""
+"""Restore everything that a program can reach after it has run, and give each run the same random numbers.
+
+Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
+ones (`ForeignRandomStates`). What a run changed and could not be restored is named in a warning.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,16 @@ from backprint.common.text import printable
 from backprint.errors import CaptureError, for_program
 from backprint.tracing import frames
 from backprint.tracing.reach import is_installed, is_library
-from backprint.tracing.state.process import generator_state, globals_kept, put_generator
-from backprint.tracing.state.snapshot import Picture
+from backprint.tracing.state.process import generator_state, restoring_globals, set_generator_state
+from backprint.tracing.state.snapshot import Snapshot
 from backprint.tracing.state.tensors import global_hooks, is_plain, untraced
-from backprint.values.settings import OWN, foreign_states, put_foreign, random_state_digest
+from backprint.values.settings import OWN, foreign_states, random_state_digest, set_foreign_states
+
+# ---- Random numbers that are not torch's
 
 
 @dataclass(slots=True, eq=False)
-class Chance:
+class ForeignRandomStates:
     """The states of generators that are not torch's when a call was read, and which of them a run drew from.
 
     A graph cannot draw these numbers: every run of the program uses the same ones, and the graph has them as constants.
@@ -56,7 +62,7 @@ class Chance:
         process = {name: random_state_digest(self.states[name]) for name in sorted(self.drawn)}
         return process | {name: random_state_digest(state) for name, (_, state) in self.objects.items()}
 
-    def now(self) -> dict[str, str]:
+    def current_digests(self) -> dict[str, str]:
         """Return the digests of the current states of the same generators."""
         process = {name: random_state_digest(state) for name, state in foreign_states().items() if name in self.drawn}
         return process | {
@@ -65,77 +71,76 @@ class Chance:
 
 
 @contextlib.contextmanager
-def same_chance(chance: Chance, picture: Picture | None, backward: bool = False) -> Iterator[None]:
-    """Set generators that are not torch's to their state at the call, or after its forward; note which of them are
-    drawn from.
+def with_foreign_random_states(
+    states: ForeignRandomStates, snapshot: Snapshot | None, backward: bool = False
+) -> Iterator[None]:
+    """Set generators that are not torch's to their state at the call, or after its forward, and note which are used.
 
-    The process's generators have the caller's state again afterwards. Generators in the `picture` of what the program
-    reaches are restored with it.
+    Afterwards the process's generators have the caller's state again. Generators that the program reaches are restored
+    with the Snapshot.
     """
-    callers = foreign_states()
-    begun = (backward and chance.after) or chance.states
-    put_foreign(begun)
-    for source, state in () if backward else chance.objects.values():
-        put_generator(source, state)
-    before = generators_in(picture)
+    states_of_caller = foreign_states()
+    states_to_begin = (backward and states.after) or states.states
+    set_foreign_states(states_to_begin)
+    for source, state in () if backward else states.objects.values():
+        set_generator_state(source, state)
+    before = generators_in(snapshot)
     try:
         yield
-        chance.after = foreign_states()
-        chance.drawn.update(
+        states.after = foreign_states()
+        states.drawn.update(
             name
-            for name, state in begun.items()
-            if random_state_digest(state) != random_state_digest(chance.after[name])
+            for name, state in states_to_begin.items()
+            if random_state_digest(state) != random_state_digest(states.after[name])
         )
         for name, source, state in before:
             if random_state_digest(state) != random_state_digest(generator_state(source)):
-                chance.objects.setdefault(name, (source, state))
+                states.objects.setdefault(name, (source, state))
     finally:
-        put_foreign(callers)
+        set_foreign_states(states_of_caller)
 
 
-def generators_in(picture: Picture | None) -> list[tuple[str, Any, Any]]:
+def generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
     """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
     numpy = sys.modules.get("numpy")
-    known = (random._inst, numpy.random.mtrand._rand if numpy else None)
-    found = [
+    process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
+    generators = [
         (name, source)
-        for name, source, _ in (picture.generators if picture is not None else ())
-        if not isinstance(source, torch.Generator) and all(source is not each for each in known)
+        for name, source, _ in (snapshot.generators if snapshot is not None else ())
+        if not isinstance(source, torch.Generator) and all(source is not generator for generator in process_generators)
     ]
     return [
         (f"{OWN}{index} ({type(source).__name__}{name and f' {name}'})", source, generator_state(source))
-        for index, (name, source) in enumerate(found)
+        for index, (name, source) in enumerate(generators)
     ]
 
 
-# ----------------------------------------------------------------------------
-# Remember and restore everything of the caller's that a program can reach.
-# ----------------------------------------------------------------------------
+# ---- Everything that a program can reach
 
 
 @contextlib.contextmanager
-def kept(*roots: Any) -> Iterator[Picture]:
+def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     """Restore everything that is reachable from these roots afterwards, whatever happens inside.
 
     A warning names what was changed and could not be restored.
     """
-    everywhere = *(("a hook", hook) for hook in global_hooks()), ("the root logger", logging.getLogger())
-    picture = Picture([*(("", root) for root in roots), *everywhere], first=not OPEN)
-    OPEN.append(picture)
+    global_roots = *(("a hook", hook) for hook in global_hooks()), ("the root logger", logging.getLogger())
+    snapshot = Snapshot([*(("", root) for root in roots), *global_roots], first=not OPEN_SNAPSHOTS)
+    OPEN_SNAPSHOTS.append(snapshot)
     try:
-        with globals_kept(), imports_seen(picture), no_exit_functions(), files_seen(picture):
+        with restoring_globals(), snapshot_imports(snapshot), without_exit_functions(), note_written_files(snapshot):
             try:
-                yield picture
+                yield snapshot
             finally:
-                picture.put_back()
+                snapshot.restore()
     finally:
-        OPEN.remove(picture)
-        picture.close()
-        if OPEN:
-            OPEN[0].lost |= picture.lost
-        elif picture.lost:
+        OPEN_SNAPSHOTS.remove(snapshot)
+        snapshot.close()
+        if OPEN_SNAPSHOTS:
+            OPEN_SNAPSHOTS[0].lost |= snapshot.lost
+        elif snapshot.lost:
             warnings.warn(
-                f"the program was run and has changed what cannot be restored: {listed(picture)}",
+                f"the program was run and has changed what cannot be restored: {changes_listed(snapshot)}",
                 stacklevel=users_level(),
             )
 
@@ -153,24 +158,24 @@ def users_level() -> int:
     return 1
 
 
-def listed(picture: Picture) -> str:
-    """Name what a run has changed for good."""
-    *most, last = list(picture.lost.values())[:SHOWN]
-    more = len(picture.lost) - SHOWN
-    return "; ".join((*most, last, *([f"and {more} more"] if more > 0 else [])))
+def changes_listed(snapshot: Snapshot) -> str:
+    """Return a list, as text, of what a run has changed for good."""
+    *others, last = list(snapshot.lost.values())[:MOST_NAMED]
+    more = len(snapshot.lost) - MOST_NAMED
+    return "; ".join((*others, last, *([f"and {more} more"] if more > 0 else [])))
 
 
-SHOWN = 8
+MOST_NAMED = 8
 """The most objects that a warning names."""
 
 
 @contextlib.contextmanager
-def imports_seen(picture: Picture) -> Iterator[None]:
-    """Have the picture remember the user's modules that the program imports, as they are after the import."""
-    if len(OPEN) > 1:
-        yield  # the outermost Picture is told
+def snapshot_imports(snapshot: Snapshot) -> Iterator[None]:
+    """Add the user's modules that the program imports to the Snapshot, as they are after the import."""
+    if len(OPEN_SNAPSHOTS) > 1:
+        yield  # the outermost Snapshot is told
         return
-    before = builtins.__import__, importlib.import_module
+    originals = builtins.__import__, importlib.import_module
     names, sizes = set(sys.modules), [len(sys.modules)]
     depth: list[Any] = []  # the imports that are under way: a module is whole when the outermost is over
 
@@ -186,22 +191,22 @@ def imports_seen(picture: Picture) -> Iterator[None]:
                     new = [module for name, module in list(sys.modules.items()) if name not in names]
                     names.update(sys.modules)
                     modules = [("", module) for module in new if isinstance(module, types.ModuleType)]
-                    picture.go_on(modules, in_run=True)
+                    snapshot.search(modules, in_run=True)
 
         return import_
 
-    builtins.__import__, importlib.import_module = importing(before[0]), importing(before[1])
+    builtins.__import__, importlib.import_module = importing(originals[0]), importing(originals[1])
     try:
         yield
     finally:
-        builtins.__import__, importlib.import_module = before
+        builtins.__import__, importlib.import_module = originals
 
 
 @contextlib.contextmanager
-def no_exit_functions() -> Iterator[None]:
-    """Leave the functions that are called at exit as they are: what a program registers or takes out while it is
-    captured would have to be undone, and nothing says which functions were registered before."""
-    if len(OPEN) > 1:
+def without_exit_functions() -> Iterator[None]:
+    """Ignore the program's calls of `atexit.register` and `unregister`: they could not be undone, because Python does
+    not say which functions were registered before."""
+    if len(OPEN_SNAPSHOTS) > 1:
         yield
         return
     register, unregister = atexit.register, atexit.unregister
@@ -217,34 +222,36 @@ def no_exit_functions() -> Iterator[None]:
         yield
 
 
-WRITING = frozenset("wax+")
+WRITE_MODES = frozenset("wax+")
 """Letters of a mode in which a file is opened to be written."""
 
 
 @contextlib.contextmanager
-def files_seen(picture: Picture) -> Iterator[None]:
-    """Note the files that the program opens to write, or saves tensors to: what is on the disk is not restored. A file
-    that it maps into a tensor is no part of a graph, and the program is refused before it writes there."""
-    if len(OPEN) > 1:
+def note_written_files(snapshot: Snapshot) -> Iterator[None]:
+    """Note the files that the program opens to write, or saves tensors to, because files are not restored.
+
+    A program that maps a file into a tensor is refused before it can write there: a graph has no files.
+    """
+    if len(OPEN_SNAPSHOTS) > 1:
         yield
         return
-    plain, save, thread = io.open, torch.save, threading.get_ident()
+    open_file, save_tensors, thread = io.open, torch.save, threading.get_ident()
     torch_from_file: Callable[..., Any] = torch.from_file
 
     def note(file: Any, caller: str) -> None:
         if isinstance(file, (str, bytes, os.PathLike)) and frames.is_users(caller) and threading.get_ident() == thread:
             path = os.fsdecode(file)
             if path != os.devnull:
-                picture.lost[hash(path)] = f"the file {printable(path)[:200]}, which each run of the program writes to"
+                snapshot.lost[hash(path)] = f"the file {printable(path)[:200]}, which each run of the program writes to"
 
     def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if not WRITING.isdisjoint(mode):
+        if not WRITE_MODES.isdisjoint(mode):
             note(file, sys._getframe(1).f_code.co_filename)
-        return plain(file, mode, *args, **kwargs)
+        return open_file(file, mode, *args, **kwargs)
 
     def save_(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         note(f, sys._getframe(1).f_code.co_filename)
-        return save(obj, f, *args, **kwargs)
+        return save_tensors(obj, f, *args, **kwargs)
 
     def from_file_(filename: str, *args: Any, **kwargs: Any) -> Any:
         if frames.is_users(sys._getframe(1).f_code.co_filename):
@@ -272,23 +279,23 @@ def is_users_function(function: Any) -> bool:
     return not is_installed(str(function.__module__), function.__code__.co_filename)
 
 
-OPEN: list[Picture] = []
-"""The Pictures that will be restored."""
+OPEN_SNAPSHOTS: list[Snapshot] = []
+"""The Snapshots that will be restored, outermost first."""
 
 
 def is_copied(memory: int) -> bool:
-    """Whether a Picture that is open has the content of a storage."""
-    return any(memory in picture.copied for picture in OPEN)
+    """Whether a Snapshot that is open has the content of a storage."""
+    return any(memory in snapshot.copied_storages for snapshot in OPEN_SNAPSHOTS)
 
 
-def given_away(tensor: Tensor) -> None:
+def keep_content_of(tensor: Tensor) -> None:
     """Keep the content of a tensor whose memory may be written unseen, however large it is."""
     if not is_plain(tensor) or tensor.layout is not torch.strided:
         return
     memory = storage_id(tensor.untyped_storage())
     with untraced():
-        for picture in OPEN:
-            for each in picture.tensors:
-                if each.memory == memory and memory not in picture.copied:
-                    picture.copied.add(memory)
-                    each.copy()
+        for snapshot in OPEN_SNAPSHOTS:
+            for kept_tensor in snapshot.tensors:
+                if kept_tensor.memory == memory and memory not in snapshot.copied_storages:
+                    snapshot.copied_storages.add(memory)
+                    kept_tensor.copy()

@@ -1,8 +1,17 @@
-"""Copies of iterators, because a run uses an iterator up and Python cannot set it back.
+"""A Snapshot of everything that a program can reach, with how each thing is restored.
 
-An exhausted iterator has dropped what it iterated over. A program therefore never runs on the caller's iterators: each
-run has copies at the same position, over the same objects. Python's own iterators say by `__reduce__` how they are made
-again; generators, `tee` and the iterators of other libraries do not, and are refused before the program runs.
+It searches everything that a callable, its arguments, its closure and the globals that it names lead to, in its own
+module and in others of the user's. It remembers every container's content, every object's attributes, every tensor
+(its memory, its content, its gradient, its hooks), the state of every random generator, and that of the C types in
+`contents`. `Snapshot.restore` restores all of it, and touches only what differs. What can be compared but not restored
+is in `Snapshot.lost` after a run has changed it. Left out are threads, sockets, and objects behind the modules of
+installed packages; of containers with more than `MAX_ELEMENTS` elements, only the elements themselves are kept.
+
+Iterators are special, because a run uses an iterator up and Python cannot set it back. A program therefore never runs
+on the caller's iterators: while a Snapshot is open, copies stand in the places that hold them, at the same position and
+over the same objects. Python's own iterators say by `__reduce__` how they are made again; generators, `tee` and the
+iterators of other libraries do not. A program that holds one of these, or one in a place that cannot hold a copy, is
+refused before it runs.
 """
 
 from __future__ import annotations
@@ -27,28 +36,30 @@ from torch import Tensor
 from backprint._torch.tensors import base_of
 from backprint.errors import CaptureError
 from backprint.tracing.reach import (
-    PLAIN,
+    STATELESS_TYPES,
     class_of,
     is_installed,
     is_library,
-    is_skipped,
+    is_unsearched_class,
+    is_unsearched_module,
     is_users,
     is_users_module,
-    left_alone,
-    names_said,
+    names_mentioned,
     slots_of,
 )
 from backprint.tracing.state.contents import LARGE_BUFFER, ContentKind, content_kind, fingerprint, writable_buffer
-from backprint.tracing.state.process import generator_state, is_generator, put_generator
-from backprint.tracing.state.tensors import KeptTensor, hooks_on, untraced
+from backprint.tracing.state.process import generator_state, is_generator, set_generator_state
+from backprint.tracing.state.tensors import TensorSnapshot, hooks_on, untraced
 
-LIBRARY = frozenset(("builtins", "itertools", "collections", "_collections", "array"))
+# ---- Copies of iterators
+
+ITERATOR_MODULES = frozenset(("builtins", "itertools", "collections", "_collections", "array"))
 """Modules whose iterators say how they are made again."""
 
-UNCOPIED: tuple[Any, ...] = (type(itertools.tee(())[0]),)
+SHARING_COPIES: tuple[Any, ...] = (type(itertools.tee(())[0]),)
 """Iterators whose copies share what they have read."""
 
-CALLING: Any = type(iter(int, 1))
+CALL_ITERATOR: Any = type(iter(int, 1))
 """The iterator of `iter(function, sentinel)`."""
 
 
@@ -66,10 +77,10 @@ def copied_iterator(value: Any, memo: dict[int, tuple[Any, Any]]) -> Any:
     """
     if id(value) not in memo:
         call, arguments, *state = recipe_of_iterator(value)
-        made = call(*(copied_part(part, memo) for part in arguments))
+        copy = call(*(copied_part(part, memo) for part in arguments))
         if state and state[0] is not None:
-            made.__setstate__(copied_part([*state[0]] if type(state[0]) is list else state[0], memo, True))
-        memo[id(value)] = value, made
+            copy.__setstate__(copied_part([*state[0]] if type(state[0]) is list else state[0], memo, True))
+        memo[id(value)] = value, copy
     return memo[id(value)][1]
 
 
@@ -78,28 +89,28 @@ def copied_part(part: Any, memo: dict[int, tuple[Any, Any]], state: bool = False
     if is_iterator(part):
         return copied_iterator(part, memo)
     if type(part) is tuple:
-        return tuple(copied_part(each, memo, state) for each in part)
+        return tuple(copied_part(item, memo, state) for item in part)
     return list(part) if state and type(part) is list else part
 
 
 def recipe_of_iterator(value: Any) -> tuple[Any, ...]:
     """Return how an iterator is made again: a callable, its arguments and a state; raise TypeError if it cannot be."""
     kind = type(value)
-    if kind.__module__ not in LIBRARY or kind in UNCOPIED:
+    if kind.__module__ not in ITERATOR_MODULES or kind in SHARING_COPIES:
         raise TypeError(f"{kind.__name__} cannot be copied")
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
         )  # Python 3.12 and 3.13 announce the end of this in itertools
-        made = value.__reduce__()
-    if not isinstance(made, tuple):
+        recipe = value.__reduce__()
+    if not isinstance(recipe, tuple):
         raise TypeError(f"{kind.__name__} cannot be copied")
-    if kind is CALLING and isinstance(made[1][0], types.BuiltinFunctionType):
-        raise TypeError(f"{kind.__name__} of {made[1][0].__name__} cannot be copied")
-    return made
+    if kind is CALL_ITERATOR and isinstance(recipe[1][0], types.BuiltinFunctionType):
+        raise TypeError(f"{kind.__name__} of {recipe[1][0].__name__} cannot be copied")
+    return recipe
 
 
-def held_by(value: Any) -> Iterator[Any]:
+def parts_of_iterator(value: Any) -> Iterator[Any]:
     """Yield what an iterator holds: other iterators, what they iterate over, and the functions that they call."""
     for part in recipe_of_iterator(value)[1:]:
         yield from flat_parts(part)
@@ -107,59 +118,48 @@ def held_by(value: Any) -> Iterator[Any]:
 
 def flat_parts(part: Any) -> Iterator[Any]:
     if type(part) is tuple:
-        for each in part:
-            yield from flat_parts(each)
+        for item in part:
+            yield from flat_parts(item)
     else:
         yield part
 
 
-# ----------------------------------------------------------------------------
-# A snapshot of everything that a program can reach, with how each thing is restored.
-#
-# A Picture walks everything that a callable, its arguments, its closure and the globals that it names lead to, in its
-#  own module and in others of the user's. It remembers every container's content, every object's attributes, every
-#  tensor (its memory, its content, its gradient, its hooks), the state of every random generator, and that of the C
-#  types in `contents`. `put_back` restores all of it, and touches only what differs.
-#
-# While a Picture is open, copies of iterators stand in the places that hold them (`iterators`), because a run uses an
-#  iterator up for good. Where a place cannot hold a copy, or an iterator has none, the program is refused before it
-#  runs.
-#
-#
-# What can be compared but not restored is in `lost` after a run has changed it. Left out are threads, locks, sockets,
-# objects behind the modules of installed packages, and containers of more than `LONG` elements, of which only the
-# elements themselves are kept.
-# ----------------------------------------------------------------------------
+# ---- The snapshot
 
-Put = Callable[[Any, Any], None]
+SetItem = Callable[[Any, Any], None]
 """Writes another object in a place: at a key, the object."""
 
-MOST = 200_000
-"""The most objects that a Picture looks at."""
+MAX_OBJECTS = 200_000
+"""The most objects that a Snapshot looks at."""
 
-LONG = 10_000
-"""The elements of a container longer than this are kept, but not looked into."""
+MAX_ELEMENTS = 10_000
+"""The most elements of a container that are searched."""
 
 
 STATELESS = frozenset(("backprint", "enum", "typing", "inspect", "re", "logging", "_pytest", "pytest"))
 """Packages whose objects are never named as possibly changed."""
 
-MOST_SUSPECTS = 8
+MAX_SUSPECTS = 8
 """The most objects that are named as possibly changed."""
 
 
-class Picture:
-    """Everything that was reachable, with how each thing is restored."""
+class Snapshot:
+    """Everything that was reachable, with how each thing is restored.
+
+    `undo` are functions that restore one object each, `tensors` the tensors; `copied_storages` are those whose content
+    is kept. `places` are iterators with the place that holds them. `checks` compare what can only be compared, `lost`
+    says what could not be restored, and `suspects` are objects whose state cannot even be compared.
+    """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], first: bool = True) -> None:
-        """Look at everything that the roots lead to; the `first` of several open Pictures also compares what it cannot
+        """Search everything that the roots lead to; the `first` of several open Snapshots also compares what it cannot
         restore."""
         self.first = first
         self.seen: dict[int, Any] = {}
         self.undo: list[Callable[[], None]] = []
-        self.tensors: list[KeptTensor] = []
-        self.by_id: dict[int, KeptTensor] = {}
-        self.copied: set[int] = set()
+        self.tensors: list[TensorSnapshot] = []
+        self.tensors_by_id: dict[int, TensorSnapshot] = {}
+        self.copied_storages: set[int] = set()
         self.generators: list[tuple[str, Any, Any]] = []
         self.arrays: list[Any] = []
         self.scopes: set[tuple[int, str]] = set()
@@ -168,46 +168,48 @@ class Picture:
         self.libraries: dict[int, types.ModuleType] = {}
         self.library_classes: dict[type, set[str]] = {}
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
-        self.queue: deque[tuple[str, Any, Put | None, Any]] = deque()
+        self.queue: deque[tuple[str, Any, SetItem | None, Any]] = deque()
         self.classes: set[type] = set()
-        self.given: set[int] = set()
+        self.leaf_ids: set[int] = set()
         self.in_call = False
         self.refused: list[tuple[str, Any, str]] = []
         self.iterators: dict[int, Any] = {}
-        self.uncopied: set[int] = set()
-        self.places: list[tuple[Any, Put, Any]] = []
+        self.uncopyable: set[int] = set()
+        self.places: list[tuple[Any, SetItem, Any]] = []
         self.copies: dict[int, tuple[Any, Any]] = {}
         self.checks: list[Callable[[], None]] = []
         self.lost: dict[int, str] = {}
-        self.unknown: dict[int, str] = {}
-        self.go_on(roots)
+        self.suspects: dict[int, str] = {}
+        self.search(roots)
 
-    def go_on(self, roots: Iterable[tuple[str, Any]], in_run: bool = False) -> None:
-        """Look into these roots too; `in_run` says that the program is running, and modules may be patched."""
+    def search(self, roots: Iterable[tuple[str, Any]], in_run: bool = False) -> None:
+        """Search these roots too; `in_run` says that the program is running, so that modules may be patched."""
         self.queue.extend((name, value, None, None) for name, value in roots)
         lent = len(self.places)
         with untraced():
             while self.queue:
-                while self.queue and len(self.seen) < MOST:
+                while self.queue and len(self.seen) < MAX_OBJECTS:
                     self.visit(*self.queue.popleft())
                 self.queue.clear()
                 self.visit_modules()
                 if not in_run:
                     self.visit_libraries()
             self.copy_small()
-        self.lend(lent)
+        self.put_copies_in_places(lent)
 
-    def go_on_with_call(self, leaves: Iterable[tuple[str, Any]], call: Any) -> None:
-        """Look into the arguments of a call. Iterators among its leaves are no longer in their places when it runs:
-        each run of the call makes copies of them."""
+    def search_call(self, leaves: Iterable[tuple[str, Any]], call: Any) -> None:
+        """Search the arguments of a call. Each run of the call makes copies of the iterators among its leaves, which
+        are in no place then."""
         leaves = list(leaves)
         nested = [part for _, leaf in leaves if is_iterator(leaf) for part in self.iterators_in(leaf)]
         self.refused += [
-            ("", each, "it is an argument and within its reach too") for each in nested if id(each) in self.iterators
+            ("", iterator, "it is an argument and within its reach too")
+            for iterator in nested
+            if id(iterator) in self.iterators
         ]
-        self.given = {id(leaf) for _, leaf in leaves}
+        self.leaf_ids = {id(leaf) for _, leaf in leaves}
         self.in_call = True
-        self.go_on([*leaves, ("", call)])
+        self.search([*leaves, ("", call)])
         self.in_call = False
 
     def iterators_in(self, iterator: Any) -> list[Any]:
@@ -215,20 +217,25 @@ class Picture:
         try:
             return [
                 iterator,
-                *(each for part in held_by(iterator) if is_iterator(part) for each in self.iterators_in(part)),
+                *(
+                    inner
+                    for part in parts_of_iterator(iterator)
+                    if is_iterator(part)
+                    for inner in self.iterators_in(part)
+                ),
             ]
         except TypeError:
             return [iterator]
 
-    def lend(self, start: int = 0) -> None:
+    def put_copies_in_places(self, start: int = 0) -> None:
         """Put copies of iterators in their places."""
-        for value, put, key in self.places[start:]:
-            put(key, copied_iterator(value, self.copies))
+        for value, set_item, key in self.places[start:]:
+            set_item(key, copied_iterator(value, self.copies))
 
     def close(self) -> None:
-        """Give the places their own iterators back, and compare what cannot be restored."""
-        for value, put, key in self.places:
-            put(key, value)
+        """Put the caller's iterators back in their places, and compare what cannot be restored."""
+        for value, set_item, key in self.places:
+            set_item(key, value)
         for scope, registry in self.registries.values():
             if registry is None:
                 scope.pop("__warningregistry__", None)
@@ -240,22 +247,26 @@ class Picture:
 
     def copy_small(self) -> None:
         """Keep the bytes of tensors, each storage once; of large parameters only those that are known to be written."""
-        for kept in self.tensors:
-            if kept.memory not in self.copied and (not kept.is_large or kept.lies_under(self.arrays)):
-                self.copied.add(kept.memory)
-                kept.copy()
+        for tensor in self.tensors:
+            if tensor.memory not in self.copied_storages and (
+                not tensor.is_large or tensor.uses_memory_of(self.arrays)
+            ):
+                self.copied_storages.add(tensor.memory)
+                tensor.copy()
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Restore everything."""
         with untraced():
             for undo in self.undo:
                 undo()
-            for kept in self.tensors:
-                kept.put_back()
-                if kept.address_now() != kept.address:
-                    self.tell(kept.name, kept.tensor, "its storage was freed; its values are back at another address")
+            for tensor in self.tensors:
+                tensor.restore()
+                if tensor.address_now() != tensor.address:
+                    self.note_lost(
+                        tensor.name, tensor.tensor, "its storage was freed; its values are back at another address"
+                    )
         self.copies.clear()
-        self.lend()
+        self.put_copies_in_places()
 
     def refuse_iterators(self, title: str) -> None:
         """Refuse a program that holds an iterator without a copy: a run would use it up, and it cannot be restored."""
@@ -267,14 +278,14 @@ class Picture:
                 every_engine=True,
             )
 
-    # -------------------------------------------------------------- the walk
+    # ---- The walk
 
-    def visit(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
+    def visit(self, name: str, value: Any, set_item: SetItem | None = None, key: Any = None) -> None:
         """Remember one value, and queue everything that it holds; `put` writes another in its place."""
         kind = class_of(value)
         if is_iterator(value):
-            self.visit_iterator(name, value, put, key)
-        elif kind in PLAIN or id(value) in self.seen:
+            self.visit_iterator(name, value, set_item, key)
+        elif kind in STATELESS_TYPES or id(value) in self.seen:
             return
         elif issubclass(kind, weakref.ref):
             self.push(name, value())
@@ -282,18 +293,20 @@ class Picture:
             self.seen[id(value)] = value
             visit(name, value)
         else:
-            row = content_kind(kind)
-            if row is None and left_alone(kind) and not isinstance(value, type):  # whatever its metaclass is
-                self.visit_machinery(name, value)
+            content_row = content_kind(kind)
+            if (
+                content_row is None and is_unsearched_class(kind) and not isinstance(value, type)
+            ):  # whatever its metaclass is
+                self.visit_public_attributes(name, value)
                 return
             self.seen[id(value)] = value
-            if row is not None:
-                self.visit_content(name, value, row)
-                if left_alone(kind):
+            if content_row is not None:
+                self.visit_c_content(name, value, content_row)
+                if is_unsearched_class(kind):
                     return
-            plain = self.visit_held(name, value)
+            has_contents = self.visit_contents(name, value)
             if not isinstance(value, (type, types.FunctionType)):
-                self.visit_object(name, value, self.first and row is None and not plain)
+                self.visit_object(name, value, self.first and content_row is None and not has_contents)
 
     def visit_of_kind(self, kind: Any) -> Callable[[str, Any], None] | None:
         """Return how a tensor, a generator, an array or a module is remembered; None for objects that hold others."""
@@ -307,12 +320,12 @@ class Picture:
             return self.visit_module
         return None
 
-    def visit_held(self, name: str, value: Any) -> bool:
+    def visit_contents(self, name: str, value: Any) -> bool:
         """Remember what a container, a function or a class holds besides its attributes; return whether it is one."""
         if isinstance(value, dict):
             self.visit_dict(name, value)
         elif isinstance(value, (list, set, deque, bytearray)):
-            self.visit_box(name, value)
+            self.visit_container(name, value)
         elif isinstance(value, (tuple, frozenset)):
             self.push_all(name, enumerate(value))
         elif isinstance(value, types.FunctionType):
@@ -341,78 +354,78 @@ class Picture:
             return False
         return True
 
-    def push(self, name: str, value: Any, put: Put | None = None, key: Any = None) -> None:
+    def push(self, name: str, value: Any, set_item: SetItem | None = None, key: Any = None) -> None:
         """Queue a value."""
-        if type(value) not in PLAIN and id(value) not in self.seen:
-            self.queue.append((name, value, put, key))
+        if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
+            self.queue.append((name, value, set_item, key))
 
-    def push_all(self, name: str, items: Iterable[tuple[Any, Any]], put: Put | None = None) -> None:
+    def push_all(self, name: str, items: Iterable[tuple[Any, Any]], set_item: SetItem | None = None) -> None:
         """Queue values with their keys, unless there are too many."""
         items = list(items)
-        if len(items) <= LONG:
+        if len(items) <= MAX_ELEMENTS:
             for key, value in items:
-                if type(value) not in PLAIN and id(value) not in self.seen:
-                    self.queue.append((f"{name}.{key}" if name else str(key), value, put, key))
+                if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
+                    self.queue.append((f"{name}.{key}" if name else str(key), value, set_item, key))
 
-    def visit_dict(self, name: str, box: dict[Any, Any], look: bool = True) -> None:
+    def visit_dict(self, name: str, dictionary: dict[Any, Any], search_contents: bool = True) -> None:
         """Remember a dictionary; without `look`, what it holds is not looked into."""
-        kind = OrderedDict if isinstance(box, OrderedDict) else dict
-        content = list(kind.items(box))
+        kind = OrderedDict if isinstance(dictionary, OrderedDict) else dict
+        content = list(kind.items(dictionary))
 
         def undo() -> None:
-            if not same_items(kind.items(box), content):
-                kind.clear(box)
+            if not same_items(kind.items(dictionary), content):
+                kind.clear(dictionary)
                 for key, value in content:
-                    kind.__setitem__(box, key, value)
+                    kind.__setitem__(dictionary, key, value)
 
         self.undo.append(undo)
-        if look:
-            self.push_all(name, content, functools.partial(kind.__setitem__, box))
+        if search_contents:
+            self.push_all(name, content, functools.partial(kind.__setitem__, dictionary))
             self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
 
-    def visit_box(self, name: str, box: Any, look: bool = True) -> None:
+    def visit_container(self, name: str, container: Any, search_contents: bool = True) -> None:
         """Remember a list, a set, a deque or a bytearray; without `look`, what it holds is not looked into."""
-        content = list(box)
-        kind = next(kind for kind in BOXES if isinstance(box, kind))
-        clear, fill = BOXES[kind]
+        content = list(container)
+        kind = next(kind for kind in CONTAINERS if isinstance(container, kind))
+        clear, fill = CONTAINERS[kind]
 
         def undo() -> None:
-            if not same_elements(box, content):
-                clear(box)
-                fill(box, content)
+            if not same_elements(container, content):
+                clear(container)
+                fill(container, content)
 
         self.undo.append(undo)
-        put = list.__setitem__ if kind is list else deque.__setitem__ if kind is deque else None
-        if not look:
+        set_item = list.__setitem__ if kind is list else deque.__setitem__ if kind is deque else None
+        if not search_contents:
             return
-        self.push_all(name, enumerate(content), put and functools.partial(put, box))
+        self.push_all(name, enumerate(content), set_item and functools.partial(set_item, container))
 
-    def visit_content(self, name: str, value: Any, row: ContentKind) -> None:
+    def visit_c_content(self, name: str, value: Any, kind: ContentKind) -> None:
         """Remember an object of a C type by its row in `contents`."""
         try:
-            state = row.read(value)
+            state = kind.read(value)
         except (OSError, ValueError):
             self.refused.append((name, value, "its position cannot be read"))
             return
 
         def undo() -> None:
-            if why := row.put(value, state):
-                self.tell(name, value, why)
+            if why := kind.restore(value, state):
+                self.note_lost(name, value, why)
 
         self.undo.append(undo)
-        for part in row.holds(value):
+        for part in kind.objects_in(value):
             self.push(name, part)
 
-    def tell(self, name: str, value: Any, why: str) -> None:
-        """Note what is not as it was."""
+    def note_lost(self, name: str, value: Any, why: str) -> None:
+        """Note an object that could not be restored."""
         self.lost[id(value)] = f"{name} ({type(value).__name__}): {why}".lstrip()
 
     def visit_exception(self, name: str, error: BaseException) -> None:
         """Remember an exception: its arguments, and what a `raise` notes in it."""
-        before = [(key, getattr(error, key)) for key in ("args", "__traceback__", "__context__", "__cause__")]
+        attributes = [(key, getattr(error, key)) for key in ("args", "__traceback__", "__context__", "__cause__")]
 
         def undo() -> None:
-            for key, content in before:
+            for key, content in attributes:
                 if getattr(error, key) is not content:
                     setattr(error, key, content)
 
@@ -421,7 +434,7 @@ class Picture:
 
     def visit_logger(self, name: str, logger: logging.Logger) -> None:
         """Remember a logger, its handlers and those of the loggers above it."""
-        self.visit_dict(name, vars(logger), look=False)
+        self.visit_dict(name, vars(logger), search_contents=False)
         self.seen[id(vars(logger))] = vars(logger)
         for key in ("handlers", "filters", "parent"):
             self.push(f"{name}.{key}", getattr(logger, key, None))
@@ -447,15 +460,17 @@ class Picture:
         """Queue the globals of modules that code looked into by now names."""
         for module in self.modules.values():
             scope = vars(module)
-            reached = (key for key in scope if key in self.named or key in ASKED)
+            reached = (key for key in scope if key in self.named or key in CALLED_BY_PYTHON)
             for key in [key for key in reached if (id(scope), key) not in self.scopes]:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
 
     def visit_libraries(self) -> None:
-        """Remember those names of library modules that the code says, in case it assigns to them: a program may patch
-        `torch.nn.functional`, or a class of torch's. What they hold is the library's own, but for the registries of
-        Python's modules (`logging`, `copyreg`, `mimetypes`)."""
+        """Remember the names of library modules that the program's code mentions, in case it assigns to them.
+
+        A program may patch `torch.nn.functional`, or a class of torch's. Their contents are the library's own, except
+        for the registries of Python's modules (`logging`, `copyreg`, `mimetypes`).
+        """
         for module in self.libraries.values():
             scope = vars(module)
             if id(scope) not in self.seen and is_pythons_registry(module):
@@ -467,26 +482,28 @@ class Picture:
                 self.scopes.add((id(scope), key))
                 content = scope.get(key, EMPTY)
                 if not is_backprints(content):
-                    self.undo.append(functools.partial(put_name, scope, key, content))
+                    self.undo.append(functools.partial(restore_name, scope, key, content))
                 if isinstance(content, type) and not is_users(content):
                     self.library_classes.setdefault(content, set())
-        for kind, known in self.library_classes.items():
-            new = self.named - known
-            known |= new
-            self.undo.append(functools.partial(put_attributes, kind, {key: vars(kind).get(key, EMPTY) for key in new}))
+        for kind, names in self.library_classes.items():
+            new = self.named - names
+            names |= new
+            self.undo.append(
+                functools.partial(restore_attributes, kind, {key: vars(kind).get(key, EMPTY) for key in new})
+            )
 
     def visit_registry(self, scope: dict[str, Any]) -> None:
         """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
         for key, content in list(scope.items()):
             if key.startswith("__"):
                 continue
-            if type(content) in (dict, list, set) and len(content) <= LONG:
+            if type(content) in (dict, list, set) and len(content) <= MAX_ELEMENTS:
                 if id(content) not in self.seen:
                     self.seen[id(content)] = content
-                    visit = self.visit_dict if isinstance(content, dict) else self.visit_box
-                    visit(key, content, look=False)
-            elif type(content) in PLAIN:
-                self.undo.append(functools.partial(put_name, scope, key, content))
+                    visit = self.visit_dict if isinstance(content, dict) else self.visit_container
+                    visit(key, content, search_contents=False)
+            elif type(content) in STATELESS_TYPES:
+                self.undo.append(functools.partial(restore_name, scope, key, content))
 
     def visit_object(self, name: str, value: Any, compared: bool) -> None:
         """Remember an object's attributes and slots, and what the functions of a user's class reach.
@@ -510,12 +527,12 @@ class Picture:
         if is_users(kind):
             self.push(name, kind)
         if compared and attributes is None and not slots and not is_immutable(kind):
-            self.visit_opaque(name, value)
+            self.visit_c_object(name, value)
 
-    def visit_machinery(self, name: str, value: Any) -> None:
-        """Remember the public attributes of an object that is not looked into: a thread, a graph, a future."""
+    def visit_public_attributes(self, name: str, value: Any) -> None:
+        """Remember the public attributes of an object that is not searched: a thread, a graph, a future."""
         self.seen[id(value)] = value
-        self.suspect(name, value)
+        self.note_suspect(name, value)
         attributes = getattr(value, "__dict__", None)
         if type(attributes) is not dict:
             return
@@ -530,23 +547,25 @@ class Picture:
 
         self.undo.append(undo)
 
-    def suspect(self, name: str, value: Any) -> None:
+    def note_suspect(self, name: str, value: Any) -> None:
         """Note an object whose state cannot be compared: it is named where a program does not repeat its results."""
         kind = type(value)
-        known = is_immutable(kind) or kind.__module__.partition(".")[0] in STATELESS
-        if self.first and len(self.unknown) < MOST_SUSPECTS and not known:
-            self.unknown[id(value)] = f"{name} ({kind.__module__}.{kind.__qualname__})".lstrip()
+        is_known = is_immutable(kind) or kind.__module__.partition(".")[0] in STATELESS
+        if self.first and len(self.suspects) < MAX_SUSPECTS and not is_known:
+            self.suspects[id(value)] = f"{name} ({kind.__module__}.{kind.__qualname__})".lstrip()
 
-    def tell_unknown(self) -> None:
-        """Tell of every object whose state cannot be compared: a run of the program has changed one of them, or a file,
-        or something else outside of Python."""
-        for key, text in self.unknown.items():
+    def note_suspects_as_lost(self) -> None:
+        """Note every object whose state cannot be compared as lost, perhaps.
+
+        A run of the program has changed one of them, or a file, or something else outside of Python.
+        """
+        for key, text in self.suspects.items():
             self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")
         if not self.lost:
-            used = ", ".join(sorted({module.__name__ for module in self.libraries.values()})[:MOST_SUSPECTS])
+            used = ", ".join(sorted({module.__name__ for module in self.libraries.values()})[:MAX_SUSPECTS])
             self.lost[0] = f"something that Backprint does not see, perhaps a file{used and ', or in ' + used}"
 
-    def visit_opaque(self, name: str, value: Any) -> None:
+    def visit_c_object(self, name: str, value: Any) -> None:
         """Remember an object of a C type: its buffer, or what pickle would keep of it, which can only be compared."""
         view = writable_buffer(value)
         if view is not None and view.nbytes <= LARGE_BUFFER:
@@ -555,7 +574,7 @@ class Picture:
             def undo() -> None:
                 now = writable_buffer(value)
                 if now is None or now.nbytes != len(content):
-                    self.tell(name, value, "its buffer is another one")
+                    self.note_lost(name, value, "its buffer is another one")
                 elif now != content:
                     now[:] = content
 
@@ -563,11 +582,11 @@ class Picture:
             return
         before = fingerprint(value)
         if before is None:
-            self.suspect(name, value)
+            self.note_suspect(name, value)
 
         def check() -> None:
             if before is not None and fingerprint(value) != before:
-                self.tell(name, value, "it was changed")
+                self.note_lost(name, value, "it was changed")
 
         self.checks.append(check)
 
@@ -588,38 +607,38 @@ class Picture:
 
     def visit_class(self, kind: type) -> None:
         """Remember the attributes of a user's class, and what its functions reach."""
-        for each in kind.__mro__:
-            if each in self.classes or not is_users(each):
+        for base in kind.__mro__:
+            if base in self.classes or not is_users(base):
                 continue
-            self.classes.add(each)
-            content = {key: value for key, value in vars(each).items() if is_own_attribute(key, value)}
-            bases, abstract = each.__bases__, vars(each).get("__abstractmethods__")
+            self.classes.add(base)
+            content = {key: value for key, value in vars(base).items() if is_own_attribute(key, value)}
+            bases, abstract = base.__bases__, vars(base).get("__abstractmethods__")
 
             def undo(
-                each: Any = each, content: dict[str, Any] = content, bases: Any = bases, abstract: Any = abstract
+                base: Any = base, content: dict[str, Any] = content, bases: Any = bases, abstract: Any = abstract
             ) -> None:
-                now = vars(each)
+                now = vars(base)
                 with contextlib.suppress(AttributeError, TypeError):  # what cannot be set cannot have been changed
                     for key, value in content.items():
                         if now.get(key, self) is not value:
-                            type.__setattr__(each, key, value)
+                            type.__setattr__(base, key, value)
                     for key in [key for key in now if is_own_attribute(key, now[key]) and key not in content]:
-                        type.__delattr__(each, key)
-                    if each.__bases__ != bases:
-                        each.__bases__ = bases
+                        type.__delattr__(base, key)
+                    if base.__bases__ != bases:
+                        base.__bases__ = bases
                     if abstract is not None and now.get("__abstractmethods__") != abstract:
-                        each.__abstractmethods__ = abstract
+                        base.__abstractmethods__ = abstract
 
             self.undo.append(undo)
-            put = functools.partial(type.__setattr__, each)
+            set_item = functools.partial(type.__setattr__, base)
             for key, value in content.items():
                 for part in parts_of_attribute(value):
-                    self.push(key, part, put if part is value else None, key)
-            for key, value in vars(each).items():
+                    self.push(key, part, set_item if part is value else None, key)
+            for key, value in vars(base).items():
                 if key.startswith("__") and isinstance(value, types.FunctionType):
                     self.push(key, value)
-            if is_users(type(each)):
-                self.push(type(each).__name__, type(each))
+            if is_users(type(base)):
+                self.push(type(base).__name__, type(base))
 
     def visit_function(self, name: str, function: types.FunctionType) -> None:
         """Remember a function: its closure, its defaults, its attributes, and the globals that it names."""
@@ -630,18 +649,18 @@ class Picture:
             self.seen[id(inner)] = inner
             function = inner
         if function.__code__.co_filename == contextlib.__file__:
-            self.pass_over_generators(function)
+            self.skip_generators(function)
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             self.visit_cell(key, cell)
         self.visit_defaults(name, function)
         self.push(name, function.__dict__)
-        if is_skipped(str(function.__globals__.get("__name__", ""))) or is_library(function):
+        if is_unsearched_module(str(function.__globals__.get("__name__", ""))) or is_library(function):
             return
         scope = function.__globals__
         if self.first and id(scope) not in self.registries:
             registry = scope.get("__warningregistry__")
             self.registries[id(scope)] = scope, None if registry is None else dict(registry)
-        names = names_said(function.__code__)
+        names = names_mentioned(function.__code__)
         self.named.update(names)
         for key in names:
             if (id(scope), key) not in self.scopes:
@@ -652,22 +671,22 @@ class Picture:
 
     def visit_defaults(self, name: str, function: types.FunctionType) -> None:
         """Remember a function's code and defaults, which can be replaced, and what the defaults hold."""
-        code, given, named = function.__code__, function.__defaults__, function.__kwdefaults__
+        code, defaults, keyword_defaults = function.__code__, function.__defaults__, function.__kwdefaults__
 
         def undo() -> None:
             if function.__code__ is not code:
                 function.__code__ = code
-            if function.__defaults__ is not given:
-                function.__defaults__ = given
-            if function.__kwdefaults__ is not named:
-                function.__kwdefaults__ = named
+            if function.__defaults__ is not defaults:
+                function.__defaults__ = defaults
+            if function.__kwdefaults__ is not keyword_defaults:
+                function.__kwdefaults__ = keyword_defaults
 
         self.undo.append(undo)
-        self.push_all(name, enumerate(given or ()))
-        if named:
-            self.push(name, named)
+        self.push_all(name, enumerate(defaults or ()))
+        if keyword_defaults:
+            self.push(name, keyword_defaults)
 
-    def pass_over_generators(self, function: types.FunctionType) -> None:
+    def skip_generators(self, function: types.FunctionType) -> None:
         """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
         runs."""
         for cell in function.__closure__ or ():
@@ -714,7 +733,7 @@ class Picture:
         """Remember the state of a random generator."""
         state = generator_state(source)
         self.generators.append((name, source, state))
-        self.undo.append(lambda: put_generator(source, state))
+        self.undo.append(lambda: set_generator_state(source, state))
         self.visit_object(name, source, False)
 
     def visit_array(self, name: str, array: Any) -> None:
@@ -729,15 +748,17 @@ class Picture:
                 before = zlib.crc32(array.tobytes("A"))
                 self.checks.append(
                     lambda: (
-                        None if zlib.crc32(array.tobytes("A")) == before else self.tell(name, array, "it was changed")
+                        None
+                        if zlib.crc32(array.tobytes("A")) == before
+                        else self.note_lost(name, array, "it was changed")
                     )
                 )
             return
         numpy = sys.modules["numpy"]
-        plain = (
+        as_ndarray = (
             array if type(array) is numpy.ndarray else array.view(numpy.ndarray)
         )  # a masked array's own would fill in
-        content = plain.copy()
+        content = as_ndarray.copy()
         shape, strides, dtype = array.shape, array.strides, array.dtype
 
         def undo() -> None:
@@ -755,49 +776,49 @@ class Picture:
                         warnings.simplefilter("ignore")  # numpy advises against it, the program has done it
                         array.strides = strides
             except (ValueError, AttributeError, TypeError) as error:
-                self.tell(name, array, f"its layout was changed ({error})")
+                self.note_lost(name, array, f"its layout was changed ({error})")
                 return
-            if plain.tobytes() != content.tobytes():
-                plain[...] = content
+            if as_ndarray.tobytes() != content.tobytes():
+                as_ndarray[...] = content
 
         self.undo.append(undo)
         self.visit_object(name, array, False)
 
-    def visit_iterator(self, name: str, value: Any, put: Put | None, key: Any) -> None:
+    def visit_iterator(self, name: str, value: Any, set_item: SetItem | None, key: Any) -> None:
         """Remember the place that holds an iterator, where a copy will stand, and what the iterator reads from."""
         if id(value) not in self.iterators:
             try:
-                for part in held_by(value):
+                for part in parts_of_iterator(value):
                     self.push(name, part, NOWHERE)
                 copied_iterator(value, {})
             except (TypeError, ValueError) as error:
                 self.refused.append((name, value, str(error)))
-                self.uncopied.add(id(value))
+                self.uncopyable.add(id(value))
         self.iterators[id(value)] = value
-        if id(value) in self.uncopied:
+        if id(value) in self.uncopyable:
             return
-        if self.in_call and id(value) in self.given:
+        if self.in_call and id(value) in self.leaf_ids:
             return
-        if put is None:
+        if set_item is None:
             self.refused.append((name, value, "it is in a place that cannot hold a copy"))
-        elif put is not NOWHERE:
-            self.places.append((value, put, key))
+        elif set_item is not NOWHERE:
+            self.places.append((value, set_item, key))
 
-    def add(self, name: str, tensor: Tensor, whole: bool = False) -> KeptTensor:
+    def add(self, name: str, tensor: Tensor, whole: bool = False) -> TensorSnapshot:
         """Remember a tensor; with `whole`, its content whatever its size."""
         if id(tensor) not in self.seen:
             self.visit(name, tensor)
-        kept = self.by_id[id(tensor)]
-        if whole and kept.memory not in self.copied:
-            self.copied.add(kept.memory)
+        kept = self.tensors_by_id[id(tensor)]
+        if whole and kept.memory not in self.copied_storages:
+            self.copied_storages.add(kept.memory)
             kept.copy()
         return kept
 
     def visit_tensor(self, name: str, tensor: Tensor) -> None:
         """Remember a tensor, its gradient and its attributes."""
-        made = KeptTensor(name, tensor)
-        self.tensors.append(made)
-        self.by_id[id(tensor)] = made
+        tensor_snapshot = TensorSnapshot(name, tensor)
+        self.tensors.append(tensor_snapshot)
+        self.tensors_by_id[id(tensor)] = tensor_snapshot
         if tensor.is_leaf and tensor.grad is not None:
             self.push(f"{name}.grad", tensor.grad)
         if base_of(tensor) is not None:
@@ -810,13 +831,12 @@ class Picture:
             self.undo.append(lambda: tensor.__dict__.clear() if tensor.__dict__ else None)
 
 
-ASKED = ("__getattr__", "__dir__")
-"""Functions of a module that Python calls, although no code names them."""
+CALLED_BY_PYTHON = ("__getattr__", "__dir__")
+"""Functions of a module that Python calls, although no code mentions them."""
 
 
-def put_name(scope: dict[str, Any], key: str, content: Any) -> None:
-    """Give a name of a library module the content that it had; what an import or Backprint itself has put there for a
-    while is left."""
+def restore_name(scope: dict[str, Any], key: str, content: Any) -> None:
+    """Restore a name of a library module, unless an import or Backprint itself has set it."""
     now = scope.get(key, EMPTY)
     if now is content or isinstance(now, types.ModuleType) or is_backprints(now):
         return
@@ -826,8 +846,8 @@ def put_name(scope: dict[str, Any], key: str, content: Any) -> None:
         scope[key] = content
 
 
-def put_attributes(kind: Any, content: dict[str, Any]) -> None:
-    """Give a library's class the attributes that it had under these names."""
+def restore_attributes(kind: Any, content: dict[str, Any]) -> None:
+    """Restore these attributes of a library's class."""
     for key, value in content.items():
         now = vars(kind).get(key, EMPTY)
         if now is not value and not is_backprints(now):
@@ -838,7 +858,7 @@ def put_attributes(kind: Any, content: dict[str, Any]) -> None:
                     setattr(kind, key, value)
 
 
-UNREGISTERED = frozenset(
+NOT_REGISTRIES = frozenset(
     (
         "sys",
         "builtins",
@@ -870,7 +890,11 @@ UNREGISTERED = frozenset(
 def is_pythons_registry(module: types.ModuleType) -> bool:
     """Whether a module is Python's, and keeps in its globals what programs register."""
     name = module.__name__
-    return name.partition(".")[0] in sys.stdlib_module_names and name not in UNREGISTERED and not is_skipped(name)
+    return (
+        name.partition(".")[0] in sys.stdlib_module_names
+        and name not in NOT_REGISTRIES
+        and not is_unsearched_module(name)
+    )
 
 
 def is_backprints(value: Any) -> bool:
@@ -896,7 +920,7 @@ EMPTY = object()
 
 
 def NOWHERE(key: Any, other: Any) -> None:
-    """The place of an iterator in another iterator, which is copied with it."""
+    """Return the place of an iterator in another iterator, which is copied with it."""
 
 
 def slot_content(owner: Any, value: Any) -> Any:
@@ -930,7 +954,7 @@ def is_immutable(kind: Any) -> bool:
     return kind is object or kind.__module__ in ("types", "torch") or issubclass(kind, BaseException)
 
 
-BOXES: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {
+CONTAINERS: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {
     list: (list.clear, list.extend),
     set: (set.clear, set.update),
     deque: (deque.clear, deque.extend),

@@ -15,7 +15,7 @@ from backprint._torch.process_state import module_hooks
 from backprint._torch.tensors import backward_hooks, base_of, is_view, post_accumulate_hooks, storage_id, version_of
 from backprint.values.tree import strided_parts
 
-LARGE = 2**20
+LARGE_PARAMETER = 2**20
 """A parameter of more bytes is copied only when a write to it was seen, not in advance."""
 
 
@@ -26,7 +26,7 @@ def untraced() -> Iterator[None]:
         yield
 
 
-class KeptTensor:
+class TensorSnapshot:
     """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class KeptTensor:
         self.address = self.address_now()
 
     def address_now(self) -> int:
-        """Where the tensor's storage is in memory; 0 if it has none of its own."""
+        """Return the address of the tensor's storage; 0 if it has none of its own."""
         if self.alias is None or self.alias.layout is not torch.strided:
             return 0
         return self.alias.untyped_storage().data_ptr()
@@ -73,9 +73,9 @@ class KeptTensor:
     @property
     def is_large(self) -> bool:
         """Whether the tensor is a parameter that is too large to copy in advance."""
-        return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE
+        return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE_PARAMETER
 
-    def lies_under(self, arrays: list[Any]) -> bool:
+    def uses_memory_of(self, arrays: list[Any]) -> bool:
         """Whether one of these numpy arrays uses the tensor's memory."""
         if not arrays or self.alias is None or self.alias.layout is not torch.strided or self.alias.is_meta:
             return False
@@ -87,7 +87,7 @@ class KeptTensor:
         if self.alias is not None:
             self.content = tuple(part.untyped_storage().clone() for part in strided_parts(self.alias))
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Restore the tensor."""
         tensor = self.tensor
         if type(tensor) is not self.kind:
@@ -95,18 +95,18 @@ class KeptTensor:
         if self.alias is not None:
             if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
                 (base_of(tensor) if is_view(tensor) else tensor).detach_()
-            if not lies_as(tensor, self.alias):
+            if not has_same_placement(tensor, self.alias):
                 tensor.data = self.alias
             for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
                 storage = part.untyped_storage()
                 if not same_bytes(storage, content):
-                    put_bytes(storage, content)
+                    restore_bytes(storage, content)
         if self.leaf and tensor.is_leaf and tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
             tensor.grad = self.grad
         if (backward_hooks(tensor) or None) != self.hooks:
-            put_hooks(tensor, self.hooks)
+            restore_hooks(tensor, self.hooks)
         post = post_accumulate_hooks(tensor) if self.leaf else None
         if post is not None and dict(post) != (self.post or {}):
             post.clear()
@@ -128,7 +128,7 @@ def global_hooks() -> list[Any]:
     return [*(hooks for hooks in modules if isinstance(hooks, dict) and hooks), *(saved or ())]
 
 
-def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
+def restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
     """Remove the hooks that a run has added, and restore those that it has removed."""
     if backward_hooks(tensor) is not None:
         backward_hooks(tensor).clear()
@@ -148,12 +148,14 @@ def is_plain(tensor: Tensor) -> bool:
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-def lies_as(tensor: Tensor, alias: Tensor) -> bool:
+def has_same_placement(tensor: Tensor, alias: Tensor) -> bool:
     """Whether a tensor has the same memory and geometry as its alias."""
     if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
         return False
     if tensor.layout is not torch.strided:
-        return all(lies_as(now, then) for now, then in zip(strided_parts(tensor), strided_parts(alias), strict=True))
+        return all(
+            has_same_placement(now, then) for now, then in zip(strided_parts(tensor), strided_parts(alias), strict=True)
+        )
     return (
         storage_id(tensor.untyped_storage()) == storage_id(alias.untyped_storage())
         and tensor.stride() == alias.stride()
@@ -161,7 +163,7 @@ def lies_as(tensor: Tensor, alias: Tensor) -> bool:
     )
 
 
-def put_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
+def restore_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
     """Restore a storage's size and content."""
     if storage.nbytes() != content.nbytes():
         storage.resize_(content.nbytes())
@@ -172,6 +174,6 @@ def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
     if left.nbytes() != right.nbytes():
         return False
     kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast
-    empty = [torch.empty(0, dtype=kind, device=each.device) for each in (left, right)]
-    first, second = (one.set_(each) for one, each in zip(empty, (left, right), strict=True))
+    empty = [torch.empty(0, dtype=kind, device=storage.device) for storage in (left, right)]
+    first, second = (tensor.set_(storage) for tensor, storage in zip(empty, (left, right), strict=True))
     return bool(torch.equal(first, second))
