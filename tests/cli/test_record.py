@@ -406,14 +406,14 @@ def test_a_defect_in_hooking_on_does_not_stop_the_script(
 def test_a_step_whose_replay_is_wrong_is_not_kept(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    plain = LiveRecorder.after
+    plain = LiveRecorder.end_call
 
     def forgetful(self: Any, about: Any, *args: Any) -> None:
         if about.func is torch.ops.aten.sum.default:
             about = about._replace(func=torch.ops.aten.mean.default)
         plain(self, about, *args)
 
-    monkeypatch.setattr(LiveRecorder, "after", forgetful)
+    monkeypatch.setattr(LiveRecorder, "end_call", forgetful)
     result = call(SMALL, "-o", "out")
     assert (result.exit_code, result.stdout) == (0, "0\n1\n2\n")
     assert "step 1 is not kept: CaptureError: its replay is not what the script computed" in capfd.readouterr().err
