@@ -283,6 +283,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "BACKPRINT_DIR": str(tmp_path / "out")}
 
 
+@pytest.mark.slow
 def test_a_script_needs_the_environment_variable_alone(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -33,6 +33,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------ corpora, from Python
 
 
+@pytest.mark.slow
 def test_a_corpus_run_from_python_loads_no_torch_and_goes_on(samples: Path, tmp_path: Path) -> None:
     script = f"""
 import sys
@@ -88,6 +89,7 @@ def test_an_option_of_every_run_is_not_set_for_the_verb(samples: Path, tmp_path:
     assert (done.exit_code, "'jobs' is an option of every run" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_corpus_is_captured_in_the_mode_that_it_is_in(samples: Path, tmp_path: Path) -> None:
     done = bp.corpus.run("capture", samples, tmp_path / "out", only=("a",), jobs=1)
     [row] = done.rows()

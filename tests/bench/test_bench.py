@@ -48,6 +48,7 @@ def outcomes(run: Any) -> dict[str, str]:
     return {f"{cell.sample} {cell.graph}": cell.outcome for cell in run.cells}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", ["nets/mlp", "functions/tanh"])
 def test_strides_of_a_compiled_forward_are_no_fault_of_its_backward(samples: Path, sample: str, cells_of: Any) -> None:
     cells = cells_of(bp.load(samples / sample), own("other_strides"), ("forward", "backward", "step"))
@@ -79,6 +80,7 @@ def test_a_slow_compiler_is_right_and_slower(samples: Path, cells_of: Any) -> No
     assert cell.timing.low > 1.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compiler", "outcome", "said"),
     [
@@ -98,6 +100,7 @@ def test_what_a_compiler_does_wrong_is_said(
         assert all(said in cell.reason for cell in cells.values())
 
 
+@pytest.mark.slow
 def test_a_crash_costs_its_own_graph_and_its_step(samples: Path, tmp_path: Path) -> None:
     run = bp.bench.run(samples, own("dies_in_forward"), tmp_path / "run", timed=False)
     assert outcomes(run) == {
@@ -211,6 +214,7 @@ def invoke(*arguments: object) -> Any:
     return CliRunner().invoke(main, ["bench", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_exits_with_1_where_a_compiler_is_wrong(samples: Path, tmp_path: Path) -> None:
     given = (samples, "--compiler", f"eager,{own('wrong')}", "--no-timing", "-o", tmp_path / "run")
     answer = invoke(*given)

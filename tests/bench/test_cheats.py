@@ -122,6 +122,7 @@ def test_what_computes_its_results_is_right_and_not_faster(model: str, compiler:
         assert cell.timing.varied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["dropout", "noise"])
 def test_draws_of_its_own_are_no_fault(model: str, trial) -> None:  # type: ignore[no-untyped-def]
     for cell in trial(model, "own_draws", directions=("forward", "backward", "step")).values():

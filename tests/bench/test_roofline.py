@@ -383,6 +383,7 @@ def test_peaks_are_measured_and_threads_are_put_back() -> None:
     assert peaks.bytes == peaks.moves[-1][1] > 1e6
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_prints_its_peaks() -> None:
     command = [sys.executable, "-m", "backprint.bench.peaks", "1", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

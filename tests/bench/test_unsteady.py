@@ -57,6 +57,7 @@ def test_a_mask_that_eager_checks_is_not_varied(tmp_path: Path, cells_of: Any) -
     assert cell.right, (cell.outcome, cell.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["eager", f"{OWN}:right"])
 def test_memory_that_no_operator_writes_is_not_judged(compiler: str, tmp_path: Path, cells_of: Any) -> None:
     torch.manual_seed(0)

@@ -159,6 +159,7 @@ def ports(graph: Any, role: str) -> set[str]:
 PARAMETERS = {f"net.{name}" for name in ("0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias")}
 
 
+@pytest.mark.slow
 def test_a_script_gives_what_it_gives_alone(place: Path) -> None:
     (place / "script.py").write_text(TRAINING.format(optimizer="AdamW"))
     plain = alone("script.py")
@@ -197,6 +198,7 @@ def test_micro_batches_are_pairs_of_their_own() -> None:
     }
 
 
+@pytest.mark.slow
 def test_without_an_optimizer_a_step_ends_at_each_backward(place: Path) -> None:
     (place / "script.py").write_text(BY_HAND)
     done = alone("-m", "backprint", "record", "-o", "out", "--steps", "0:3", "script.py")  # no optimizer in the process
@@ -208,6 +210,7 @@ def test_without_an_optimizer_a_step_ends_at_each_backward(place: Path) -> None:
         assert ports(loaded.pairs[0].forward, "mutation") == changed  # by what follows the backward before
 
 
+@pytest.mark.slow
 def test_a_backward_before_there_is_an_optimizer_splits_no_later_step(place: Path) -> None:
     first = "model(torch.ones(2, 3)).sum().backward()\n"
     (place / "script.py").write_text(SMALL.replace("optimizer = ", f"{first}optimizer = "))
@@ -329,6 +332,7 @@ def test_a_scripts_exit_code_is_its_own(code: int) -> None:
     proven("out", "step_1", 2)
 
 
+@pytest.mark.slow
 def test_what_a_script_raises_comes_out_as_it_does_alone(place: Path) -> None:
     (place / "script.py").write_text(f"{SMALL}raise ValueError('no more')\n")
     done = alone("-m", "backprint", "record", "-o", "out", "script.py")

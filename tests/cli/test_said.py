@@ -223,6 +223,7 @@ def test_a_device_is_one_that_torch_knows_by_name(device: str, sample: Path, tmp
         bp.load(place).inputs()
 
 
+@pytest.mark.slow
 def test_that_a_sample_was_trusted_stays_with_it(tmp_path: Path) -> None:
     place = write("in_place", tmp_path / "gn")
     code = (place / "model.py").read_text()
@@ -261,6 +262,7 @@ VERBS: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", ["absent", "empty"])
 def test_a_wrong_path_is_wrong_usage_in_every_verb(

@@ -75,6 +75,7 @@ def test_each_sample_has_its_answer_or_its_end(tmp_path: Path, platform: str, mo
         assert ENDED[answer.place.name] in answer.ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", ["bench a --compiler eager", "kernels a --target cpu:avx2", "corpus verify ."], ids=lambda words: words[:7]
 )

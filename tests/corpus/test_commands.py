@@ -47,6 +47,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> None:
     done = backprint("corpus", "backward", ours, "-o", tmp_path / "out", "--jobs", 1, "--json")
     objects = {row["sample"]: row for row in map(json.loads, done.stdout.splitlines())}
@@ -80,6 +81,7 @@ def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> N
     assert not (tmp_path / "out/forged").exists()
 
 
+@pytest.mark.slow
 def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
     done = backprint("corpus", "verify", ours, "--only", "nets/*", "--jobs", 1)
     assert (done.exit_code, done.stdout) == (0, "2 samples: 2 bitwise\n")
@@ -209,6 +211,7 @@ sys.exit(3 if "torch" in sys.modules else 0)
 """
 
 
+@pytest.mark.slow
 def test_the_parent_of_a_run_does_not_load_torch(ours: Path, tmp_path: Path) -> None:
     arguments: list[Any] = ["corpus", "verify", ours, "-o", tmp_path / "out", "--jobs", 1, "--only", "nets/*"]
     done = subprocess.run(

@@ -57,6 +57,7 @@ def test_every_deed_has_a_fate_here() -> None:
     assert set(FATES) >= set(DEEDS) - {"stop_its_worker"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FATES)
 def test_a_hostile_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -> None:
     row = rows(out)[name]
@@ -117,6 +118,7 @@ def test_a_verb_that_gives_no_row_is_told_so(tmp_path: Path, verb: str, said: st
     assert said in row["detail"]
 
 
+@pytest.mark.slow
 def test_what_runs_out_of_memory_beside_others_may_have_all_of_it_alone(tmp_path: Path) -> None:
     limits = replace(SMALL, shares=8, timeout=20.0)
     names = ["allocate", "exhaust", "good", "some_memory"]

@@ -153,6 +153,7 @@ def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: P
     assert verdicts - GOOD == {"unproven"}
 
 
+@pytest.mark.slow
 def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> None:
     source, place = tmp_path / "samples", tmp_path / "out"
     graphnet(source / "a/one")

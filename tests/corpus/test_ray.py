@@ -198,6 +198,7 @@ def run_of(out: Path) -> str:
         return str(ledger.facts()["run"])
 
 
+@pytest.mark.slow
 def test_what_is_too_large_to_travel_says_so(
     cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

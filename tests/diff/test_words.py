@@ -45,6 +45,7 @@ def of_graphs(before: Graph, after: Graph) -> GraphDiff:
 # ------------------------------------------------------------------ subgraphs, echoes, and words for every line
 
 
+@pytest.mark.slow
 def test_branches_are_compared_as_graphs_of_their_own() -> None:
     def capture(branch: Callable[[Tensor], Tensor]) -> Capture:
         def program(p: Tensor, x: Tensor) -> Tensor:

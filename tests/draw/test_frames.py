@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from subjects.drawn import drawn_loop, drawn_net
@@ -99,6 +100,7 @@ def test_a_long_program_without_modules_is_cut_into_frames_that_can_be_read() ->
     assert max(forwards) <= 48
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(anything())
 def test_any_graph_has_frames_and_layouts(graph: Graph) -> None:

@@ -207,7 +207,7 @@ def use_ledger(path: Path, draw: random.Random) -> None:
         list(opened.rows())
         opened.proofs()
     with Ledger.writing(path) as opened:
-        opened.again(["wrong"])
+        opened.reset(["wrong"])
 
 
 def use_run(path: Path, draw: random.Random) -> None:

@@ -39,6 +39,7 @@ def test_mutated_samples_are_read_or_refused(corpus: dict[str, Files], tmp_path:
     assert stages["loaded"] > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", loader.OTHERS)
 def test_mutated_folders_are_read_or_refused(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages and differences of samples, folders of kernels, dumps of regions."""

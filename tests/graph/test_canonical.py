@@ -187,6 +187,7 @@ def test_names_and_order_do_not_count(graph: Graph, seed: int) -> None:
     assert other.hash(sizes=False) == graph.hash(sizes=False)
 
 
+@pytest.mark.slow
 @given(anything(), NUMBERS)
 @settings(deadline=None, max_examples=30)
 def test_names_do_not_count_whatever_the_values_are(graph: Graph, seed: int) -> None:
@@ -245,6 +246,7 @@ def other_constant(graph: Graph, chance: random.Random) -> Graph | None:
 CHANGES = [rewired, swapped_steps, swapped_inputs, swapped_results, retargeted, other_constant]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @given(graph=programs(), seed=NUMBERS)
 @settings(deadline=None, max_examples=150)

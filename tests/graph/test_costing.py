@@ -90,6 +90,7 @@ def test_products_and_saved_bytes_are_those_of_an_eager_run(name: str) -> None:
     assert numbers.saved_bytes == sum(kept[key] for key in kept.keys() - held)
 
 
+@pytest.mark.slow
 def test_an_input_that_is_kept_as_a_view_counts_as_kept() -> None:
     x, w = torch.randn(2, 3, 3), torch.randn(3, 4, requires_grad=True)
     numbers = summarize(bp.capture(lambda x, w: x.view(6, 3) @ w, x, w, engine="eager").pairs[0])
@@ -162,6 +163,7 @@ def test_bytes_and_flops_of_each_step() -> None:
     assert total_cost(costs.values()).read == 192 + 128 + 64 + 120
 
 
+@pytest.mark.slow
 def test_a_branch_counts_as_torch_counts_it() -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x, w: x @ w @ w, lambda x, w: x @ w, (x, w))
@@ -334,6 +336,7 @@ def test_memory_spans_from_the_first_element_to_the_last() -> None:
     assert storage_bytes(TensorSpec("float32", (2, 2), layout="sparse_coo")) == 0
 
 
+@pytest.mark.slow
 def test_a_saved_view_of_a_part_saves_the_whole() -> None:
     class Parts(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -360,6 +363,7 @@ def test_views_know_their_base() -> None:
     assert not is_view(graph.steps[2], specs_of(graph))
 
 
+@pytest.mark.slow
 def test_costs_need_no_torch_and_no_stack() -> None:
     code = "import sys, backprint.graph.cost, backprint.graph.cost; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -77,6 +77,7 @@ def test_the_gradients_of_a_convolution_hang_on_what_each_is_made_of() -> None:
     assert found[PortKey("gradient", "input")] == {"weight", "tangent output"}
 
 
+@pytest.mark.slow
 def test_links_carry_it_from_pair_to_pair_and_back() -> None:
     class Broken(nn.Module):
         def __init__(self) -> None:

@@ -57,6 +57,7 @@ def test_what_one_kernel_alone_gives_cannot_move() -> None:
         in_general_form(forward())  # with what it saves of attention for its backward
 
 
+@pytest.mark.slow
 def test_a_sample_is_captured_again_on_a_device(tmp_path: Path) -> None:
     bp.capture(Attention(), torch.randn(2, 5, 8)).save(tmp_path / "sample")
     again = bp.capture(tmp_path / "sample", device="cpu")

@@ -191,6 +191,7 @@ def test_projections_of_three_names_are_no_loop() -> None:
     assert nesting(forward.fold().items) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["functions", "layers"])
 def test_a_function_does_not_go_across_modules(name: str) -> None:
     for graph in graphs(name):
@@ -249,6 +250,7 @@ def test_a_view_that_follows_no_rule_has_its_type_in_a_comment() -> None:
     assert "# type at 6: f32[2] offset=9" in assert_text_returns(graph)
 
 
+@pytest.mark.slow
 def test_print_shows_the_fold_where_it_is_shorter() -> None:
     forward, _ = graphs("layers")
     assert "for i in range(12):" in str(forward)
@@ -274,6 +276,7 @@ def hashes_of_layers(model: nn.Module, width: int = 8) -> list[str]:
     return [part.hash for part in part_costs(pair)]
 
 
+@pytest.mark.slow
 def test_models_that_have_the_same_layer_have_the_same_hash_there() -> None:
     class Other(nn.Module):
         def __init__(self) -> None:
@@ -504,6 +507,7 @@ def test_an_encoding_is_refused_in_a_flat_text() -> None:
 # ------------------------------------------------------------------ stretches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [False, True])
 def test_stretches_are_the_iterations_of_the_fold_and_the_steps_between(odd: bool) -> None:
     [pair] = bp.capture(Stack(5, odd), torch.randn(2, 8)).pairs
@@ -526,6 +530,7 @@ def test_stretches_are_the_iterations_of_the_fold_and_the_steps_between(odd: boo
             assert len(part.hash()) == 64
 
 
+@pytest.mark.slow
 def test_a_graph_without_loops_is_one_stretch() -> None:
     graph = bp.capture(lambda x: x.sin().cos(), torch.randn(3)).pairs[0].forward
     assert [(each.start, each.stop, each.loop) for each in stretches_of(graph)] == [(0, len(graph.steps), None)]

@@ -385,6 +385,7 @@ except GraphError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
 def test_the_nastiest_within_a_gigabyte(text: str) -> None:
     paths = [str(Path(__file__).parent), str(Path(text_module.__file__).parents[2])]

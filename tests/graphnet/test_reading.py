@@ -99,6 +99,7 @@ def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["verdict"] == "bitwise", again.output
 
 
+@pytest.mark.slow
 def test_verify_takes_a_graphnet_sample_and_folders_of_them(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
@@ -565,6 +566,7 @@ def test_a_norm_of_one_value_is_found_even_where_shapes_hang_on_values(tmp_path:
 # ------------------------------------------------------------------ metadata
 
 
+@pytest.mark.slow
 def test_a_sample_without_metadata_has_the_shapes_of_its_constraints(tmp_path: Path) -> None:
     rows = [floats("L_x_", 5, 3), weight("L_self_parameters_w_", 5, 3), integers("L_i_", 2)]
     place = sample(tmp_path, "return ((L_x_ * L_self_parameters_w_)[L_i_],)", rows=rows)
@@ -609,6 +611,7 @@ def test_what_is_no_sample_is_named(tmp_path: Path) -> None:
         read_graphnet(place)
 
 
+@pytest.mark.slow
 def test_a_mode_is_not_written_into_a_saved_graph(tmp_path: Path) -> None:
     place = bp.capture(write("vmap", tmp_path / "v")).save(tmp_path / "out")
     with pytest.raises(UsageError, match="cannot be written into a saved graph"):
@@ -628,6 +631,7 @@ def test_functions_are_made_for_what_is_asked(tmp_path: Path) -> None:
     assert made.__code__.co_varnames[: len(names) + 1] == ("self", *names)
 
 
+@pytest.mark.slow
 def test_assertions_of_dynamo_compute_nothing(tmp_path: Path) -> None:
     place = sample(
         tmp_path,
@@ -642,6 +646,7 @@ def test_assertions_of_dynamo_compute_nothing(tmp_path: Path) -> None:
     assert (capture.engine, [verdict.verdict for verdict in capture.verify()]) == ("eager", ["bitwise"])
 
 
+@pytest.mark.slow
 def test_without_allocating_a_device_that_is_not_here_stands_for_another(tmp_path: Path) -> None:
     target = read_target(write("convnet", tmp_path / "c"), fake=True, device="cuda", mode="train")
     assert [verdict.verdict for verdict in capture_target(target).verify()] == ["unproven"]

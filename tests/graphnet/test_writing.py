@@ -222,6 +222,7 @@ def test_a_samples_folders_and_its_trees_run_under_graphnets_rules(name: str, tm
         assert "Sym" not in (folder / "model.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_mask_an_index_and_a_count_stay_what_they_are(tmp_path: Path) -> None:
     model, args, _ = PROGRAMS["masked"]()
     drawn = by_name(bp.save(bp.capture(model, *args), tmp_path / "masked") / "pair_0" / "forward")
@@ -280,6 +281,7 @@ def test_the_command_line_writes_three_trees_of_which_one_is_in_eval_mode(tmp_pa
     assert CliRunner().invoke(main, [*arguments, "--overwrite"]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_several_pairs_are_numbered_subgraphs(tmp_path: Path) -> None:
     def broken(x: Tensor) -> Tensor:
         y = (x * 2).sin()

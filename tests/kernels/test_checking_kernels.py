@@ -192,6 +192,7 @@ def changed(kernels: CaptureKernels, place: int, before: str, after: str) -> Cap
     return replace(kernels, graphs=tuple(graphs))
 
 
+@pytest.mark.slow
 @needs_triton
 def test_an_error_is_seen_in_the_graph_that_has_it() -> None:
     kernels = made("layer norm", "cuda:90")
@@ -201,6 +202,7 @@ def test_an_error_is_seen_in_the_graph_that_has_it() -> None:
     assert backward.good, "it is judged by eager's backward on what these kernels saved"
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_backward_alone_takes_what_eager_saves() -> None:
     torch.manual_seed(0)
@@ -211,6 +213,7 @@ def test_a_backward_alone_takes_what_eager_saves() -> None:
     assert "what its forward saves was eager's" in found.detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_write_outside_of_the_arguments_is_seen() -> None:
     forward, backward = changed(
@@ -222,6 +225,7 @@ def test_a_write_outside_of_the_arguments_is_seen() -> None:
     assert "the kernels of its forward did not run" in backward.detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_function_that_the_interpreter_lacks_is_named() -> None:
     forward, _ = changed(made("layer norm", "cuda:90"), 0, "libdevice.tanh", "libdevice.rcbrt").check()
@@ -229,6 +233,7 @@ def test_a_function_that_the_interpreter_lacks_is_named() -> None:
     assert "no libdevice.rcbrt" in forward.detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_kernel_that_no_call_runs_is_named() -> None:
     kernels = made("layer norm", "cuda:90")
@@ -240,6 +245,7 @@ def test_a_kernel_that_no_call_runs_is_named() -> None:
     assert "triton_idle did not" in found[0].detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_kernel_that_draws_and_is_not_the_compilers_is_not_called_good() -> None:
     found = changed(made("dropout", "cuda:90"), 0, "libdevice.tanh", "libdevice.sin").check()
@@ -319,6 +325,7 @@ def test_planted_errors_are_seen_in_bfloat16() -> None:
     assert all("300 is 301" in row.told for row in missed)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_bias_that_is_left_out_is_seen_while_the_program_is_alive() -> None:
     net = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16))  # a new bias is 0

@@ -156,6 +156,7 @@ def test_writes_keep_their_order() -> None:
     assert ordered == sorted(ordered, key=[step.name for step in kept.steps].index)
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90"])
 def test_a_gpu_need_not_be_there(target: str) -> None:

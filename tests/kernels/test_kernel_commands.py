@@ -245,6 +245,7 @@ def test_without_a_question_the_runs_are_shown(index: Path) -> None:
     assert kernels("find", index).stdout.splitlines()[1].split()[0] == "1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -175,6 +175,7 @@ with KernelIndex.writing(Path(sys.argv[1])) as index:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 70, 100, 178])
 def test_a_run_that_is_killed_goes_on(tmp_path: Path, after: int) -> None:
     path, whole = tmp_path / "kernels.sqlite", tmp_path / "whole.sqlite"

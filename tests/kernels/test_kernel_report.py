@@ -166,6 +166,7 @@ def test_a_line_of_many_programs_has_few_points() -> None:
 # ------------------------------------------------------------------ formats
 
 
+@pytest.mark.slow
 def test_markdown_html_and_rows(tmp_path: Path) -> None:
     place = save_layout(tmp_path / "in")
     done = report(place)

@@ -159,6 +159,7 @@ def test_calls_that_cannot_be_right() -> None:
 # ------------------------------------------------------------------ the command
 
 
+@pytest.mark.slow
 def test_samples_below_a_folder(samples: Path, tmp_path: Path) -> None:
     done = run(samples, "-o", tmp_path / "out", "--target", "cpu:avx2,cpu:avx512", "--only", "*n*h", "--only", "nets/*")
     assert done.exit_code == 0, done.output
@@ -175,6 +176,7 @@ def test_samples_below_a_folder(samples: Path, tmp_path: Path) -> None:
                 ast.parse((place / "wrapper.py").read_text())
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_named_and_the_rest_is_done(samples: Path, tmp_path: Path) -> None:
     done = run(samples, "-o", tmp_path / "out", "--target", "cpu:avx2", "--json")
     rows = rows_of(done.output)
@@ -189,6 +191,7 @@ def test_what_is_refused_is_named_and_the_rest_is_done(samples: Path, tmp_path: 
     assert "not run" in rows["tanh"]["detail"]
 
 
+@pytest.mark.slow
 def test_several_samples_and_going_on(samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     given = (samples / "tanh", samples / "nets" / "mlp", "-o", out, "--target", "cpu:avx2")
@@ -221,6 +224,7 @@ def test_no_compiler_of_cpp_is_needed(samples: Path, tmp_path: Path, monkeypatch
     assert "there is no C++ compiler here to say which vector instructions" in done.output
 
 
+@pytest.mark.slow
 def test_a_sample_of_graphnet_is_captured_first(tmp_path: Path) -> None:
     shutil.copytree(Path(__file__).parents[1] / "golden" / "format_2" / "pair_0" / "forward", tmp_path / "theirs")
     done = run(tmp_path / "theirs", "-o", tmp_path / "out", "--target", "cpu:avx2")

@@ -140,6 +140,7 @@ def test_cpp_kernels_alone_give_what_the_wrappers_own_give(model: str) -> None:
     assert row.runs == sum(len(set(kernel.calls)) for kernel in kernels)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
     bench, kernel = benchmark(), gelu()
@@ -176,6 +177,7 @@ def test_the_code_for_a_gpu_is_that_of_the_wrapper() -> None:
     assert count == same == sum(len(kernel.configurations) for kernel in kernels) > 3
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_cpp_file_runs_from_the_command_line(tmp_path: Path) -> None:
     done = run_file(tmp_path / "kernel.py", alone_text(gelu("cpu:avx2")))

@@ -55,6 +55,7 @@ def test_what_is_saved_in_another_shape_on_a_gpu_is_not_wrong(name: str) -> None
     assert f"its shape on the target is {said}" in found[0].detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_backward_whose_saved_tensors_eager_lacks_is_unproven() -> None:
     capture = bp.capture(F.logsigmoid, moving(2, 9))
@@ -63,6 +64,7 @@ def test_a_backward_whose_saved_tensors_eager_lacks_is_unproven() -> None:
     assert "check the backward with its forward" in found.detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_an_output_of_another_shape_on_a_gpu_is_unproven() -> None:
     def normed(x: Tensor, mean: Tensor, variance: Tensor) -> Any:
@@ -73,6 +75,7 @@ def test_an_output_of_another_shape_on_a_gpu_is_unproven() -> None:
     assert "its shape on the target is [2], and eager's here [0]" in found.detail
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_call_beside_the_kernels_with_another_result_here_is_unproven() -> None:
     inputs = torch.randint(0, 20, (9,)), torch.tensor([0, 3, 3, 9])
@@ -87,6 +90,7 @@ def in_half(x: Tensor) -> Tensor:
     return x.chalf()
 
 
+@pytest.mark.slow
 @needs_triton
 def test_inputs_that_cannot_be_made_are_unproven() -> None:
     found = kernels_of(in_half, moving(3)).check()
@@ -104,6 +108,7 @@ def arctangent(x: Tensor) -> Tensor:
 EDGES = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1 / 3, 1e-40)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_an_arctangent_written_in_ptx_is_right() -> None:
     x = torch.cat([torch.randn(500) * 10, torch.tensor(EDGES)]).requires_grad_()
@@ -124,6 +129,7 @@ def to_thousandths(x: Tensor) -> Tensor:
     return torch.round(x, decimals=3)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_last_bit_of_float32_is_not_wrong() -> None:
     (found,) = kernels_of(to_thousandths, torch.randn(5, 5) * 3, requires_grad=False).check()
@@ -162,6 +168,7 @@ def dropped_twice(x: Tensor) -> Tensor:
     return F.dropout(F.dropout(x.sin(), 0.2).cos(), 0.5)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_draw_into_a_new_tensor_is_an_input_of_the_check() -> None:
     found = kernels_of(dropped_twice, moving(4, 5)).check()
@@ -172,6 +179,7 @@ def test_a_draw_into_a_new_tensor_is_an_input_of_the_check() -> None:
 # ------------------------------------------------------------------ what checks and the interpreter take for given
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_saved_tensor_lies_in_eager_as_it_was_saved() -> None:
     """The backward of a GRU reads storages from their start."""
@@ -183,6 +191,7 @@ def places(x: Tensor) -> tuple[Tensor, ...]:
     return x.argmax(-1), x.argmin(0), x.amax(), x.cummax(1)[1], x.max(1)[1]
 
 
+@pytest.mark.slow
 @needs_triton
 def test_the_place_of_a_nan_is_found() -> None:
     x = torch.randn(4, 70)
@@ -204,6 +213,7 @@ def spoken(x: Tensor) -> Tensor:
     return F.ctc_loss(x.log_softmax(-1), torch.tensor([[1, 2, 2], [3, 1, 1]]), (6, 6), (3, 2))
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_backward_with_an_operator_without_a_rule_has_kernels() -> None:
     kernels = kernels_of(margins, moving(3, 4))

@@ -76,6 +76,7 @@ def test_a_model_captured_again_has_the_same_hashes(name: str, target: str) -> N
     assert hashes_of(*made(name), target) == known(name, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", FIVE)
 def test_names_of_parameters_do_not_count(name: str, target: str) -> None:
@@ -100,6 +101,7 @@ def test_another_process_has_the_same_hashes() -> None:
     assert found == {f"{name} {target}": known(name, target) for name in FIVE for target in TARGETS}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="Inductor's Triton kernels need triton: pip install triton")
 @pytest.mark.parametrize("name", FIVE)
 def test_kernels_are_the_same_for_an_a100_and_an_h100(name: str) -> None:

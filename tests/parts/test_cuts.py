@@ -266,6 +266,7 @@ def sizes(graph: Graph) -> list[Any]:
     return [port for port in ports if isinstance(port.spec, ScalarSpec)]
 
 
+@pytest.mark.slow
 def test_a_dynamic_graph_at_its_capture_has_numbers_for_sizes() -> None:
     def shaped(x: Tensor) -> Tensor:
         return F.pad(x.view(x.shape[0], -1, 2).repeat(1, x.shape[0], 1).cumsum(1), (0, x.shape[1])).sin()

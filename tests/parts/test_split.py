@@ -139,6 +139,7 @@ def test_no_part_returns_memory_that_a_later_part_fills() -> None:
         assert {part.verdict.verdict for part in found.parts} == {"bitwise"}
 
 
+@pytest.mark.slow
 def test_a_part_that_autograd_cannot_follow_is_refused_by_name() -> None:
     def filled(x: Tensor) -> Tensor:
         return torch.empty_strided((3, 4), (1, 3)).copy_(x.cos()) * 2
@@ -186,6 +187,7 @@ def test_exact_parts_take_the_values_that_the_whole_had(tmp_path: Path) -> None:
             assert torch.equal(made[port.name], value)
 
 
+@pytest.mark.slow
 def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
     path = bp.save(net(), tmp_path / "net")
     arguments = ["corpus", "split", str(path), "-o", str(tmp_path / "parts"), "--by", "module:1", "--unique", "--json"]
@@ -269,6 +271,7 @@ def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     check_equal(whole.mutations, joined.mutations)
 
 
+@pytest.mark.slow
 def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real = splitting.sliced
 
@@ -326,6 +329,7 @@ def test_a_cut_where_the_forward_has_lost_a_detach_is_refused_by_name() -> None:
         split_capture(replace(whole, pairs=(lost,)), "range:3")
 
 
+@pytest.mark.slow
 def test_linked_pairs_are_cut_each_by_itself() -> None:
     def broken(x: Tensor) -> Tensor:
         y = (x * 2).sin().exp()
@@ -349,6 +353,7 @@ def test_a_fake_capture_has_no_values_to_prove_parts_with() -> None:
 # ------------------------------------------------------------------ as a verb of a corpus run
 
 
+@pytest.mark.slow
 def test_a_split_goes_on_where_it_was(tmp_path: Path) -> None:
     for name in ("a", "b"):
         bp.save(bp.capture(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), torch.randn(2, 3)), tmp_path / "in" / name)
@@ -449,6 +454,7 @@ def language(depth: int = 5, engine: str = "auto") -> Capture:
     return bp.capture(Language(depth), torch.randint(0, 11, (2, 6)), engine=engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["aot", "eager"])
 def test_what_repeats_is_cut_out_once(engine: str) -> None:
     cap = language(engine=engine)

@@ -304,6 +304,7 @@ def test_a_finished_region_is_not_used_again() -> None:
     assert len(region.passes) == 1
 
 
+@pytest.mark.slow
 def test_a_region_left_open_at_exit_says_so_and_keeps_its_dump(tmp_path: Path) -> None:
     script = f"""
         import torch, backprint as bp

@@ -49,6 +49,7 @@ def said(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.slow
 def test_a_script_that_runs_twice_is_compared_by_its_latest_run(tmp_path: Path) -> None:
     script = f"""
         import sys, torch, backprint as bp

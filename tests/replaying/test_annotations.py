@@ -168,6 +168,7 @@ def test_every_false_role_is_found_out(sample: Path, tmp_path: Path) -> None:
     assert {what: verdict for what, verdict in verdicts.items() if verdict in GOOD} == {}
 
 
+@pytest.mark.slow
 def test_roles_that_are_forged_in_both_places_are_found_out_where_something_else_speaks_of_them(
     sample: Path, tmp_path: Path
 ) -> None:

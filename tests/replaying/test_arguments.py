@@ -226,6 +226,7 @@ def test_another_value_is_refused(name: str) -> None:
         bp.replay(bp.capture(ignoring, X, value, engine="aot"), X, other)
 
 
+@pytest.mark.slow
 def test_a_sample_keeps_what_every_argument_was(tmp_path: Path) -> None:
     def f(x: Tensor, *values: Any) -> Tensor:
         return x * 2
@@ -240,6 +241,7 @@ def test_a_sample_keeps_what_every_argument_was(tmp_path: Path) -> None:
                 bp.replay(loaded, X, *others)
 
 
+@pytest.mark.slow
 def test_equal_names_do_not_make_functions_and_classes_equal(kept: Callable[..., bp.Capture]) -> None:
     capture = kept(lambda x, *values: x * 2, X, *(made(2) for made in DEFINED.values()))
     assert torch.equal(bp.replay(capture, X, *(made(2) for made in DEFINED.values())).outputs, X * 2)
@@ -264,6 +266,7 @@ def test_what_differs_in_a_definition_is_named(name: str, text: str) -> None:
         bp.replay(bp.capture(ignoring, X, DEFINED[name](2)), X, DEFINED[name](3))
 
 
+@pytest.mark.slow
 def test_a_definition_that_changes_is_another(kept: Callable[..., bp.Capture]) -> None:
     value = kind({"f": function("lambda self: 1")})
     capture = kept(ignoring, X, value)
@@ -365,6 +368,7 @@ def test_an_argument_that_is_left_out_is_missing(kept: Callable[..., bp.Capture]
         bp.replay(capture, X, 3, x=X, flag=True)
 
 
+@pytest.mark.slow
 def test_stars_take_what_they_took(kept: Callable[..., bp.Capture]) -> None:
     def f(x: Tensor, *more: Any, **named: Any) -> Tensor:
         return x * sum(more) + named["bias"]
@@ -379,6 +383,7 @@ def test_stars_take_what_they_took(kept: Callable[..., bp.Capture]) -> None:
         bp.replay(capture, X, 1, 2, bias=X + 1, style="a", other=3)
 
 
+@pytest.mark.slow
 def test_what_a_user_hung_on_a_tensor_is_part_of_the_call(kept: Callable[..., bp.Capture]) -> None:
     x, y, z = X.clone(), X.clone(), X.clone()
     x.lengths, y.lengths = [3, 2], [3, 1]
@@ -396,6 +401,7 @@ def test_what_a_user_hung_on_a_tensor_is_part_of_the_call(kept: Callable[..., bp
 # ------------------------------------------------------------------ names
 
 
+@pytest.mark.slow
 def test_a_buffer_and_an_argument_of_one_name(kept: Callable[..., bp.Capture]) -> None:
     class Masked(nn.Module):
         def __init__(self) -> None:
@@ -414,6 +420,7 @@ def test_a_buffer_and_an_argument_of_one_name(kept: Callable[..., bp.Capture]) -
         assert torch.equal(found.outputs, model(X, other))
 
 
+@pytest.mark.slow
 def test_inputs_whose_paths_are_spelled_alike(kept: Callable[..., bp.Capture]) -> None:
     def f(d: dict[str, Any]) -> Tensor:
         return d["a.b"] * 2 + d["a"]["b"] * 3
@@ -422,6 +429,7 @@ def test_inputs_whose_paths_are_spelled_alike(kept: Callable[..., bp.Capture]) -
     assert torch.equal(bp.replay(capture, {"a.b": X + 2, "a": {"b": X}}).outputs, (X + 2) * 2 + X * 3)
 
 
+@pytest.mark.slow
 def test_outputs_whose_paths_are_spelled_alike(kept: Callable[..., bp.Capture]) -> None:
     def f(x: Tensor) -> dict[Any, Any]:
         return {"a.b": x * 2, "a": {"b": x * 3}, 1: x * 4, "1": x * 5}
@@ -458,6 +466,7 @@ def test_inputs_lie_as_they_did(captured: Tensor, now: Tensor, advice: str, kept
         bp.replay(kept(lambda x: x * 2, captured), now)
 
 
+@pytest.mark.slow
 def test_strides_of_sizes_that_are_symbols() -> None:
     capture = bp.capture(lambda x: (x * 2).sum(), torch.randn(4, 6).t(), dynamic=True)
     assert bp.replay(capture, torch.ones(5, 7).t()).outputs == 70
@@ -569,6 +578,7 @@ def replayed(capture: bp.Capture, *call: Any) -> Any:
         return None
 
 
+@pytest.mark.slow
 def test_the_line_that_reads_memory_is_named(kept: Callable[..., bp.Capture]) -> None:
     t = torch.ones(3)
     capture = kept(lambda a, b: a * 2 if a.is_set_to(b) else a + b, t, t.clone())
@@ -667,9 +677,9 @@ def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
     text = f"[{{'a': 1.5, 'b': ('x', None, {{'c', 'd', 'e'}})}}, range(3), b'z', slice(1, None), {made}, {made}()]"
     here = describe_value(eval(text, {"__name__": "users", "Path": Path}), DescribeState(lambda index: index)).like
     code = (
-        "import json; from pathlib import Path; from backprint.values.likeness import Describing, describe_value; "
+        "import json; from pathlib import Path; from backprint.values.likeness import DescribeState, describe_value; "
         f"value = eval({text!r}, {{'__name__': 'users', 'Path': Path}}); "
-        "print(json.dumps(describe_value(value, Describing(lambda index: index)).like))"
+        "print(json.dumps(describe_value(value, DescribeState(lambda index: index)).like))"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(there) == json.loads(json.dumps(here))
@@ -694,6 +704,7 @@ def test_state_may_not_name_an_argument() -> None:
     assert torch.equal(bp.replay(capture, X, X + 1, state={"x": X}).outputs, X * (X + 1))
 
 
+@pytest.mark.slow
 def test_what_a_program_does_to_its_argument_is_no_demand_on_it() -> None:
     def f(x: Tensor) -> Tensor:
         (x * x).sum().backward()

@@ -13,6 +13,7 @@ from torch import Tensor
 import backprint as bp
 
 
+@pytest.mark.slow
 def test_inputs_that_no_redraw_can_change_are_said(tmp_path: Path) -> None:
     cap = bp.capture(lambda x: x * x.sum().item(), torch.tensor([0.3, -1.7, 0.9]))
     said = "x was compared at its captured values alone: no other that was tried keeps `sum_1 =="
@@ -98,6 +99,7 @@ def test_a_print_to_the_screen_is_none(capsys: pytest.CaptureFixture[str]) -> No
     assert "tensor" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_memory_that_a_program_makes_itself_is_never_redrawn(tmp_path: Path) -> None:
     def program(x: Tensor) -> Tensor:
         return x * torch.frombuffer(bytearray(x.detach().numpy().tobytes()), dtype=torch.float32)

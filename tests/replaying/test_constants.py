@@ -112,6 +112,7 @@ def without_second(sample: Path, path: Path) -> bp.Capture:
     return bp.load(path)
 
 
+@pytest.mark.slow
 def test_a_sample_without_a_second_draw_has_no_proof(tmp_path: Path) -> None:
     made = bp.capture(scaled, torch.randn(2, 3), *FLAT).save(tmp_path / "made", power="none")
     old = without_second(made, tmp_path / "old")
@@ -122,6 +123,7 @@ def test_a_sample_without_a_second_draw_has_no_proof(tmp_path: Path) -> None:
     assert "output output" in bp.power(old).vacuous
 
 
+@pytest.mark.slow
 def test_a_second_draw_of_other_inputs_is_not_compared(tmp_path: Path) -> None:
     made = bp.capture(scaled, torch.randn(2, 3), *FLAT).save(tmp_path / "made", power="none")
     content = json.loads((made / "capture.json").read_text())

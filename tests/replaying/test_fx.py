@@ -41,6 +41,7 @@ def test_guards_hold_where_the_module_runs() -> None:
         module()(-X, N)
 
 
+@pytest.mark.slow
 def test_a_guard_on_what_is_no_number() -> None:
     def f(x: Tensor, n: Tensor) -> Tensor:
         return x * (1 if n.item() != n.item() else 2)
@@ -52,6 +53,7 @@ def test_a_guard_on_what_is_no_number() -> None:
         made(X, torch.tensor(1.0))
 
 
+@pytest.mark.slow
 def test_a_guarded_module_is_traced_again_with_its_guards() -> None:
     again = make_fx(module())(X, N)
     assert torch.equal(again(X, N)[0], guarded(X, N))
@@ -59,11 +61,13 @@ def test_a_guarded_module_is_traced_again_with_its_guards() -> None:
         again(X, torch.tensor(3))
 
 
+@pytest.mark.slow
 def test_a_guarded_module_is_compiled() -> None:
     compiled = torch.compile(module(), backend="aot_eager")
     assert torch.equal(compiled(X, N)[0], guarded(X, N))
 
 
+@pytest.mark.slow
 def test_passes_over_a_guarded_module() -> None:
     made = module()
     mode = examples(made)[0].fake_mode
@@ -71,6 +75,7 @@ def test_passes_over_a_guarded_module() -> None:
     assert torch.equal(ShapeProp(module()).propagate(X, N)[0], guarded(X, N))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_every_node_has_what_passes_look_for(dynamic: bool) -> None:
     model, x = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1)), torch.randn(3, 4)

@@ -67,6 +67,7 @@ def test_a_link_from_before_a_change_is_seen_to_be_wrong() -> None:
     assert "output output" in whole.detail
 
 
+@pytest.mark.slow
 def test_a_missing_gradient_is_seen_to_be_wrong() -> None:
     """Without the link, the later Pair's share of the gradient does not come back."""
     capture = captured("a_value_that_two_later_pairs_use")
@@ -165,6 +166,7 @@ def test_gradients_of_several_pairs_add_up_before_they_feed_another() -> None:
     assert torch.equal(found.outputs[1], target.fc.weight.detach() - target.fc.weight.grad)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_named() -> None:
     capture = captured("an_item")
     with pytest.raises(bp.errors.ReplayError, match="takes x, n"):
@@ -177,6 +179,7 @@ def test_wrong_arguments_are_named() -> None:
         bp.replay(capture, torch.randn(3), torch.arange(3), tangents=[torch.ones(2)])
 
 
+@pytest.mark.slow
 def test_without_the_program_pairs_are_checked_against_autograd_and_the_whole_is_unproven() -> None:
     target: Any
     target, args = BROKEN["a_weight_in_several_pairs"]()

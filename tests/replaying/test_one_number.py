@@ -203,6 +203,7 @@ def test_what_stands_still_with_the_inputs_is_tried_with_more(tmp_path: Path) ->
     assert list(verdict["powers"]["redrawn"]) == ["inputs", "parameters"]
 
 
+@pytest.mark.slow
 def test_an_output_that_parameters_alone_move_has_no_power(tmp_path: Path) -> None:
     """A check of it would not see that the image is ignored."""
     model = dead()
@@ -288,6 +289,7 @@ class Affine(nn.Module):
         return x.sin() * self.weight + self.bias
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIKE)
 def test_a_weight_that_is_all_alike_hides_nothing_from_disk(name: str, tmp_path: Path) -> None:
     before, after, weight = ALIKE[name]
@@ -363,6 +365,7 @@ def test_a_sparse_tensor_keeps_its_places() -> None:
     assert not torch.equal(other["s"]._values(), made["s"]._values())
 
 
+@pytest.mark.slow
 def test_a_live_proof_asks_the_program_on_other_values_than_exact_ones(tmp_path: Path) -> None:
     """A product with ones is a quotient on the captured values and on the recipe's: on others it is not."""
     capture = captured(lambda x, mask: x.sin() * mask, torch.randn(4).requires_grad_(), torch.ones(4))

@@ -72,6 +72,7 @@ def test_an_input_that_the_values_of_another_hide_is_dead() -> None:
     assert not power.reacts
 
 
+@pytest.mark.slow
 def test_a_weight_shows_in_either_direction_and_an_input_in_both() -> None:
     def program(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x.sin() + 1e-9 * y, y.cos()
@@ -110,6 +111,7 @@ NULL: dict[str, tuple[Callable[[], Capture], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NULL)
 def test_a_path_without_influence_is_no_dependence(name: str) -> None:
     make, drawn, port = NULL[name]
@@ -217,6 +219,7 @@ def test_nan_is_no_movement() -> None:
     assert not power.reacts
 
 
+@pytest.mark.slow
 def test_the_power_of_linked_pairs_is_that_of_the_whole() -> None:
     def program(x: Tensor, y: Tensor) -> Tensor:
         z = torch.tanh(x * y)
@@ -258,6 +261,7 @@ def call(*arguments: Any) -> Any:
     return CliRunner().invoke(main, [str(each) for each in arguments])
 
 
+@pytest.mark.slow
 def test_a_sample_keeps_its_power(samples: Path) -> None:
     alive, dead = (bp.load(samples / name).verdict for name in ("alive", "dead"))
     rows = alive["powers"]["redrawn"]

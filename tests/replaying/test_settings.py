@@ -30,6 +30,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tensor, Tensor, bp.C
     return x, wanted, cap, path
 
 
+@pytest.mark.slow
 def test_replay_and_verify_take_the_default_dtype_of_the_capture(
     wide: tuple[Tensor, Tensor, bp.Capture, Path],
 ) -> None:
@@ -86,6 +87,7 @@ def meta() -> Iterator[None]:
     torch.set_default_device(None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("meta")
 def test_another_default_device_changes_nothing(tmp_path: Path) -> None:
     x = torch.randn(3, 4, device="cpu")
@@ -104,6 +106,7 @@ def test_a_sample_is_saved_under_another_default_device(tmp_path: Path) -> None:
     assert [verdict.verdict for verdict in bp.verify(bp.load(tmp_path / "s"))] == ["bitwise"]
 
 
+@pytest.mark.slow
 def test_a_capture_keeps_the_default_device_of_its_program() -> None:
     cap = bp.capture(lambda x: x * torch.ones(3), torch.randn(3))
     torch.set_default_device("meta")

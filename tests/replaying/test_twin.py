@@ -65,6 +65,7 @@ def test_a_fake_capture_is_unproven_and_says_why() -> None:
     assert not verdict.good
 
 
+@pytest.mark.slow
 def test_a_sample_says_that_it_is_fake_and_comes_back(sample: Path) -> None:
     capture, loaded = large(), bp.load(sample)
     assert loaded.fake
@@ -81,6 +82,7 @@ def test_a_sample_runs_alone_on_its_recipes(sample: Path) -> None:
         assert "nan" not in run.stdout
 
 
+@pytest.mark.slow
 def test_data_none_keeps_no_recipe_and_data_exact_is_refused(tmp_path: Path) -> None:
     loaded = bp.load(bp.save(large(), tmp_path / "none", data="none"))
     assert {recipe.kind for recipe in loaded.recipes.recipes.values()} == {"none"}
@@ -92,6 +94,7 @@ def test_data_none_keeps_no_recipe_and_data_exact_is_refused(tmp_path: Path) -> 
 # ------------------------------------------------------------------ replay
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("from_disk", [False, True])
 def test_a_replay_on_real_state_is_what_autograd_gives(from_disk: bool, tmp_path: Path) -> None:
     capture = large()
@@ -120,6 +123,7 @@ def test_a_replay_without_state_takes_the_recipes() -> None:
 # ------------------------------------------------------------------ twins
 
 
+@pytest.mark.slow
 def test_a_twin_of_other_sizes_has_the_same_graphs() -> None:
     mine, its = large().verify(twin=(Stack(6, 8), (TOKENS,)))
     assert mine.verdict == "unproven"
@@ -128,12 +132,14 @@ def test_a_twin_of_other_sizes_has_the_same_graphs() -> None:
     assert its.ports
 
 
+@pytest.mark.slow
 def test_a_twin_of_fewer_layers_has_the_same_steps_layer_by_layer() -> None:
     mine, its = large().verify(twin=(Stack(3, 8), (TOKENS,), {}))
     assert "has the same steps layer by layer (layers.*: 6 here, 3 there)" in mine.detail
     assert its.verdict == "bitwise"
 
 
+@pytest.mark.slow
 def test_a_twin_that_is_another_program_is_said_to_be() -> None:
     mine, its = large().verify(twin=(Stack(3, 8, nn.SiLU), (TOKENS,)))
     assert mine.verdict == "unproven"
@@ -150,6 +156,7 @@ def test_a_twin_is_captured_with_the_same_options() -> None:
     assert "is built differently" in doubled.verify(twin=plain)[0].detail
 
 
+@pytest.mark.slow
 def test_a_sample_takes_a_captured_twin(sample: Path) -> None:
     model = Stack(3, 8)
     mine, its = bp.verify(bp.load(sample), twin=bp.capture(model, TOKENS, engine="aot"))
@@ -159,6 +166,7 @@ def test_a_sample_takes_a_captured_twin(sample: Path) -> None:
         bp.verify(bp.load(sample), twin=(model, (TOKENS,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [3, (Stack, TOKENS), (3, (TOKENS,))])
 def test_what_is_no_twin_is_refused(twin: Any) -> None:
     with pytest.raises(bp.errors.UsageError, match="twin must be"):

@@ -80,6 +80,7 @@ def test_a_broken_capture_is_wrong(name: str) -> None:
     assert verdict.detail
 
 
+@pytest.mark.slow
 def test_a_small_deviation_is_close_and_says_how_far() -> None:
     capture = two_layers()
     forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
@@ -101,6 +102,7 @@ def test_a_graph_that_does_not_run_is_failed_with_the_step() -> None:
     assert "while running `addmm" in verdict.detail
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_repeat_itself_is_unproven() -> None:
     class Unsteady(torch.autograd.Function):
         @staticmethod

@@ -99,6 +99,7 @@ def test_parquet_has_operators_of_samples_and_samples_of_operators(out: Path, tm
     )
 
 
+@pytest.mark.slow
 def test_a_run_counts_what_its_samples_call(tmp_path: Path) -> None:
     made = captured(tmp_path / "src" / "one")
     run = bp.corpus.run("verify", tmp_path / "src", tmp_path / "out", jobs=1)

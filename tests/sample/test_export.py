@@ -146,6 +146,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_a_recorded_step_hands_its_gradients_to_the_update(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     [step] = bp.record(tmp_path / "train.py")
@@ -319,6 +320,7 @@ def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return full_file(capture("dropout"), folder / "repro.py", backend=f"{folder / 'backends.py'}:wrong")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "code", "last"),
     [

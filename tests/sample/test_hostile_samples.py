@@ -671,6 +671,7 @@ def test_show_refuses_it_in_one_line(hostile: Path, here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hostile", ["open", "an altered ending", "a statement before the class"], indirect=True)
 def test_what_is_planted_would_run(hostile: Path, here: Path) -> None:
     """The canary sings: run as Python, which only its owner should do, the file makes what these tests look for."""

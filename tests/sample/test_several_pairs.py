@@ -55,6 +55,7 @@ def alone(path: Path) -> dict[str, str]:
     return {f"{row[0]} {row[1]}": row[-1] for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["an_item", "random_draws_in_several_pairs"])
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)

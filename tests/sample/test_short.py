@@ -92,6 +92,7 @@ def test_a_short_file_is_short_and_has_the_bits_of_the_full_one(files: tuple[Pat
     assert without_reasons(found.stdout) == without_reasons(wanted.stdout) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "code"), [("aot_eager", 0), ("wrong", 1), ("refuses", 1), ("nonesuch", 2)])
 def test_a_short_file_says_of_a_backend_what_the_full_one_says(
     files: tuple[Path, Path], backend: str, code: int

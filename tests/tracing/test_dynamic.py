@@ -137,6 +137,7 @@ def oracle(target: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor |
     return output.detach(), list(gradients)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_capture_replays_on_every_size(name: str) -> None:
     make, inputs, (first, *others) = PROGRAMS[name]
@@ -163,6 +164,7 @@ def test_one_capture_replays_on_every_size(name: str) -> None:
     assert verdict.verdict == "bitwise", verdict.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_fx_graphs_and_single_graphs_run_on_every_size(name: str) -> None:
     make, inputs, sizes = PROGRAMS[name]
@@ -313,6 +315,7 @@ def test_values_are_refused_or_specialized_as_without_symbols() -> None:
     assert capture.verify()[0].verdict in ("bitwise", "close")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_sample_keeps_its_sizes(name: str, tmp_path: Path) -> None:
     make, inputs, (first, *others) = PROGRAMS[name]

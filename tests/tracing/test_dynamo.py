@@ -301,6 +301,7 @@ def of_the_users(x: Tensor) -> Tensor:
     return y.cos() * helper()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_what_the_user_has_compiled_is_not_compiled_again() -> None:
     compiles = 0

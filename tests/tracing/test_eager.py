@@ -41,6 +41,7 @@ def proved(capture: bp.Capture) -> str:
 # ------------------------------------------------------------------ hard programs
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("name", STEPS)
 def test_step_is_captured_right(name: str, tmp_path: Path) -> None:
@@ -59,6 +60,7 @@ def test_step_is_captured_right(name: str, tmp_path: Path) -> None:
     assert (capture.pairs[0].backward is None) == (verdict == "undifferentiable")
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("name", STEPS)
 def test_step_is_taken_by_auto(name: str) -> None:

@@ -417,6 +417,7 @@ print(parameters, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) 
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_a_model_is_allocated(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", HUGE, str(tmp_path / "huge")], capture_output=True, text=True, check=True
@@ -445,6 +446,7 @@ assert model[0].weight[0, 0] == 0 and capture.pairs[0].backward is not None
 """
 
 
+@pytest.mark.slow
 def test_of_a_real_model_nothing_is_allocated_again_nor_of_a_large_input() -> None:
     run = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, check=True)
     before, more = map(int, run.stdout.split())

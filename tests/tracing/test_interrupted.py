@@ -109,6 +109,7 @@ def compiled_and_counted() -> tuple[Callable[[Tensor], Tensor], list[int]]:
     return torch.compile(lambda x: x.sin() + 1, backend=backend), count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("stop", WHERE)

@@ -110,6 +110,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 """Programs by the kind of opaque edge that they have; modules are made anew for each test."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("program", "kind"), [(program, kind) for kind, programs in PROGRAMS.items() for program in programs]

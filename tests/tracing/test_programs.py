@@ -9,6 +9,7 @@ import backprint as bp
 from backprint.graph.text import parse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_is_captured_right(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()

@@ -169,6 +169,7 @@ def test_a_sparse_program_is_captured_saved_and_proved_from_disk(name: str, func
         assert (verdict.verdict, verdict.detail) == ("bitwise", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["coo @ dense", "sampled addmm", "coo times a number", "state"])
 def test_a_model_text_runs_alone(name: str, tmp_path: Path) -> None:
     target, args = PROGRAMS[name]()

@@ -137,6 +137,7 @@ def test_a_stamped_capture_is_the_one_that_is_traced_in_full(model: Any) -> None
     assert stamped.origin.result_difference() == full.origin.result_difference() == ""
 
 
+@pytest.mark.slow
 def test_with_a_loss_and_inputs_that_require_grad() -> None:
     class Head(Deep):
         def forward(self, hidden: Tensor) -> Any:
@@ -151,6 +152,7 @@ def test_with_a_loss_and_inputs_that_require_grad() -> None:
     assert differing(*made) == []
 
 
+@pytest.mark.slow
 def test_the_callers_model_is_as_it_was() -> None:
     model = Deep()
     before = [(name, id(each)) for name, each in (*model.named_modules(), *model.named_parameters())]
@@ -449,6 +451,7 @@ def test_verify_traces_a_stamped_capture_in_full(tmp_path: Path) -> None:
         bp.verify(full, trace=True)
 
 
+@pytest.mark.slow
 def test_verify_finds_a_stamped_capture_that_is_not_that_of_its_program() -> None:
     made, other = bp.capture(Deep(), TOKENS, fake=True), bp.capture(Deep(DEPTH + 1), TOKENS, fake=True, stamp=False)
     [verdict] = made.verify(trace=other)

@@ -349,6 +349,7 @@ for call in (
 """
 
 
+@pytest.mark.slow
 def test_a_freed_storage_is_never_read(tmp_path: Path) -> None:
     """In a process of its own, which such a read ends."""
     script = FREED.format(folder=str(tmp_path / "dump"))

@@ -49,6 +49,7 @@ def test_a_part_of_the_programs(tmp_path: Path) -> None:
     assert outcomes["right"] + outcomes["guarded"] > 0.8 * len(found) > 10, outcomes
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_silently_wrong_is_seen(tmp_path: Path) -> None:
     code, (row,) = rows(tmp_path / "rows.json", "-c", SILENT)
     assert (code, row["name"], row["outcome"]) == (1, "doubled", "SILENT")

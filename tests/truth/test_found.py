@@ -500,6 +500,7 @@ CAUSES = {
 ROWS = {f"{cause}: {name}": found for cause, table in CAUSES.items() for name, found in table.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", ROWS)
 def test_right_guarded_or_refused(name: str) -> None:
@@ -618,6 +619,7 @@ print(capture.verify()[-1].verdict, torch.equal(bp.replay(capture, x).outputs, f
 """
 
 
+@pytest.mark.slow
 def test_24_a_storage_that_is_read_does_not_end_the_process() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", TYPED_STORAGE], capture_output=True, text=True, timeout=120, check=False
