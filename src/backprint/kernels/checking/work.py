@@ -26,7 +26,7 @@ from backprint.errors import BackprintError, RefusedError, ReplayError
 from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, worst
 from backprint.kernels.build_triton import grid_of, kernel_loaded_from
 from backprint.kernels.checking.check import LiftedRun, lifted_run
-from backprint.kernels.checking.interpreter import BandedMemory, launch_of
+from backprint.kernels.checking.memory import BandedMemory, launch_of
 from backprint.kernels.checking.plan import (
     KERNELS,
     SAMPLE,

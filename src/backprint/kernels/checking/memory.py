@@ -1,0 +1,97 @@
+"""The memory that a kernel may touch: the addresses of a launch, and bands around buffers that no kernel may write."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import ReplayError
+
+BAND = 4096
+"""The bytes before and after a buffer that no kernel may write."""
+
+UNWRITTEN = 0xFF
+"""A byte that no kernel has written; floating-point numbers of such bytes are NaN."""
+
+_known: list[tuple[int, int]] = []
+"""Where the arguments of the launch at work begin and end."""
+
+
+class OutsideMemoryError(ReplayError):
+    """A kernel touched memory that it was not given."""
+
+
+def extent(tensor: Tensor) -> tuple[int, int]:
+    """Return the addresses where a tensor begins and ends."""
+    start = tensor.data_ptr()
+    if not tensor.numel():
+        return start, start
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
+
+
+@contextlib.contextmanager
+def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
+    """Let `check_addresses` accept the memory of these arguments."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(extent(argument) for argument in arguments if isinstance(argument, Tensor)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((start, stop))
+    _known[:] = merged
+    try:
+        yield
+    finally:
+        _known.clear()
+
+
+def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
+    """Raise if an access that the mask leaves lies outside of the launch's arguments; arrays of numpy."""
+    touched = addresses[mask]
+    if not touched.size:
+        return
+    low, high = int(touched.min()), int(touched.max()) + size
+    if any(start <= low and high <= stop for start, stop in _known):
+        return
+    inside = sum(((touched >= start) & (touched + size <= stop) for start, stop in _known), touched != touched)
+    count = int((~inside).sum())
+    if count:
+        raise OutsideMemoryError(f"it {verb} {count} of {touched.size} elements outside of its arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class BandedMemory:
+    """Makes the buffers of one run of a wrapper, and keeps them, so that no other tensor gets their addresses."""
+
+    kept: dict[int, Tensor] = field(default_factory=dict)
+
+    def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Return an unwritten tensor, with a band before it and one after it."""
+        last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
+        size = (last + 1) * dtype.itemsize
+        whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
+        self.kept[whole.data_ptr()] = whole
+        tensor = torch.empty(0, dtype=dtype)
+        return tensor.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
+
+    def copy(self, value: Tensor, stride: Sequence[int]) -> Tensor:
+        """Return a copy of a tensor with these strides."""
+        buffer = self.empty(value.shape, stride, value.dtype)
+        if 0 in stride:  # elements share memory: write each once
+            narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
+            buffer[narrow].copy_(value[narrow])
+            return buffer
+        return buffer.copy_(value)
+
+    def check(self, arguments: Sequence[Any]) -> None:
+        """Raise if the bands of a buffer were written."""
+        for place, value in enumerate(arguments):
+            whole = self.kept.get(value.untyped_storage().data_ptr()) if isinstance(value, Tensor) else None
+            if whole is not None and not bool((torch.cat([whole[:BAND], whole[-BAND:]]) == UNWRITTEN).all()):
+                raise OutsideMemoryError(f"it writes outside of its argument {place}, or of one in the same buffer")
