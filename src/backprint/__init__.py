@@ -1,6 +1,6 @@
 """Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint import bench, corpus, diff, draw, errors, kernels, regions
 from backprint.api import (
@@ -21,6 +21,9 @@ from backprint.api import (
 from backprint.graph.nouns import Capture
 from backprint.regions import region
 from backprint.version import __version__
+
+if TYPE_CHECKING:
+    from backprint import types as types
 
 __all__ = [
     "Capture",

@@ -316,7 +316,7 @@ def test_limits_are_a_share_of_the_smallest_node(cluster: Any) -> None:
 
 CONNECTING = """
 import os, signal, sys
-from backprint.corpus import ray
+from backprint.jobs import ray
 
 ray.connected = lambda address: os.kill(os.getpid(), int(sys.argv[1]))
 ray.cluster(None, "verb", {}, (1.0, None, None))

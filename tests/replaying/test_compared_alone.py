@@ -49,7 +49,7 @@ def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: 
     from backprint.tracing import non_operator_effects
 
     monkeypatch.setattr(
-        non_operator_effects, "unseen_reads", lambda func, args, kwargs: []
+        non_operator_effects, "values_read_without_operator", lambda func, args, kwargs: []
     )  # as if nothing saw how it reads
 
     def program(x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def test_each_of_several_guarded_inputs_is_tried_on_its_own(monkeypatch: pytest.
     from backprint.tracing import non_operator_effects
 
     monkeypatch.setattr(
-        non_operator_effects, "unseen_reads", lambda func, args, kwargs: []
+        non_operator_effects, "values_read_without_operator", lambda func, args, kwargs: []
     )  # as if nothing saw how it reads
 
     def program(x: Tensor, y: Tensor) -> Tensor:
