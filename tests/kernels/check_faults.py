@@ -79,7 +79,7 @@ def check_planted() -> None:
         for row in rows_of_graph(check, every):
             append_line(folder, asdict(row))
         if subject.direction == "forward":
-            forward = check.checked()[1]
+            forward = check.run()[1]
 
 
 def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
