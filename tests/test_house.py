@@ -29,3 +29,11 @@ def test_names_of_earlier_versions_are_told_where_they_are() -> None:
         bp.Graph  # noqa: B018 - as above
     with pytest.raises(AttributeError, match=r"'UsageError'; errors are in bp\.errors"):
         bp.UsageError  # noqa: B018 - as above
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("bench", "run"), ("kernels", "extract"), ("draw", "draw"), ("diff", "compare")]
+)
+def test_a_tool_that_was_a_function_says_what_to_call(name: str, function: str) -> None:
+    with pytest.raises(TypeError, match=rf"bp\.{name} is a module now: call bp\.{name}\.{function}$"):
+        getattr(bp, name)("samples")

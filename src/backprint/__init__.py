@@ -1,6 +1,7 @@
 """Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them."""
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprint import bench, corpus, diff, draw, errors, kernels, regions
 from backprint.api import (
@@ -60,6 +61,21 @@ MOVED = {
     "compare_regions": "regions.compare",
 }
 """Functions that stood here in earlier versions."""
+
+
+class Tool(ModuleType):
+    """A module that was a function in earlier versions: calling it says what to call instead."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        name = self.__name__.rpartition(".")[2]
+        raise TypeError(f"bp.{name} is a module now: call bp.{name}.{CALLED[name]}")
+
+
+CALLED = {"bench": "run", "kernels": "extract", "draw": "draw", "diff": "compare"}
+"""Modules that were functions in earlier versions, and the function that does the same."""
+
+for tool in (bench, kernels, draw, diff):
+    tool.__class__ = Tool  # which Python's data model allows for modules
 
 
 def __getattr__(name: str) -> Any:

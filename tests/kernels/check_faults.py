@@ -1,6 +1,6 @@
 """Plant errors in the kernels of a Capture, and count those that a check sees: the measure of the check itself.
 
-`python -P -m extracting.check_faults FOLDER EVERY`, with the tests on the path, is the process that runs them. A fault
+`python -P -m kernels.check_faults FOLDER EVERY`, with the tests on the path, is the process that runs them. A fault
 is `seen` if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit,
 `rounding` if results are as near to float64 as eager's or those of the right kernels, and `missed` else.
 """

@@ -1,6 +1,6 @@
 """Minify a sample, in a process of its own: the first of its graphs on which a compiler fails.
 
-The calling process runs nothing of the sample and does not load torch. The sample's process (`corpus/apart`) runs its
+The calling process runs nothing of the sample and does not load torch. The sample's process (`jobs/apart`) runs its
 graphs in eager and forks one more for each test. It writes what it found into a folder as the graph shrinks, a case a
 folder, and the calling process puts the last one in place, however the search ends.
 """

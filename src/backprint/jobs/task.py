@@ -68,7 +68,7 @@ TREES = "trees"
 TREE_NAMES = ("train_forward", "train_backward", "eval_forward")
 
 TREE_FILES = frozenset(GRAPHNET.files)
-"""The names and files of such a tree, as in `graphnet/layout`, which loads PyTorch."""
+"""The names and files of such a tree, as in `graphnet/write`, which loads PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The parts of a picture in SVG: text, lines, shapes, scales and legends.
 
-Colors come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
-a style, which the page's policy forbids. Every text is escaped.
+Colors come from the classes of the page (`report/formats`), so that a picture follows light and dark, and no attribute
+is a style, which the policy of the page forbids. Every text is escaped.
 """
 
 from __future__ import annotations
