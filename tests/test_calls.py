@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.target import DEFAULTS
+from backprint.graph.capture_options import DEFAULTS
 
 X = torch.randn(3, 4)
 MODEL = nn.Linear(4, 2)

@@ -204,7 +204,7 @@ def test_every_verdict_is_explained(page: str) -> None:
 def test_the_table_of_engines_is_the_engines() -> None:
     from backprint.tracing.entry import ENGINES
 
-    words = {"functional=False": "updates", "sparse tensors": "sparse"}
+    words = {"sparse tensors": "sparse"}
     table = TEXTS["docs/engines.md"].partition("| option or input |")[2].partition("\n\n")[0].splitlines()
     heads = re.findall(r"`(\w+)`", table[0])
     takes: dict[str, set[str]] = {head: set() for head in heads}

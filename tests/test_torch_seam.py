@@ -237,6 +237,14 @@ def test_a_name_that_is_gone_breaks_its_probe(path: str, monkeypatch: pytest.Mon
         PROBES[path].holds()
 
 
+def test_a_renamed_name_is_found_under_its_other_path() -> None:
+    row = Private("torch.no_such_name", "", (private.EAGER,), other_paths=("torch.nor_this", "torch.neg"))
+    assert row.value() is torch.neg
+    assert row.probe().holds()
+    with pytest.raises(PrivateApiError, match=r"has no torch\.no_such_name, which engine eager needs"):
+        Private("torch.no_such_name", "", (private.EAGER,), other_paths=("torch.nor_this",)).value()
+
+
 def test_every_name_is_used_outside() -> None:
     said = "\n".join(place.read_text("utf-8") for place in SOURCE.rglob("*.py") if place.parent != SOURCE / "_torch")
     unused = [f"{module.__name__}.{name}" for module in TABLES for name in module.NAMES if name not in said]

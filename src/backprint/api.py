@@ -66,20 +66,22 @@ def capture(
     arguments = dict(locals())
     from backprint import calls
     from backprint.errors import UsageError
-    from backprint.target import DEFAULTS, capture_named_target, capture_with_recipes, resolve_options
+    from backprint.graph.capture_options import DEFAULTS
+    from backprint.target import capture_named_target, capture_with_recipes, resolve_options
 
-    options = resolve_options({option: arguments[option] for option in DEFAULTS})
+    options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_named_target(target, args, kwargs, options)
+    resolved = resolve_options(options)
     warn_with_this_torch()
     calls.check_target_options(target, kwargs)
     calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:
-        return capture_with_recipes(target, args, kwargs, options)
+        return capture_with_recipes(target, args, kwargs, resolved)
     except Exception as error:
         if advice := calls.advice_for_error(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {advice}") from error
@@ -268,7 +270,8 @@ def _twin(large: Capture, twin: Twin) -> Capture:
     if isinstance(twin, Capture):
         return twin
     model, args, kwargs = (*twin, {})[:3]
-    return capture(model, args=args, kwargs=kwargs, **{**large.origin.options, "fake": False, "engine": large.engine})
+    options = {**large.origin.options.as_keywords(), "fake": False, "engine": large.engine, "name": None}
+    return capture(model, args=args, kwargs=kwargs, **options)
 
 
 def fake() -> AbstractContextManager[None]:

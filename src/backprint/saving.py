@@ -211,7 +211,7 @@ def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
         return against_trace(stamped, trace)
     assert isinstance(stamped.origin, LiveProgram)  # its program is alive
     call = stamped.origin.call()
-    return against_trace(stamped, capture_call(*call, **{**stamped.origin.options, "stamp": False}))
+    return against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False)))
 
 
 def check_trace(stamped: Capture, trace: Capture | bool) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.common.text import check_sequence
 from backprint.errors import SampleError, UsageError
+from backprint.graph.capture_options import DEFAULTS, CaptureOptions
 from backprint.graph.isolation import check_here, isolation_request
 from backprint.graph.nouns import Capture
 
@@ -83,18 +84,18 @@ def capture_target(target: Target, **options: Any) -> Capture:
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")
-    options_ = resolve_options({**DEFAULTS, "mode": target.mode, "fake": target.fake, **options})
-    if options_["requires_grad"] is None:
-        options_["requires_grad"] = target.requires_grad
-    if options_["name"] is None and target.kind != "factory":
-        options_["name"] = target.title
-    if bool(options_["fake"]) is not target.fake:
-        raise UsageError(f"{target.title}: read the TARGET with fake={options_['fake']}, as it is to be captured")
+    resolved = resolve_options({"mode": target.mode, "fake": target.fake, **options})
+    if resolved.requires_grad is None:
+        resolved = replace(resolved, requires_grad=target.requires_grad)
+    if bool(resolved.fake) is not target.fake:
+        raise UsageError(f"{target.title}: read the TARGET with fake={resolved.fake}, as it is to be captured")
     if target.kind != "factory":
-        options_["mode"] = None  # the code is in that mode already
-        if target.fake and options_["specialize"] is None:
-            options_["specialize"] = True  # the numbers that a sample's code reads are known from its metadata
-    capture = capture_with_recipes(target.model, target.args, target.kwargs, options_, target.recipes)
+        specialize = resolved.specialize
+        if target.fake and specialize is None:
+            specialize = True  # the numbers that a sample's code reads are known from its metadata
+        name = target.title if resolved.name is None else resolved.name
+        resolved = replace(resolved, name=name, mode=None, specialize=specialize)  # the code is in that mode already
+    capture = capture_with_recipes(target.model, target.args, target.kwargs, resolved, target.recipes)
     return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
 
 
@@ -335,42 +336,24 @@ def capture_with_recipes(
     target: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    options: Mapping[str, Any],
+    options: CaptureOptions,
     recipes: Inputs | None = None,
 ) -> Capture:
-    """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
+    """Return the Capture of a call; `recipes` are those that made its tensors, if any did."""
     from backprint.replaying.at_capture import held_against_program
     from backprint.sample.inputs import with_recipes
     from backprint.tracing.entry import capture_call
 
-    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), recipes)
+    return with_recipes(capture_call(target, args, kwargs, options, check=held_against_program), recipes)
 
-
-DEFAULTS: dict[str, Any] = {
-    "engine": "auto",
-    "partition": None,
-    "decompose": None,
-    "mode": None,
-    "loss": None,
-    "requires_grad": None,
-    "specialize": None,
-    "functional": True,
-    "dynamic": False,
-    "fake": False,
-    "stamp": True,
-    "order": 1,
-    "allow": (),
-    "name": None,
-}
-"""The options of a capture with their defaults, as the signature of `bp.capture` has them; a test compares the two."""
 
 LOSSES = ("sum", "mean")
 """Losses of the first floating-point output."""
 
 
-def resolve_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with losses and decompositions resolved by name; a string instead of a sequence of names is
-    refused."""
+def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
+    """Return the options of a call with losses and decompositions resolved by name; a string instead of a sequence of
+    names is refused."""
     check_sequence("allow", options.get("allow"))
     check_sequence("decompose", options.get("decompose"))
     resolved = dict(options)
@@ -380,7 +363,7 @@ def resolve_options(options: Mapping[str, Any]) -> dict[str, Any]:
         from backprint.tracing.custom import decompositions_of
 
         resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
-    return resolved
+    return CaptureOptions(**resolved)
 
 
 def loss_of(text: str | None) -> Any:

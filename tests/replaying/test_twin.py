@@ -156,6 +156,12 @@ def test_a_twin_is_captured_with_the_same_options() -> None:
     assert "is built differently" in doubled.verify(twin=plain)[0].detail
 
 
+def test_a_twin_of_the_backward_of_the_backward_is_one_too() -> None:
+    mine, its = large(order=2).verify(twin=(Stack(6, 8), (TOKENS,)))
+    assert "its twin is bitwise, and has the same steps layer by layer" in mine.detail
+    assert its.verdict == "bitwise"
+
+
 @pytest.mark.slow
 def test_a_sample_takes_a_captured_twin(sample: Path) -> None:
     model = Stack(3, 8)

@@ -15,11 +15,12 @@ from subjects.programs import PROGRAMS
 from torch import Tensor, fx, nn
 
 import backprint as bp
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Port, Ref, Step, TensorSpec
 from backprint.tracing.assembly import Joint, Note, assemble
 from backprint.tracing.entry import ENGINES, Engine
 from backprint.tracing.program import A_TENSOR, CalledProgram
-from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.request import EngineResult
 from backprint.values.results import outputs_of
 
 F32 = TensorSpec("float32", (3,))
@@ -30,7 +31,7 @@ def times_sine(x: Tensor, w: Tensor) -> Tensor:
     return x.sin() * w
 
 
-def by_hand(program: CalledProgram, options: Options) -> EngineResult:
+def by_hand(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """An engine that knows one program: `times_sine`."""
     joint = Joint(
         inputs=(Port("x", "input", F32, "x"), Port("w", "input", F32, "w")),
@@ -223,7 +224,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "dynamic": {"dynamic": True},
     "decompose": {"decompose": {torch.ops.aten.silu.default: lambda x: x * torch.sigmoid(x)}},
     "order": {"order": 2},
-    "updates": {"functional": False},
+    "functional": {"functional": False},
     "partition": {"partition": "default"},
 }
 

@@ -98,6 +98,7 @@ class Private:
 
     `of` returns an object that has the attribute; the name is then a function that reads it of its argument.
     `passed` are the parameters that Backprint passes by name. `holds` is a check of the behaviour, where one is cheap.
+    Where torch renamed it, `path` is the newest, and `other_paths` are those of older versions, which are tried next.
     """
 
     path: str
@@ -106,15 +107,26 @@ class Private:
     of: Callable[[], Any] | None = None
     passed: tuple[str, ...] = ()
     holds: Callable[[], bool] | None = None
+    other_paths: tuple[str, ...] = ()
 
     def value(self) -> Any:
         """Return what torch has under this name, or raise PrivateApiError."""
         if self.of is None:
-            return at_path(self.path, self.needed_by)
+            return self.first_of_paths()
         attribute = self.path.rpartition(".")[2]
         if not hasattr(self.of(), attribute):
             raise absent(self.path, self.needed_by)
         return attrgetter(attribute)
+
+    def first_of_paths(self) -> Any:
+        """Return the object at the first path that torch has; raise PrivateApiError, which names the newest path."""
+        errors = []
+        for path in (self.path, *self.other_paths):
+            try:
+                return at_path(path, self.needed_by)
+            except PrivateApiError as error:
+                errors.append(error)
+        raise errors[0]
 
     def probe(self) -> Probe:
         """Return the Probe of this name: it is there, takes what is passed by name, and behaves."""

@@ -153,7 +153,7 @@ def print_parts(pair: Any) -> None:
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
-    """Return the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
+    """Print the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
     from rich.table import Table
 
     backward = pair.backward
@@ -190,7 +190,7 @@ def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
 
 
 def print_saved(summary: Any) -> None:
-    """Return the lines that save most for the backward."""
+    """Print the lines that save most for the backward."""
     from rich.table import Table
 
     out = console()

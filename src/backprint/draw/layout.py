@@ -383,7 +383,7 @@ def drawn_pair(pair: Pair) -> DrawnPair:
     """Return a Pair as it is drawn."""
     scene = scene_of(pair)
     costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
-    return drawn_scene(scene, costs, tuple(saved_bytes(pair.forward, scene)))
+    return drawn_scene(scene, costs, tuple(saved_tensors_sized(pair.forward, scene)))
 
 
 def drawn_scene(
@@ -440,7 +440,7 @@ def layouts_of(
     return tuple(known), tuple(numbers)
 
 
-def saved_bytes(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
+def saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
     """Yield what each saved tensor takes; memory that several share counts for the first."""
     graph = at_hints(forward)
     storages, sizes = storages_of(graph)

@@ -2,6 +2,7 @@
 
 - `nouns`: Port, Step, Graph, Pair, Link, Capture and their parts, valid by construction.
 - `keys`: how a port is identified, and its text. `verdicts`: the words of a Verdict, and when a check was a proof.
+- `capture_options`: the options of `bp.capture`, with their defaults.
 - `text`: a Graph as straight-line Python, and back; the parser runs nothing.
 - `canonical`: the form of a Graph without names, and its hash.
 - `operators`: the operators that a graph may call, from `operators.txt`. `isolation`: which graphs need a process of

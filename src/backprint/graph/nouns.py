@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from backprint.errors import GraphError, RefusedError, ReplayError
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.operators import operators
 from backprint.graph.verdicts import PortVerdict, verdict_text
@@ -773,7 +774,7 @@ class Origin(Oracle, Protocol):
         """Whether this process traced the graphs, so that they can be trusted."""
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> CaptureOptions:
         """The options of the capture call."""
 
     @property
@@ -848,7 +849,7 @@ class FixedOrigin(Origin):
     alive = True
     partial = False
     traced_here = True
-    options: Mapping[str, Any] = MappingProxyType({})
+    options = CaptureOptions()
     constants: Tensors = MappingProxyType({})
     tangents: Tensors = MappingProxyType({})
     parts: Sequence[Oracle] = ()

@@ -18,6 +18,7 @@ from torch import Tensor
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, GraphError, RefusedError
 from backprint.fx.to_fx import to_fx
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.cost import specs_of
 from backprint.graph.keys import PortKey, keyed, of_role, with_tangents
 from backprint.graph.nouns import (
@@ -400,9 +401,11 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
         again,
         tuple(values),
         {},
-        requires_grad=None if any(tracked) else [],
-        name="part",
-        allow=tuple(target for _, target in custom_operators(graph)),
+        CaptureOptions(
+            requires_grad=None if any(tracked) else [],
+            name="part",
+            allow=tuple(target for _, target in custom_operators(graph)),
+        ),
         check=held_against_program,
     )
     return renamed(captured_again.pairs[0], graph, title)

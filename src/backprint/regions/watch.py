@@ -591,7 +591,8 @@ def nested_tensors(values: Any) -> Iterator[Tensor]:
 
 @functools.cache
 def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
-    """Whether to look at an operator's results, whether it reads the arguments it writes, and which these are."""
+    """Return how to look at an operator: whether its results are looked at, whether it reads the arguments that it
+    writes, and which these are."""
     schema = schema_of(func)
     packet = schema.name.partition("::")[2]
     written = tuple(

@@ -351,7 +351,7 @@ def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
 
 
 def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
-    """Whether one condition on sizes holds; if it cannot be evaluated, also why."""
+    """Return whether a condition on sizes holds; if it cannot be evaluated, also why."""
     try:
         return holds(guard, values, sizes), ""
     except GraphError as error:

@@ -72,7 +72,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a run: facts, tables, the table of all samples, and `rows`, each with every column, for files."""
+    """The report of a run: facts, tables, and `rows`, each with every column, for files.
+
+    `samples` is the table of all samples. Only the HTML page has it, which can search it: in Markdown and in a terminal
+    it would be as long as the corpus.
+    """
 
     title: str
     facts: tuple[tuple[str, str], ...]

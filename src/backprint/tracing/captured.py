@@ -6,7 +6,6 @@ import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from backprint._torch import pytree
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
@@ -35,9 +35,8 @@ from backprint.values.tree import alias_groups, copy_values, flatten_with_path
 def capture_of(
     result: EngineResult,
     engine: str,
+    options: CaptureOptions,
     reasons: tuple[str, ...] = (),
-    name: str | None = None,
-    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Capture:
     """Return the Capture of an engine's result.
 
@@ -52,7 +51,7 @@ def capture_of(
         )
     signature = signature_of(result)
     return Capture(
-        name=name or program.title,
+        name=options.name or program.title,
         engine=engine,
         pairs=result.pairs,
         signature=signature,
@@ -185,7 +184,7 @@ class LiveProgram:
     partial = False
     traced_here = True
 
-    def __init__(self, result: EngineResult, options: Mapping[str, Any]) -> None:
+    def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
         self.program = result.program
         self.constants = {
             name: tensor.detach()

@@ -22,6 +22,7 @@ from backprint import errors
 from backprint._torch.modules import COMPILED
 from backprint.common.text import printable
 from backprint.errors import CaptureError, DataDependentError, GraphError, RefusedError, UsageError
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.tracing import derivatives
@@ -33,7 +34,7 @@ from backprint.tracing.dynamo.engine import by_dynamo
 from backprint.tracing.eager.engine import by_eager
 from backprint.tracing.program import CalledProgram, read_call
 from backprint.tracing.refusals import refuse_callers_modes
-from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.request import EngineResult
 from backprint.tracing.running import restoring_state
 from backprint.tracing.witness import second_order
 from backprint.values.settings import outside_modes, preserving_random_states
@@ -43,10 +44,11 @@ from backprint.values.settings import outside_modes, preserving_random_states
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One way to trace a program. `takes` names the requests that it supports beyond a plain call."""
+    """One way to trace a program. `takes` names the options that it supports, of those that not every engine does
+    (`CaptureOptions.requests`), and "sparse" if the program may have sparse inputs."""
 
     name: str
-    make: Callable[[CalledProgram, Options], EngineResult]
+    make: Callable[[CalledProgram, CaptureOptions], EngineResult]
     takes: frozenset[str]
 
     def lacks(self, requested: Mapping[str, str]) -> str:
@@ -61,7 +63,7 @@ class Engine:
 ENGINES: dict[str, Engine] = {
     each.name: each
     for each in (
-        Engine("eager", by_eager, frozenset({"sparse", "order", "updates", "partition"})),
+        Engine("eager", by_eager, frozenset({"sparse", "order", "functional", "partition"})),
         Engine("aot", by_aot, frozenset({"fake", "dynamic", "decompose", "order", "partition"})),
         Engine("dynamo", by_dynamo, frozenset({"decompose", "partition"})),
     )
@@ -72,19 +74,14 @@ EXCLUSIVE = (("fake", "dynamic"),)
 """Requests that no engine supports together, although one may support each."""
 
 
-def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
-    """Return the requests of a call beyond a plain capture, by name, each in the words of the call."""
-    sparse = {name: tensor for name, tensor in program.all_tensors().items() if tensor.layout is not torch.strided}
-    in_words = {
-        "fake": "fake=True" if options.fake else "",
-        "dynamic": "dynamic=" if options.dynamic else "",
-        "decompose": "decompose=" if options.decompose else "",
-        "updates": "functional=False" if not options.functional else "",
-        "order": "order=2" if order == 2 else "",
-        "partition": "partition=" if options.partition is not None else "",
-        "sparse": next((f"{str(t.layout)[6:]} tensors (input {name!r})" for name, t in sparse.items()), ""),
-    }
-    return {request: text for request, text in in_words.items() if text}
+def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[str, str]:
+    """Return what a call asks for that not every engine supports, each in the words of the call."""
+    requested = options.requests()
+    for name, tensor in program.all_tensors().items():
+        if tensor.layout is not torch.strided:
+            requested["sparse"] = f"{str(tensor.layout)[6:]} tensors (input {name!r})"
+            break
+    return requested
 
 
 def engines_supporting(requested: Collection[str]) -> str:
@@ -120,7 +117,7 @@ Check = Callable[[Capture, LiveProgram], Any]
 
 def by_auto(
     program: CalledProgram,
-    options: Options,
+    options: CaptureOptions,
     requested: Mapping[str, str],
     check: Check,
     build_capture: Callable[..., Capture],
@@ -145,7 +142,7 @@ def by_auto(
         try:
             result = engine.make(program, options)
             reasons = tuple(f"{earlier}: {failure_reason(errors[earlier])}" for earlier in errors)
-            capture = prove_capture(build_capture(result, name, reasons), check)
+            capture = prove_capture(build_capture(result, name, reasons=reasons), check)
             if not result.reasons_to_prefer_others:
                 return capture
             errors[name] = LessExpressiveCapture(result.reasons_to_prefer_others[0], capture)
@@ -188,7 +185,11 @@ def refusal_of_changing_results(program: CalledProgram, title: str, reason: str)
 
 
 def why_results_change(
-    error: Exception, program: CalledProgram, options: Options, check: Check, build_capture: Callable[..., Capture]
+    error: Exception,
+    program: CalledProgram,
+    options: CaptureOptions,
+    check: Check,
+    build_capture: Callable[..., Capture],
 ) -> str:
     """Return where the program's own results differ from run to run; '' if the engine's graphs are wrong instead.
 
@@ -212,11 +213,11 @@ def why_results_change(
 
 
 def by_engine(
-    program: CalledProgram, options: Options, engine: str, check: Check, build_capture: Callable[..., Capture]
+    program: CalledProgram, options: CaptureOptions, check: Check, build_capture: Callable[..., Capture]
 ) -> Capture:
     """Return the Capture of the requested engine. One that differs on other inputs only is pinned to the captured
     ones."""
-    capture = build_capture(ENGINES[engine].make(program, options), engine)
+    capture = build_capture(ENGINES[options.engine].make(program, options), options.engine)
     try:
         return prove_capture(capture, check)
     except (DiffersOnCapturedInputs, DiffersOnOtherInputs) as error:
@@ -379,23 +380,17 @@ def capture_call(
     target: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
-    engine: str = "auto",
-    mode: str | None = None,
-    loss: Callable[[Any], Any] | None = None,
-    requires_grad: Any = None,
-    order: int = 1,
-    name: str | None = None,
+    options: CaptureOptions,
     check: Check = lambda capture, program: None,
-    **options_given: Any,
 ) -> Capture:
-    """Capture the forward and backward of `target(*args, **kwargs)`; `options_given` are the fields of Options."""
-    options = Options(**options_given)
-    check_options(target, engine, mode, options.partition, order)
+    """Capture the forward and backward of `target(*args, **kwargs)`."""
+    check_options(target, options)
     specialize = bool(options.specialize)
-    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialize)
-    requested_in_words = requests(program, options, order)
-    check_engine(engine, requested_in_words)
+    program = read_call(
+        target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, specialize
+    )
+    requested_in_words = requests_of_call(program, options)
+    check_engine(options.engine, requested_in_words)
     with (
         preserving_random_states(),
         refuse_callers_modes(),
@@ -403,19 +398,19 @@ def capture_call(
         restoring_state(program),
         derivatives.explaining_missing_derivative(lambda: program),
     ):
-        if order == 2:
+        if options.order == 2:
             program = second_order(program)
-        call = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **options_given}
-        build_capture = functools.partial(capture_of, name=name, options=call)
-        if engine == "auto":
+        build_capture = functools.partial(capture_of, options=options)
+        if options.engine == "auto":
             capture = by_auto(program, options, requested_in_words, check, build_capture)
         else:
-            capture = by_engine(program, options, engine, check, build_capture)
+            capture = by_engine(program, options, check, build_capture)
     return capture
 
 
-def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:
+def check_options(target: Any, options: CaptureOptions) -> None:
     """Refuse by name options and targets that are not supported."""
+    engine, mode, partition, order = options.engine, options.mode, options.partition, options.order
     if order not in (1, 2):
         raise UsageError(
             f"order={order!r} is not one of 1 (the backward), 2 (its backward): for a higher order, capture a function "

@@ -1,8 +1,8 @@
-"""The interface of every engine: its Options, and its EngineResult, the Pairs with all that a Capture needs."""
+"""What every engine returns: an EngineResult, the Pairs with all that a Capture needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -12,20 +12,6 @@ from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.witness import run_step
 from backprint.values.results import ResultTree
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a capture."""
-
-    partition: str | Callable[..., Any] | None = None
-    decompose: Mapping[Any, Callable[..., Any]] | None = None
-    specialize: bool | None = None
-    functional: bool = True
-    dynamic: bool | Mapping[str, Any] = False
-    fake: bool = False
-    allow: Sequence[str] = ()
-    stamp: bool = True
 
 
 @dataclass(frozen=True, slots=True)

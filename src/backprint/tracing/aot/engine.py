@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from backprint.common.collector import collector_paused
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import IN_FULL
 from backprint.tracing.aot.from_fx import read_fx
 from backprint.tracing.aot.trace import Traced, trace
@@ -13,12 +14,12 @@ from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
 from backprint.tracing.refusals import describe_unchecked_reads
-from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.request import EngineResult
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
 
 
-def by_aot(program: CalledProgram, options: Options) -> EngineResult:
+def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
         with collector_paused() if options.fake else contextlib.nullcontext():
@@ -35,13 +36,15 @@ def by_aot(program: CalledProgram, options: Options) -> EngineResult:
     return replace(result, notes=(f"{IN_FULL}{attempt.why}",)) if attempt.why else result
 
 
-def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Traced:
+def traced_by(scouted: ScoutedProgram, seen: Findings, options: CaptureOptions) -> Traced:
     """Trace a program that has run."""
     specialize = bool(options.specialize)
     return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
-def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> EngineResult:
+def traced_in_full(
+    program: CalledProgram, options: CaptureOptions, scouted: ScoutedProgram, seen: Findings
+) -> EngineResult:
     """Return the capture of a program that has run."""
     with collector_paused():
         traced = traced_by(scouted, seen, options)

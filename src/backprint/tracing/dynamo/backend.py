@@ -26,6 +26,7 @@ from backprint._torch.dynamo import (
     tag_activation_checkpoint,
     tracing,
 )
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
 from backprint.tracing.aot.engine import by_aot
@@ -41,7 +42,6 @@ from backprint.tracing.dynamo.frontend import (
     source_of_placeholder,
 )
 from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, Slot, check_tensor, free_name
-from backprint.tracing.request import Options
 from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import copy_values
 
@@ -68,16 +68,19 @@ def outside_tracing() -> Iterator[None]:
 
 
 @captures_operator_bodies
-def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **options: Any) -> Capture:
-    """Capture one graph of Dynamo's on the inputs it is compiled for; `options` are the fields of Options.
+def capture_graph(
+    module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **engine_options: Any
+) -> Capture:
+    """Capture one graph of Dynamo's on the inputs it is compiled for; `engine_options` are fields of CaptureOptions.
 
     Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
     """
     program = program_of(module, inputs, torch.is_grad_enabled())
     sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
+    options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
     with outside_tracing():
-        result = by_aot(program, Options(**{"dynamic": sizes, **options}))
-        return capture_of(result, "dynamo", (), name or program.title)
+        result = by_aot(program, options)
+        return capture_of(result, "dynamo", options)
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:

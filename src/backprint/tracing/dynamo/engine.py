@@ -20,6 +20,7 @@ from backprint._torch import pytree
 from backprint._torch.modes import enter_autocast
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, DataDependentError
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
 from backprint.tracing import frames
@@ -48,7 +49,7 @@ from backprint.tracing.program import (
     free_name,
 )
 from backprint.tracing.reach import compiled_parts, module_paths
-from backprint.tracing.request import EngineResult, Options, Part
+from backprint.tracing.request import EngineResult, Part
 from backprint.tracing.running import check_loss, own_arguments, staged
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.state.restore import with_foreign_random_states
@@ -348,7 +349,7 @@ class TracedPair:
     guards: tuple[Guard, ...]
 
 
-def trace_pairs(book: TensorTable, options: Options) -> tuple[TracedPair, ...]:
+def trace_pairs(book: TensorTable, options: CaptureOptions) -> tuple[TracedPair, ...]:
     """Return every graph as a Pair, in the order in which they ran."""
     refuse_shared_hooks(book)
     refuse_shared_casts(book)
@@ -360,7 +361,7 @@ def trace_pairs(book: TensorTable, options: Options) -> tuple[TracedPair, ...]:
     return tuple(traced[index] for index in range(len(book.entries)))
 
 
-def trace_pair(book: TensorTable, index: int, later: Mapping[int, Pair], options: Options) -> TracedPair:
+def trace_pair(book: TensorTable, index: int, later: Mapping[int, Pair], options: CaptureOptions) -> TracedPair:
     """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
     entry = book.entries[index]
     program, places = program_of_pair(book, index, later)
@@ -512,7 +513,7 @@ def program_tensors_behind(
 # ---- The engine
 
 
-def by_dynamo(program: CalledProgram, options: Options) -> EngineResult:
+def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
     scouted, seen = scout(program)
     check_program(scouted, seen)

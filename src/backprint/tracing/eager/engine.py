@@ -18,6 +18,7 @@ from torch import Tensor
 from backprint._torch.script import scripts_seen
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.tracing import frames
@@ -28,7 +29,7 @@ from backprint.tracing.eager.writer import Writer
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
-from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.request import EngineResult
 from backprint.tracing.running import run_backward, staged
 from backprint.tracing.scout import hooks_as_edges, with_outside
 from backprint.tracing.watch import SEED, Observations
@@ -57,7 +58,7 @@ class RecordedStep:
     leaves: tuple[Any, ...]
 
 
-def by_eager(program: CalledProgram, options: Options) -> EngineResult:
+def by_eager(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `eager`."""
     with collector_paused():
         result = result_of_step(record_or_refuse(program), options)
@@ -199,7 +200,7 @@ def backward_placements(
 # ---- From the tape to a Pair
 
 
-def result_of_step(run: RecordedStep, options: Options) -> EngineResult:
+def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
     joint = joint_of(run, as_ran=not options.functional)

@@ -243,7 +243,7 @@ class Echoes:
         self.node_of_value[name] = None if call is None else call.node
 
     def begin_backward(self) -> None:
-        """Return the following calls belong to the backward."""
+        """Count the calls that follow as the backward's."""
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
@@ -261,7 +261,7 @@ class Echoes:
     def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
         """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
         echo = self.echo(call)
-        if echo is not None and call.source is None:
+        if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
             return self.calls_by_node[call.node or 0][1].source, echo
         return call.source, echo
 
@@ -323,7 +323,8 @@ class Echoes:
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
-        if not common and call.source is None:  # a gradient that is passed on unchanged was made by an earlier node
+        # A sum without a line is autograd's own; a gradient that is passed on unchanged was made by an earlier node.
+        if not common and call.source is None:
             own = [places for node, places in sides if node == call.node]
             common = [place for places in own for place in places if place.shape == call.args[0].shape]
             common = common if len(common) == 1 else []
@@ -350,7 +351,7 @@ class Page:
         self.last = ""
 
     def set_call(self, call: TapedCall | None) -> None:
-        """Return the following steps belong to this call."""
+        """Attribute the steps that follow to this call."""
         self.call, self.last = call, ""
 
     def put(self, step: Step) -> None:

@@ -432,11 +432,11 @@ class Writer:
         self.end_calls()
 
     def end_calls(self) -> None:
-        """Return the following steps belong to no call."""
+        """Attribute the steps that follow to no call."""
         self.page.set_call(None)
 
     def begin_backward(self) -> None:
-        """Return the following calls belong to the backward."""
+        """Count the calls that follow as the backward's."""
         self.echoes.begin_backward()
 
     def copy_ports(self, tape: Tape) -> None:

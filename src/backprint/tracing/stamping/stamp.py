@@ -25,6 +25,7 @@ from backprint._torch.modules import BUFFERS, PARAMETERS, has_any_global_hook, o
 from backprint.common.collector import collector_paused
 from backprint.errors import is_defect
 from backprint.fx.convert import tensor_spec
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Port, TensorSpec, stamp_note
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import Joint, assemble
@@ -32,7 +33,7 @@ from backprint.tracing.cut import why_partition_needs_all_layers
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, NamedTensor, ScoutedProgram
 from backprint.tracing.reach import roots
-from backprint.tracing.request import EngineResult, Options
+from backprint.tracing.request import EngineResult
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.rows import CannotStamp, LoggedWatch, Row, continue_joint, continue_rows
 
@@ -274,7 +275,7 @@ DEPTHS = (4, 5)
 """How many layers the two traces have. The first and the last layer are often irregular, and two between them would fit
 any linear growth."""
 
-Trace = Callable[[ScoutedProgram, Findings, Options], ReadJoint]
+Trace = Callable[[ScoutedProgram, Findings, CaptureOptions], ReadJoint]
 """Traces a program that has run."""
 
 
@@ -296,7 +297,7 @@ class StampAttempt:
     run: LoggedRun | None = None
 
 
-def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> StampAttempt:
+def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> StampAttempt:
     """Stamp a program, if that is sound."""
     plan = find_plan(program.target())
     if not plan.runs:
@@ -313,7 +314,7 @@ def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> Sta
         return StampAttempt(why=str(error), run=whole)
 
 
-def refuse_call(program: CalledProgram, options: Options) -> None:
+def refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
     """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
     whole = why_partition_needs_all_layers(options.partition)
     for request, present in (
@@ -332,7 +333,7 @@ def refuse_call(program: CalledProgram, options: Options) -> None:
 
 
 def continue_joint_and_log(
-    program: CalledProgram, plan: Plan, options: Options, trace: Trace
+    program: CalledProgram, plan: Plan, options: CaptureOptions, trace: Trace
 ) -> tuple[Joint, list[Row]]:
     """Return the Joint and the log that the whole must have, continued from two shallow traces."""
     assert program.world is not None  # it is captured without values
@@ -346,7 +347,7 @@ def continue_joint_and_log(
 
 
 def trace_with_layers(
-    program: CalledProgram, plan: Plan, layers: int, known: Known, options: Options, trace: Trace
+    program: CalledProgram, plan: Plan, layers: int, known: Known, options: CaptureOptions, trace: Trace
 ) -> tuple[LoggedRun, ReadJoint]:
     """Return the run and the trace of a program with few layers."""
     with layers_reduced(plan, layers):

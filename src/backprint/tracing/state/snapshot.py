@@ -920,7 +920,7 @@ EMPTY = object()
 
 
 def NOWHERE(key: Any, other: Any) -> None:
-    """Return the place of an iterator in another iterator, which is copied with it."""
+    """Set nothing: the place of an iterator that is a part of another iterator, which is copied with it."""
 
 
 def slot_content(owner: Any, value: Any) -> Any:
