@@ -1,0 +1,259 @@
+"""One Pair in float64, on inputs near the captured ones: its values, its gradients, and the product of both with a
+direction.
+
+For tangents g and a direction v of the inputs, a backward that is the derivative of its forward satisfies
+⟨g, J·v⟩ = ⟨Jᵀ·g, v⟩. The left side is the forward's derivative along v, the right side has the backward's gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derivative.duals import DualRun, Tangents
+from backprint.errors import GraphError, GuardError, ReplayError
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Pair
+from backprint.graph.sizes import at_hints
+from backprint.replaying.power import WIDE, widened
+
+NUDGES = (0.1, 1e-3, 0.0)
+"""How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
+
+FLOOR = 1e-4
+"""The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
+that is smaller than this part of the largest counts as that: one that is 0 but for rounding must not be blown up."""
+
+MAKES_TANGENTS = ("random", "ones")
+
+
+class CannotTell(Exception):
+    """Nothing can be said about a Pair, for the reason in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
+
+    `ports` are the gradients that are compared, in order; `left_out` says of each other one why it is not.
+    """
+
+    forward: Graph
+    backward: Graph
+    inputs: dict[str, Any]
+    results: dict[PortKey, Any]
+    tangents: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    left_out: dict[str, str]
+    direction: dict[str, Tensor]
+    chance: int
+    nudge: float
+
+    @property
+    def backward_inputs(self) -> dict[PortKey, Any]:
+        """The inputs of the backward."""
+        return inputs_of_backward(self.backward, self.inputs, self.results, self.tangents)
+
+
+def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
+    """Return forward and backward in float64, at the captured sizes."""
+    if pair.backward is None:
+        raise CannotTell("it has no backward")
+    return at_hints(widened(pair.forward)), at_hints(widened(pair.backward))
+
+
+def wide(value: Any) -> Any:
+    """Return a tensor of floats as float64, of complex numbers as complex128; anything else itself."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    return value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
+    """Return a Setting on inputs drawn near these values. `chance` is the seed of the program's own draws."""
+    forward, backward = widened_pair(pair)
+    wanted = {port.name for port in backward.outputs}
+    reason = "it does not run in float64"
+    for nudge in NUDGES:
+        source = torch.Generator().manual_seed(seed)
+        inputs = {
+            port.name: nudged(wide(values[port.name]), nudge, source) if port.name in wanted else wide(values[port.name])
+            for port in forward.inputs
+        }
+        try:
+            return run_setting(forward, backward, inputs, source, chance, nudge, ones)
+        except NotFinite as error:
+            reason = str(error)
+        except (ReplayError, GuardError, GraphError, RuntimeError) as error:
+            reason = str(error)
+    raise CannotTell(reason)
+
+
+def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
+    """Return the results of a graph by port."""
+    return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
+
+
+class NotFinite(Exception):
+    """A result has NaN or Inf."""
+
+
+def run_setting(
+    forward: Graph,
+    backward: Graph,
+    inputs: dict[str, Any],
+    source: torch.Generator,
+    chance: int,
+    nudge: float,
+    ones: bool,
+) -> Setting:
+    """Run forward and backward on inputs, and draw the direction."""
+    torch.manual_seed(chance)
+    results = values_of(forward, inputs)
+    tangents = {}
+    for port in backward.by_role("tangent"):
+        output = output_of(results, port.name)
+        tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
+    passed = inputs_of_backward(backward, inputs, results, tangents)
+    returned = {key.name: value for key, value in values_of(backward, passed).items()}
+    gradients, left_out = {}, {}
+    for name, gradient in returned.items():
+        value = inputs.get(name)
+        if not isinstance(value, Tensor):
+            left_out[name] = "its input is not among the forward's"
+        elif value.layout is not torch.strided or (gradient is not None and gradient.layout is not torch.strided):
+            left_out[name] = f"it is {str((value if gradient is None else gradient).layout)[6:]}"
+        elif not is_inexact(value):
+            left_out[name] = f"its input is {str(value.dtype)[6:]}"
+        else:
+            gradients[name] = torch.zeros_like(value) if gradient is None else gradient
+    if not gradients:
+        raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
+    for name, gradient in gradients.items():
+        if not bool(gradient.isfinite().all()):
+            raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones")
+    direction = directions(inputs, gradients, source)
+    return Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
+
+
+def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
+    """Return the result that a tangent belongs to: an output, or an input that was written to."""
+    for role in ("output", "mutation"):
+        value = results.get(PortKey(role, name))
+        if isinstance(value, Tensor):
+            return value
+    raise CannotTell(f"the backward takes a tangent of {name!r}, which is no tensor that the forward returns")
+
+
+def inputs_of_backward(
+    backward: Graph, inputs: Mapping[str, Any], results: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]
+) -> dict[PortKey, Any]:
+    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward."""
+    passed = {}
+    for port in backward.inputs:
+        if port.role == "tangent":
+            passed[port.key] = tangents[port.name]
+        elif port.key in results:
+            passed[port.key] = results[port.key]
+        else:
+            passed[port.key] = inputs.get(port.name)
+    return passed
+
+
+def is_inexact(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def nudged(value: Any, by: float, source: torch.Generator) -> Any:
+    """Return inputs near these, so that nothing is 0, 1 or equal by chance; a symmetric matrix stays symmetric."""
+    if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
+        return value
+    moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
+    if by < NUDGES[0] and value.numel() and not value.is_complex():
+        moved = moved.clamp(value.min(), value.max())
+    return symmetric_as(value, moved)
+
+
+def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
+    """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
+    of it, and their gradient is that of a symmetric matrix."""
+    if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not torch.equal(value, value.mH):
+        return other
+    return (other + other.mH) / 2
+
+
+def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a normal tensor of this shape and dtype."""
+    return torch.randn(value.shape, generator=source, dtype=value.dtype).to(value.device)
+
+
+def directions(
+    inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
+) -> dict[str, Tensor]:
+    """Return a direction for each input: its share of the product is about as large as any other's."""
+    sizes = {name: float(gradient.norm()) for name, gradient in gradients.items()}
+    floor = max(FLOOR * max(sizes.values(), default=0.0), 1e-300)
+    return {
+        name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / (max(size, floor) if floor > 1e-300 else 1.0)
+        for name, size in sizes.items()
+    }
+
+
+# ---- The two products
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far apart the two products are, relative to the sum of their terms' sizes."""
+
+    value: float
+    by_second_derivative: frozenset[str] = frozenset()
+    by_differences: frozenset[str] = frozenset()
+
+
+def inner(left: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the real inner product of two tensors, and the sum of the sizes of its terms."""
+    terms = (left.conj() * right).real if left.is_complex() or right.is_complex() else left * right
+    return float(terms.sum()), float(terms.abs().sum())
+
+
+def forward_product(
+    setting: Setting, constant: Collection[str] = (), watch: Any = None
+) -> tuple[float, float, DualRun]:
+    """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
+    run = DualRun(setting.forward, constant, watch)
+    torch.manual_seed(setting.chance)
+    along = run.along(setting.inputs, setting.direction)
+    total = size = 0.0
+    tangents = dict(zip((port.key for port in setting.forward.outputs), along.tangents, strict=True))
+    for name, tangent in setting.tangents.items():
+        moved = next(
+            (tangents[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in tangents), None
+        )
+        if moved is not None:
+            part, part_size = inner(tangent, moved)
+            total, size = total + part, size + part_size
+    return total, size, run
+
+
+def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
+    """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, and the sum of the sizes of its terms."""
+    total = size = 0.0
+    for name, gradient in (setting.gradients if gradients is None else gradients).items():
+        part, part_size = inner(gradient, setting.direction[name])
+        total, size = total + part, size + part_size
+    return total, size
+
+
+def gap_of(left: tuple[float, float], right: tuple[float, float]) -> float:
+    """Return the distance of two products relative to the sizes of their terms; 0 if both have none."""
+    size = max(left[1], right[1])
+    distance = abs(left[0] - right[0])
+    if math.isnan(distance):
+        return math.inf
+    return distance / size if size > 0 else 0.0
