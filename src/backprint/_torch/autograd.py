@@ -16,6 +16,12 @@ sequence_number: Any = methodcaller("_sequence_nr")
 """Return the sequence number of a node: nodes that are made later in a thread have larger ones."""
 
 
+@uses("torch.autograd.function.BackwardCFunction", needed_by=(private.CAPTURE,))
+def function_class(node: Any) -> Any:
+    """Return the custom autograd.Function that a node runs the backward of; None if it does not say."""
+    return getattr(type(node), "_forward_cls", None)
+
+
 def metadata_of_inputs(node: Any) -> tuple[Any, ...]:
     """Return the shape, dtype and device of each of a node's inputs."""
     return tuple(node._input_metadata)

@@ -32,11 +32,18 @@ MOST_EDGES = 64
 MOST_CANDIDATES = 5
 """How many values of the backward are tried as the gradient of one input of a wrong place."""
 
+MOST_INPUTS = 6
+"""The most inputs of a wrong place whose gradients are not known to be right."""
+
 MOST_TRIED = 24
 """How many combinations of these are tried for one place."""
 
 MOST_STEPS = 12
 """The most steps of a wrong place."""
+
+
+NOTHING, RIGHT = "", "right "
+"""Candidates for a gradient beside values of the backward: none, and the right one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,21 +189,37 @@ class Search:
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         ends, inside = self.ways(matched, wrong, {s.name for p in places for s in p.steps})
-        for steps in (steps for last in ends for steps in self.regions(last, inside)):
-            best: tuple[tuple[int, int], WrongPlace] | None = None
-            for place in self.proposals(steps, right):
-                if max(place.errors) <= NEAR:
-                    if None not in place.returned:  # these steps are right: what is wrong comes another way
-                        break
-                    continue
-                progress = self.progress([*places, place], place, matched, wrong)
-                if progress > (0, 0) and (best is None or progress > best[0]):
-                    best = progress, place
-                if progress[0] == len(wrong):
+        for last in ends:
+            for steps in self.regions(last, inside):
+                place, is_right = self.best_explanation(steps, places, right, matched, wrong)
+                if place is not None:
+                    return place
+                if is_right:  # what is wrong comes another way
                     break
-            if best is not None:
-                return best[1]
         return None
+
+    def best_explanation(
+        self,
+        steps: tuple[Step, ...],
+        places: Sequence[WrongPlace],
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        wrong: Sequence[str],
+    ) -> tuple[WrongPlace | None, bool]:
+        """Return these steps as a wrong place, with what the backward returned there, if that explains a part of what
+        is wrong; and whether the steps are right."""
+        best: tuple[tuple[int, int], WrongPlace] | None = None
+        for place in self.proposals(steps, right, matched):
+            if max(place.errors) <= NEAR:
+                if None not in place.returned:
+                    return None, True
+                continue
+            progress = self.progress([*places, place], place, matched, wrong)
+            if progress > (0, 0) and (best is None or progress > best[0]):
+                best = progress, place
+            if progress[0] == len(wrong):
+                break
+        return (None, False) if best is None else (best[1], False)
 
     def progress(
         self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
@@ -243,31 +266,41 @@ class Search:
             region.insert(0, max(before, key=lambda step: self.index[step.name]))
             yield tuple(sorted(region, key=lambda step: self.index[step.name]))
 
-    def proposals(self, steps: tuple[Step, ...], right: Mapping[str, Tensor]) -> Iterator[WrongPlace]:
+    def proposals(
+        self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]
+    ) -> Iterator[WrongPlace]:
         """Yield these steps as a wrong place, with values of the backward as the gradients that it returned."""
         own = {step.name for step in steps}
         inputs = [name for step in steps for name in names_in(step) if name not in own]
         inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
-        if not inputs or len(inputs) > 6:
+        if not inputs or sum(name not in matched for name in inputs) > MOST_INPUTS:
             return
         contributions = self.contributions(steps, inputs, right)
-        choices = [self.candidates(name, steps, contributions.get(name)) for name in inputs]
-        for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs]):
-            returned = tuple(self.backward_values[name] if name else None for name in chosen)
+        values = dict(self.backward_values)
+        choices = []
+        for name in inputs:
+            if name in matched and name in contributions:
+                values[RIGHT + name] = contributions[name]
+                choices.append([RIGHT + name])
+            else:
+                choices.append(self.candidates(name, steps, contributions.get(name)))
+        values[NOTHING] = None
+        for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs], values):
+            returned = tuple(values[name] for name in chosen)
             errors = tuple(
                 error_of(gradient, contributions.get(name)) for name, gradient in zip(inputs, returned, strict=True)
             )
             yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
 
     def most_right_first(
-        self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None]
+        self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None], values: Mapping[str, Any]
     ) -> list[tuple[str, ...]]:
         """Return the combinations of candidates to try, first those with the most right gradients."""
         combinations = itertools.islice(itertools.product(*choices), 600)
 
         def wrong(chosen: tuple[str, ...]) -> int:
             return sum(
-                error_of(self.backward_values[name] if name else None, right) > NEAR
+                error_of(values[name], right) > NEAR
                 for name, right in zip(chosen, contributions, strict=True)
             )
 
@@ -305,10 +338,11 @@ class Search:
         shape = tuple(self.forward_values[name].shape)
         echoes = {step.name for step in steps}
         graph = self.setting.backward
+        names = [*(port.local for port in graph.by_role("tangent")), *(step.name for step in graph.steps)]
         alike = [
-            step.name
-            for step in graph.steps
-            if isinstance(value := self.backward_values.get(step.name), Tensor)
+            name
+            for name in names
+            if isinstance(value := self.backward_values.get(name), Tensor)
             and tuple(value.shape) == shape
             and is_inexact(value)
         ]
@@ -317,7 +351,7 @@ class Search:
         if contribution is not None and (mark := mark_of(contribution)):
             same = [n for n in ranked if mark.is_near(mark_of(self.backward_values[n]))]
             ranked = [*same, *(n for n in ranked if n not in same)]
-        return [*ranked[:MOST_CANDIDATES], ""]
+        return [*ranked[:MOST_CANDIDATES], NOTHING]
 
     def echo_of(self, name: str) -> set[str] | None:
         step = self.backward_step(name)

@@ -154,6 +154,76 @@ class Verdict:
         return has_proof(self.verdict, self.power, self.vacuous)
 
 
+# ---- Whether a backward is the derivative of its forward: a word of its own, beside the verdict
+
+DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL = "derivative", "not the derivative", "cannot tell"
+"""What is known of a backward: it is the derivative of its forward, it is not, or nothing was found out."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongGradient:
+    """A place where a backward is not the derivative: the operators of the forward whose gradients are wrong.
+
+    `function` names the custom autograd.Function or the `detach` that the place is, if it is one. `lines` are those of
+    the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the forward. `gradients` has, for
+    each value that the operators take, how far its gradient is from the right one, relative to its size: 1 for one
+    that is missing. `times` is how often the place comes, as in a loop.
+    """
+
+    operators: tuple[str, ...]
+    at: str
+    code: str
+    lines: tuple[str, ...]
+    gradients: tuple[tuple[str, float], ...]
+    function: str = ""
+    times: int = 1
+
+    def __str__(self) -> str:
+        wrong = ", ".join(f"{name} by {error:.1e}" for name, error in self.gradients if error > 0)
+        place = self.function or ", ".join(dict.fromkeys(self.operators))
+        lines = f"; its backward is {', '.join(self.lines)}" if self.lines else ""
+        times = f" ({self.times} times)" if self.times > 1 else ""
+        return f"{place} at {self.at}{times}: the gradient is wrong for {wrong or 'what it takes'}{lines}"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """Whether the backward of a Pair is the derivative of its forward, and how that was found out.
+
+    `gap` is the distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, the least of `draws` draws. `ones` is the
+    gap for tangents of ones, where the backward is wrong. `left_out` are gradients that were not compared, with the
+    reason. `wrong` are the places where the backward is wrong, and `rest_is_right` says that everything else is the
+    derivative. `meant` are the places that the author named: the backward is meant to differ there.
+    """
+
+    word: str
+    name: str
+    detail: str = ""
+    gap: float | None = None
+    draws: int = 0
+    ones: float | None = None
+    by_second_derivative: tuple[str, ...] = ()
+    by_differences: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    ports: tuple[str, ...] = ()
+    wrong: tuple[WrongGradient, ...] = ()
+    meant: tuple[str, ...] = ()
+    rest_is_right: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether the backward is the derivative, except where its author means it to differ."""
+        return self.word.startswith(DERIVATIVE)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.word}" + (f" ({self.detail})" if self.detail else "")]
+        return "\n  ".join([*lines, *map(str, self.wrong)])
+
+    def __repr__(self) -> str:
+        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        return f"Derivative({self.word}: {in_a_line(self.name)}{detail})"
+
+
 @dataclass(frozen=True, slots=True)
 class Proofs:
     """How many of several samples have a proof, with a backward and forward only, and those that have none.

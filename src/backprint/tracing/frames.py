@@ -257,6 +257,17 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     return Source(relative_path(file), line, function, code, module.replace("]", ")"))
 
 
+def line_of_definition(function: Any) -> Source | None:
+    """Return the line at which a function of the user's begins; None for one of a library or in C."""
+    code = getattr(function, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    line = code.co_firstlineno
+    while linecache.getline(code.co_filename, line).lstrip().startswith("@"):
+        line += 1
+    return source(code.co_filename, line, code.co_name, "")
+
+
 _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 """Dynamo's name for the rest of a function after a graph break: the user's function is in the middle."""
 

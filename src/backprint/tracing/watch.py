@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint._torch import pytree
-from backprint._torch.autograd import current_node, set_version_counters
+from backprint._torch.autograd import current_node, function_class, set_version_counters
 from backprint._torch.fake import FakeTensor, UnsupportedOperatorException
 from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode
 from backprint._torch.operators import HigherOrderOperator, schema_of
@@ -64,6 +64,11 @@ SIZED = {
 def reads_values(func: Any) -> bool:
     """Whether an operator's result, or its error, depends on more than its arguments' shapes."""
     return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+
+
+def own_backward(node: Any) -> Any:
+    """Return the backward that the author of a custom autograd.Function wrote."""
+    return getattr(function_class(node), "backward", None)
 
 
 def writes(func: Any) -> bool:
@@ -451,7 +456,8 @@ class Watch(TorchDispatchMode):
             queue += [following for following, _ in node.next_functions if following is not None]
             self.seen.reentrant |= node.name() == "CheckpointFunctionBackward"
             if isinstance(node, torch.autograd.function.BackwardCFunction):
-                self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
+                text = f"{node.name()} is a custom autograd.Function"
+                self.seen.opaque.append(OpaqueEdge("function", text, frames.line_of_definition(own_backward(node))))
 
     def note_written(self) -> None:
         """Note which tensors from outside the run has written to."""

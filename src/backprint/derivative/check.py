@@ -1,0 +1,335 @@
+"""The question for a whole Capture: is each backward the derivative of its forward?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derivative.duals import OperatorError
+from backprint.derivative.locate import Located, WrongPlace, locate
+from backprint.derivative.setting import (
+    CannotTell,
+    Setting,
+    backward_product,
+    forward_product,
+    gap_of,
+    make_setting,
+    wide,
+)
+from backprint.errors import BackprintError
+from backprint.graph.nouns import Capture, OpaqueEdge, Pair, Source, Step
+from backprint.graph.verdicts import (
+    CANNOT_TELL,
+    DERIVATIVE,
+    NOT_THE_DERIVATIVE,
+    Derivative,
+    WrongGradient,
+)
+from backprint.replaying.draws import draws_of
+from backprint.replaying.power import wide as widened_capture
+from backprint.replaying.whole import Play
+from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, with_settings
+
+DRAWS = 3
+"""Inputs, tangents and directions are drawn at most so often; the least gap counts."""
+
+LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
+"""The largest gap that is rounding: of formulas, and where the tangent of an operator is from differences."""
+
+ROUNDING = 100.0
+"""A gap up to so many times what rounding of the inputs changes is no proof of an error."""
+
+
+def derivatives_of(capture: Capture, meant: Sequence[str] = ()) -> list[Derivative]:
+    """Return for each Pair with a backward whether this is the derivative of the forward.
+
+    `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ.
+    """
+    with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
+        return list(checked_pairs(capture, tuple(meant)))
+
+
+def checked_pairs(capture: Capture, meant: tuple[str, ...]) -> Iterator[Derivative]:
+    """Yield the Derivative of each Pair with a backward."""
+    pairs = [pair for pair in capture.pairs if pair.backward is not None]
+    if not pairs:
+        yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
+        return
+    try:
+        values = inputs_of_pairs(capture)
+    except CannotTell as error:
+        for pair in pairs:
+            yield Derivative(CANNOT_TELL, name_of(capture, pair), str(error))
+        return
+    for pair, inputs in zip(capture.pairs, values, strict=True):
+        if pair.backward is not None:
+            yield check_pair(pair, inputs, capture.seed, capture.opaque, meant, name_of(capture, pair))
+
+
+def name_of(capture: Capture, pair: Pair) -> str:
+    return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
+
+
+def inputs_of_pairs(capture: Capture) -> list[Mapping[str, Any]]:
+    """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
+    if capture.fake:
+        raise CannotTell("it was captured without values")
+    draw = next((draws[0] for draws in draws_of(capture, ("captured", "recipe")) if draws), None)
+    if draw is None:
+        raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
+    if len(capture.pairs) == 1:
+        return [draw.values]
+    play = Play(widened_capture(capture), {name: wide(value) for name, value in draw.values.items()}, None)
+    torch.manual_seed(capture.seed)
+    try:
+        play.forward()
+    except BackprintError as error:
+        raise CannotTell(str(error)) from error
+    return [played.values for played in play.played]
+
+
+def check_pair(
+    pair: Pair,
+    values: Mapping[str, Any],
+    chance: int,
+    opaque: Sequence[OpaqueEdge] = (),
+    meant: tuple[str, ...] = (),
+    name: str = "",
+) -> Derivative:
+    """Return whether the backward of a Pair is the derivative of its forward, on inputs near these values."""
+    name = name or pair.name
+    try:
+        gaps: list[tuple[float, Setting]] = []
+        used_second, used_differences = set[str](), set[str]()
+        limit = LIMIT
+        for seed in range(DRAWS):
+            setting = make_setting(pair, values, seed, chance)
+            left, left_size, run = forward_product(setting)
+            used_second |= run.by_second_derivative
+            used_differences |= run.by_differences
+            limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
+            gaps.append((gap_of((left, left_size), backward_product(setting)), setting))
+            if gaps[-1][0] < limit:
+                break
+    except CannotTell as error:
+        return Derivative(CANNOT_TELL, name, str(error))
+    except (BackprintError, RuntimeError) as error:
+        return Derivative(CANNOT_TELL, name, str(error))
+    gap, setting = min(gaps, key=lambda pair: pair[0])
+    known = Derivative(
+        DERIVATIVE,
+        name,
+        gap=gap,
+        draws=len(gaps),
+        by_second_derivative=tuple(sorted(used_second)),
+        by_differences=tuple(sorted(used_differences)),
+        left_out=tuple(setting.left_out.items()),
+    )
+    if gap < limit:
+        return replace(known, detail=how(known))
+    return explained(known, pair, values, setting, chance, opaque, meant)
+
+
+def how(known: Derivative) -> str:
+    """Return what a check did, in a line."""
+    words = [f"gap {known.gap:.0e}"]
+    if known.by_differences:
+        words.append(f"{', '.join(known.by_differences)} by differences")
+    if known.left_out:
+        words.append("left out: " + "; ".join(f"{port}: {why}" for port, why in known.left_out))
+    return "; ".join(words)
+
+
+def explained(
+    known: Derivative,
+    pair: Pair,
+    values: Mapping[str, Any],
+    setting: Setting,
+    chance: int,
+    opaque: Sequence[OpaqueEdge],
+    meant: tuple[str, ...],
+) -> Derivative:
+    """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
+    gap = known.gap or 0.0
+    if gap <= ROUNDING * rounding(setting):
+        why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
+        return replace(known, word=CANNOT_TELL, detail=why)
+    try:
+        located = locate(setting)
+    except (BackprintError, RuntimeError) as error:
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
+    wrong = grouped([described(place, setting, opaque) for place in located.places])
+    sure = located.complete and is_right_elsewhere(setting, located)
+    ones = gap_for_ones(pair, values, chance)
+    unmeant = [place for place in wrong if place.function not in meant]
+    if wrong and not unmeant and sure:
+        names = sorted({place.function for place in wrong})
+        return replace(
+            known,
+            word=f"{DERIVATIVE} but for {', '.join(names)}",
+            detail="everything else is the derivative",
+            wrong=tuple(wrong),
+            meant=tuple(names),
+            ports=located.wrong,
+            rest_is_right=True,
+            ones=ones,
+        )
+    words = [f"gap {gap:.1e}"]
+    if located.wrong:
+        words.append(f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else ""))
+    if ones is not None and ones < LIMIT:
+        words.append("tangents of ones do not show it")
+    if sure:
+        words.append("everything else is the derivative")
+    return replace(
+        known,
+        word=NOT_THE_DERIVATIVE,
+        detail="; ".join(words),
+        wrong=tuple(wrong),
+        ports=located.wrong,
+        rest_is_right=sure,
+        ones=ones,
+    )
+
+
+def rounding(setting: Setting) -> float:
+    """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
+    source = torch.Generator().manual_seed(1)
+    moved = {
+        name: value * (1 + 2**-52 * torch.randint(-1, 2, value.shape, generator=source).to(value.device))
+        if name in setting.gradients
+        else value
+        for name, value in setting.inputs.items()
+    }
+    before = forward_product(setting)
+    after = forward_product(replace(setting, inputs=moved))
+    size = max(before[1], 1e-300)
+    return abs(before[0] - after[0]) / size
+
+
+def gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | None:
+    """Return the gap for tangents of ones, with which most tests of backwards begin."""
+    try:
+        setting = make_setting(pair, values, 0, chance, ones=True)
+        left, size, _ = forward_product(setting)
+    except (CannotTell, BackprintError, RuntimeError):
+        return None
+    return gap_of((left, size), backward_product(setting))
+
+
+def is_right_elsewhere(setting: Setting, located: Located) -> bool:
+    """Whether the two products agree if what the backward returned at the wrong places is taken for given.
+
+    The steps of a place pass no tangent on. What they would have passed is the inner product of what the backward
+    returned there with the tangents of what they take.
+    """
+    returned: dict[str, list[Tensor]] = {}
+    for place in located.places:
+        for name, gradient in zip(place.inputs, place.returned, strict=True):
+            if gradient is not None:
+                returned.setdefault(name, []).append(gradient)
+    given = [0.0, 0.0]
+
+    def watch(name: str, value: Any, tangent: Any) -> None:
+        for gradient in returned.get(name, ()):
+            add_product(given, gradient, tangent)
+
+    constant = {step.name for place in located.places for step in place.steps}
+    left, size, run = forward_product(setting, constant, watch)
+    for port in setting.forward.inputs:
+        for gradient in returned.get(port.local, ()):
+            add_product(given, gradient, setting.direction.get(port.name))
+    limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+    right = backward_product(setting)
+    gap = gap_of((left + given[0], size + given[1]), right)
+    return gap < max(100 * limit, ROUNDING * rounding(setting))
+
+
+def add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
+    """Add an inner product, and the sizes of its terms."""
+    from backprint.derivative.setting import inner
+
+    if isinstance(tangent, Tensor):
+        part, size = inner(gradient, tangent)
+        total[0] += part
+        total[1] += size
+
+
+# ---- Wrong places in words
+
+
+def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> WrongGradient:
+    """Return a wrong place as plain text and numbers."""
+    port_of = {port.local: port.name for port in setting.forward.inputs}
+    source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
+    lines = lines_of(place, opaque)
+    return WrongGradient(
+        operators=tuple(step.target for step in place.steps),
+        at=line_text(source),
+        code="" if source is None else source.code,
+        lines=lines,
+        gradients=tuple(
+            (port_of.get(name, name), error) for name, error in zip(place.inputs, place.errors, strict=True) if error > 1e-9
+        ),
+        function=function_of(place, setting, opaque),
+    )
+
+
+def line_text(source: Source | None) -> str:
+    return "a line that is not known" if source is None else f"{source.file}:{source.line}"
+
+
+def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
+    """Return the lines of the backward that computed the gradients of a place, those of its own backward first."""
+    sources = [step.source for step in place.backward_steps if step.source is not None]
+    own = [source for source in sources if source.function == "backward"]
+    return tuple(dict.fromkeys(map(line_text, own or sources)))
+
+
+def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
+    """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that
+    is why a gradient is missing, or ''."""
+    edges = [edge for edge in opaque if edge.kind == "function" and edge.source is not None]
+    backward = [step.source for step in place.backward_steps if step.source is not None]
+    for source in backward:
+        if source.function == "backward":
+            before = [edge for edge in edges if edge.source.file == source.file and edge.source.line <= source.line]
+            if before:
+                return name_of_function(max(before, key=lambda edge: edge.source.line))
+    forward = [step.source for step in place.steps if step.source is not None and step.source.function == "forward"]
+    for source in forward:
+        after = [edge for edge in edges if edge.source.file == source.file and edge.source.line >= source.line]
+        if after:
+            return name_of_function(min(after, key=lambda edge: edge.source.line))
+    steps = {step.name: step for step in setting.forward.steps}
+    missing = [
+        steps.get(name)
+        for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
+        if error > 1e-9 and gradient is None
+    ]
+    if missing and all(step is not None and step.target == "aten.detach.default" for step in missing):
+        return "detach"
+    without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
+    if missing and all(step is not None and place_of(step) in without_grad for step in missing):
+        return "no_grad"
+    return ""
+
+
+def place_of(step: Step) -> tuple[str, int] | None:
+    return None if step.source is None else (step.source.file, step.source.line)
+
+
+def name_of_function(edge: OpaqueEdge) -> str:
+    return edge.text.partition(" ")[0].removesuffix("Backward")
+
+
+def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
+    """Return the places with those of a loop as one."""
+    groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
+    for place in places:
+        groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)
+    return [replace(group[0], times=len(group)) for group in groups.values()]
