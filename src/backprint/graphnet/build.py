@@ -1,4 +1,4 @@
-"""Makes a GraphNet sample a module that can be captured, with inputs, and with a recipe for the values of each tensor.
+"""Builds a module that can be captured from a GraphNet sample, with its inputs and a recipe for each tensor's values.
 
 Parameters and buffers have the names that they had in the original model. The module's forward is a function that
 `emit.py` compiles from the parsed program. The file itself is executed only if the parser refused it and the caller
@@ -166,8 +166,8 @@ def is_renaming_line(program: ModelProgram, line_number: int) -> bool:
     return any(line.line == line_number and isinstance(line.value, Name) for line in program.lines)
 
 
-# ---- Runs on meta tensors: they choose numbers, and find the batch norms that cannot train and results that are too
-# large
+# ---- Runs on meta tensors
+# They test choices of numbers, and find the batch norms that cannot train and the results that do not fit in memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,6 +585,7 @@ def build_sample(
     """
     check_choice("mode", mode, optional=True)
     plan = plan_of(sample)
+    # `raw` is the name of an input in the code of the sample, and `name` its name in the original model.
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
         for named in plan.inputs

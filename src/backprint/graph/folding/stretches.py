@@ -59,6 +59,7 @@ def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
     module_of_iteration: dict[Index, str] = {
         (place,): most_common(map(block_of, stretch.steps(graph))) for place, stretch in enumerate(iterations)
     }
+    # A Series is a pattern with `{i}` for the number of the iteration; it has no parts if the texts have no pattern.
     series = series_of(module_of_iteration, (len(module_of_iteration),))
     return str(series) if series.parts else ""
 
