@@ -432,7 +432,7 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
     if not path.is_dir():
         if path.name == WRAPPER_FILE and graph_folder(path) == path.parent:
             files = {file: stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
-            yield sample_of_files(name_of_root(path.parent), path.parent, files)
+            yield sample_of_files(name_of_sample(path.parent), path.parent, files)
         else:
             yield sample_of_files(path.stem, path, {path: stat_or_none(path)})
         return
@@ -441,7 +441,7 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
         name, top = samples.pop()
         files, subsamples = files_of_sample(top)
         if files:
-            yield sample_of_files(name or name_of_root(path), top, files)
+            yield sample_of_files(name or name_of_sample(path), top, files)
         samples += [(f"{name}/{folder.name}" if name else folder.name, folder) for folder in reversed(subsamples)]
 
 
@@ -484,7 +484,7 @@ def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | 
     return KernelSample(name, str(top.resolve()), tuple(files), digest.hexdigest())
 
 
-def name_of_root(path: Path) -> str:
+def name_of_sample(path: Path) -> str:
     """Return the name of the sample to which a folder belongs: the nearest folder, from this one upwards, whose name is
     not that of a part of a sample."""
     folder = path.resolve()

@@ -321,6 +321,7 @@ def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
     source = run.source
     assert source is not None
     at = stack_line(source.frame) if source.frame is not None else None
+    # `born`: an operator made them; else they came in with a tensor.
     if source.born and source.is_in(core):
         return NonfiniteOrigin(source.what, "forward", source.op, at, detail=describe_inf(source.of))
     # The source is the first operator that took the tensor. If that was in the region, it is named, else this operator.

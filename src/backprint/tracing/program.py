@@ -406,7 +406,9 @@ def read_call(
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
         world=world_of(tensors) if fake else None,
         specialize=specialize,
-        call_arguments=read_arguments(target, args, kwargs, list(reader.called), {**state, **reader.called}),
+        call_arguments=read_arguments(
+            target, args, kwargs, list(reader.by_passed_name), {**state, **reader.by_passed_name}
+        ),
     )
 
 
@@ -425,14 +427,14 @@ def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[
 class ArgumentReader:
     """Reads the pytree leaves of a call in order.
 
-    `name_of_id` has the name of each tensor read so far, by the tensor's id. `called` has the tensors by all names
-    under which they were passed, and `values` those that are neither parameters nor buffers of the module.
+    `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has the tensors by all
+    names under which they were passed, and `values` those that are neither parameters nor buffers of the module.
     """
 
     tensors: list[NamedTensor]
     name_of_id: dict[int, str]
     fake: bool
-    called: dict[str, Tensor] = field(default_factory=dict)
+    by_passed_name: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
 
     def read_leaf(self, name: str, leaf: Any) -> Any:
@@ -441,7 +443,7 @@ class ArgumentReader:
             return leaf
         check_tensor(name, leaf, self.fake)
         name = free_name(name, self.tensors)
-        self.called[name] = leaf
+        self.by_passed_name[name] = leaf
         first = self.name_of_id.setdefault(id(leaf), name)
         if first == name:
             self.tensors.append(NamedTensor(name, "input", leaf.requires_grad))
