@@ -140,7 +140,7 @@ def written_by_a_thread(module: fx.GraphModule, inputs: Sequence[Any]) -> Compil
         copies = [value.clone() if isinstance(value, Tensor) else value for value in values]
 
         def work() -> None:
-            time.sleep(0.001)
+            time.sleep(0.05)  # longer than a busy machine keeps the caller waiting
             with torch.no_grad():
                 for result, value in zip(results, module(*copies), strict=True):
                     if isinstance(result, Tensor):
@@ -163,7 +163,7 @@ def seldom_written_by_a_thread(module: fx.GraphModule, inputs: Sequence[Any]) ->
         late = next(calls) % 5 == 0
 
         def work() -> None:
-            time.sleep(0.002 * late)
+            time.sleep(0.05 * late)
             with torch.no_grad():
                 for result, value in zip(results, module(*copies), strict=True):
                     if isinstance(result, Tensor):

@@ -368,7 +368,7 @@ def test_the_share_is_the_least_time_over_the_time(work: Work, least: float) -> 
 
 
 def test_a_call_takes_time() -> None:
-    with pytest.raises(UsageError, match=r"a share of 0\.0 seconds"):
+    with pytest.raises(UsageError, match=r"seconds=0\.0: pass the measured time"):
         share_reached(Work(1, 1), 0.0, PEAKS)
 
 

@@ -90,7 +90,7 @@ def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
     use = Use(frozenset({"read"}))
     assert made(meta, "input", use).item() == 1e-5
     assert recipe_notes([(name, "input", meta, use)])[0].startswith(
-        "1 inputs of floats printed as 0 that keep a divisor"
+        "1 floating-point inputs are epsilons that are printed as 0"
     )
     assert made(Meta("dropout_p", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
     assert made(Meta("steps", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
@@ -125,7 +125,10 @@ def test_data_is_kept_as_it_is_printed_and_said() -> None:
     meta = Meta("eps", (3,), mean=0.0, std=0.0, data=(0.0, 0.25, -1.5))
     assert made(meta, "buffer").tolist() == [0.0, 0.25, -1.5]
     (note,) = recipe_notes([("eps", "buffer", meta, Use())])
-    assert note == "1 inputs of floats printed as 0.000000 and kept so, whatever they were: eps"
+    assert (
+        note
+        == "1 floating-point inputs have elements that are printed as 0.000000, and are 0 here, whatever they were: eps"
+    )
 
 
 @pytest.mark.parametrize(

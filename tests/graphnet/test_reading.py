@@ -448,7 +448,7 @@ def test_a_size_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
         torch.ones(4, 6).view(6, 6)
     built = build_sample(read_graphnet(place))
     assert built.inputs["s5"] == 4
-    assert "the graph runs on shapes with them" in built.notes[0]
+    assert "the graph runs on meta tensors with them" in built.notes[0]
 
 
 # ------------------------------------------------------------------ which inputs require grad
@@ -551,7 +551,7 @@ def test_attention_says_what_is_lost(tmp_path: Path) -> None:
 
 def test_a_norm_of_one_value_stays_in_eval_mode_and_that_is_said(tmp_path: Path) -> None:
     built = build_sample(read_graphnet(write("norm_of_one", tmp_path / "n")), mode="train")
-    assert any("1 batch_norm stay in eval mode, one value a channel: model.py:" in note for note in built.notes)
+    assert any("1 batch_norm stay in eval mode (one value per channel): model.py:" in note for note in built.notes)
     built.module(**built.inputs)
 
 
@@ -559,7 +559,7 @@ def test_a_norm_of_one_value_is_found_even_where_shapes_hang_on_values(tmp_path:
     rows = [*SAMPLES["norm_of_one"].rows, integers("L_n_", 2, data=[1, 1])]
     text = SAMPLES["norm_of_one"].body.replace("pooled = ", "k = L_n_[0].item()\npooled = ").replace("(x, 1)", "(x, k)")
     built = build_sample(read_graphnet(write_sample(Handmade(rows, text), tmp_path / "n")), mode="train")
-    assert any("which do is seen when the graph runs" in note for note in built.notes)
+    assert any("this is decided when the graph runs" in note for note in built.notes)
     built.module(**built.inputs)
 
 

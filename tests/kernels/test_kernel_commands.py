@@ -287,7 +287,10 @@ def test_a_folder_without_kernels(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = kernels("dedup", tmp_path / "empty", good_and(tmp_path))
     assert done.exit_code == 1
-    assert f"not read: {tmp_path / 'empty'}: there are no kernels here; known are a kernel that" in done.stderr
+    assert (
+        f"not read: {tmp_path / 'empty'}: there are no kernels here; kinds of files that are read: a kernel that"
+        in done.stderr
+    )
     assert "1 kernels in 1 samples: 1 programs" in done.stdout, "the rest is done"
     done = kernels("dedup", tmp_path / "empty", tmp_path / "missing")
     assert done.exit_code == 2

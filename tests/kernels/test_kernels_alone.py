@@ -286,8 +286,8 @@ def test_dedup_counts_a_kernel_beside_its_wrapper_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("WRITTEN_AS = ", "OTHER = ", "has no NAME or WRITTEN_AS"),
-        ("WRITTEN_AS = {", "WRITTEN_AS = {**more, ", "is no plain data"),
+        ("WRITTEN_AS = ", "OTHER = ", "has no NAME or no WRITTEN_AS"),
+        ("WRITTEN_AS = {", "WRITTEN_AS = {**more, ", "is not a literal"),
         ('"statements": [', '"statements": ["x = 1"], "more": [', "does not say which of its functions"),
         ("def make(", "def make((", "not Python"),
     ],
@@ -361,14 +361,18 @@ def test_a_source_stays_a_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("triton_helpers.set_driver_to_gpu()", "import os\nos.system('x')", "functions in Triton and constants alone"),
+        ("triton_helpers.set_driver_to_gpu()", "import os\nos.system('x')", "only triton.jit functions and constants"),
         ("@triton.jit", "@open('x')\n@triton.jit", "has the decorator open"),
         ("@triton.jit", "@triton.jit(do_not_specialize=[])", "has the decorator triton.jit"),
-        ("tl.load(in_ptr0", "elsewhere.load(in_ptr0", "it names elsewhere"),
+        ("tl.load(in_ptr0", "elsewhere.load(in_ptr0", "it uses elsewhere"),
         ("tl.load(in_ptr0", "triton_helpers.elsewhere(in_ptr0", "triton_helpers.elsewhere is not in PyTorch"),
-        ("@triton.jit", "@triton.jit\ndef make(x):\n    return x\n@triton.jit", "make is a name that its own file has"),
-        ("triton_meta={", "triton_meta={**{}, 'configs': open('x'), 'signature': open('x'), ", "no plain data"),
-        ("inductor_meta=", "other_meta=", "it has no inductor_meta"),
+        (
+            "@triton.jit",
+            "@triton.jit\ndef make(x):\n    return x\n@triton.jit",
+            "it defines make, a name that Backprint's files use",
+        ),
+        ("triton_meta={", "triton_meta={**{}, 'configs': open('x'), 'signature': open('x'), ", "is not a literal"),
+        ("inductor_meta=", "other_meta=", "its decorator has no inductor_meta"),
     ],
 )
 def test_what_no_file_of_its_own_can_hold_is_refused_by_name(old: str, new: str, says: str) -> None:
@@ -385,7 +389,7 @@ def test_a_kernel_without_calls_is_refused() -> None:
         alone_text(replace(gelu("cpu:avx2"), isa="vsx"))
     with pytest.raises(RefusedError, match="2 parameters"):
         alone_text(replace(gelu("cpu:avx2"), calls=(KernelCall((KernelArgument("float32"),)),)))
-    with pytest.raises(RefusedError, match="no language"):
+    with pytest.raises(RefusedError, match="is not triton or cpp"):
         alone_text(replace(gelu("cpu:avx2"), language="hip"))
 
 

@@ -101,7 +101,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "wide.py": (f"{MARK}{'x;' * 300000}".encode(), "words and signs of code"),
     "variable.py": (
         b"k = async_compile.triton('k', source, device_str='cuda')\n",
-        "line 1: k: its source is not a text",
+        "line 1: k: its source is not a string",
     ),
     "large.py": (f"k = async_compile.triton('k', '''{'#' * (5 << 20)}''')\n".encode(), "k: a source of 5242880"),
 }
@@ -161,7 +161,7 @@ def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == []
     [unread] = read(tmp_path)[1]
     assert unread.place == str(tmp_path)
-    assert unread.reason.startswith("there are no kernels here; known are a kernel that Backprint saved, Inductor's ")
+    assert unread.reason.startswith("there are no kernels here; kinds of files that are read: a kernel that ")
     with pytest.raises(UsageError, match="there is no such file or folder"):
         list(read_kernels(tmp_path / "missing"))
 

@@ -151,7 +151,7 @@ def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
     ("left", "right"),
     [
         ("3 constants are printed as 0.000000 in 'L_x_'", "12 constants are printed as 0.000000 in 'L_w_'"),
-        ("drawn with one that prints so: convs.0.bias, convs.1.bias, …", "drawn with one that prints so: encoder.bias"),
+        ("drawn with a small deviation: convs.0.bias, convs.1.bias, …", "drawn with a small deviation: encoder.bias"),
         ("numbers among the inputs: s1 = 224", "numbers among the inputs: s53 = 7"),
         ("mode train: 53 batch_norm changed", "mode train: 1 batch_norm changed"),
     ],

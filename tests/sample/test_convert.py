@@ -84,7 +84,7 @@ def has_loops(path: Path) -> bool:
 
 
 def test_a_sample_with_loops_is_refused_with_the_command_that_converts_it(stored: Path) -> None:
-    with pytest.raises(bp.errors.SampleError, match=rf"format 3, .* `backprint convert {stored}` writes them flat"):
+    with pytest.raises(bp.errors.SampleError, match=rf"format 3: .* `backprint convert {stored}` writes them flat"):
         bp.load(stored)
     set_format(stored, 2)  # what its format claims is not believed
     with pytest.raises(bp.errors.RefusedError, match=r"a graph with loops, .* `backprint convert SAMPLE`"):

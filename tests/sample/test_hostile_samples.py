@@ -412,7 +412,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "more inputs drawn again than there are": (
         field("verdict", "powers", value={"tried": 3, "of": 2, "redrawn": {}}),
         "capture.json",
-        "verdict.powers.tried: 3 inputs of 2",
+        "verdict.powers.tried: 3 inputs were redrawn, but there are 2",
     ),
     "a movement of text": (
         field("verdict", "powers", value={"tried": 0, "of": 0, "redrawn": {"everything": {"least": "far"}}}),
@@ -458,7 +458,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "leading values too few": (
         field("witness", "output output", "leading", value=[]),
         "capture.json",
-        "0 values where",
+        "0 values; a ",
     ),
     "leading values too many": (
         field("witness", "output output", "leading", value=[1.0] * 9),
@@ -811,7 +811,7 @@ SPARSE: dict[str, tuple[Change, str]] = {
     ),
     "a witness without places": (row(places=None), "witness.output output.places: expected list"),
     "a witness of other places": (row(places=["0" * 16, "0" * 16], digest="0" * 16), "indices are not the program's"),
-    "a witness with more values": (row(values=[3]), "8 values where float32.3. begins with 3"),
+    "a witness with more values": (row(values=[3]), "8 values; a float32.3. tensor has 3 here"),
 }
 
 

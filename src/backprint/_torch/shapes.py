@@ -1,4 +1,8 @@
-"""Symbolic sizes: what tracing knows about them, and where it learnt it."""
+"""The private names of torch for symbolic sizes: ShapeEnv, its guards, and the sources of both.
+
+Each name has a probe: a small test that runs with the installed torch, and tells whether the name still works as
+Backprint uses it. Engines whose probes fail are not used.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +19,31 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
 
 
 def sizes_are_symbolic() -> bool:
-    """A class of ours gives symbols their numbers and guards their places, and reads both again."""
-    kind, place, dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))
+    """Probe: whether a subclass of ShapeEnv can choose the numbers of symbols and the locations of guards.
 
-    class Noting(kind):  # type: ignore[misc, valid-type]
+    Backprint's subclass (`tracing/aot/symbolic.py`) numbers symbols in the order of the inputs, and gives each guard
+    the user's line.
+    """
+    shape_env, location, dim_dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))
+
+    class NumberedShapeEnv(shape_env):  # type: ignore[misc, valid-type]
         def _get_sloc(self, framework_loc: str | None = None) -> Any:
-            return place(framework_loc, "here")
+            return location(framework_loc, "here")
 
         def _generate_unique_id(self, source_name: str) -> int:
             return 7
 
-    shapes = Noting(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    shapes = NumberedShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     source = NAMES["LocalSource"].value()("x")
-    symbol = shapes.create_symbol(5, source, dynamic_dim=dynamic.DYNAMIC)
+    symbol = shapes.create_symbol(5, source, dynamic_dim=dim_dynamic.DYNAMIC)
     size = shapes.create_symintnode(symbol, hint=5, source=source)
-    holds = bool(size < 9)
-    known = int(shapes.backed_var_to_val[symbol]) == 5 and symbol in shapes.var_to_range
-    always = NAMES["is_always"].value()(shapes, symbol > 0, axioms=())
-    named = symbol.name == "s7" and [guard.sloc.maybe_user_loc for guard in shapes.guards] == ["here"]
-    return holds and known and named and bool(always) and shapes.replacements_slocs == {}
+    comparison_holds = bool(size < 9)
+    hint_is_known = int(shapes.backed_var_to_val[symbol]) == 5 and symbol in shapes.var_to_range
+    is_positive = NAMES["is_always"].value()(shapes, symbol > 0, axioms=())
+    numbered = symbol.name == "s7"
+    located = [guard.sloc.maybe_user_loc for guard in shapes.guards] == ["here"]
+    unreplaced = shapes.replacements_slocs == {}
+    return comparison_holds and hint_is_known and numbered and located and bool(is_positive) and unreplaced
 
 
 # ---- Names
@@ -68,23 +78,23 @@ NAMES = {
     ),
     "LocalSource": Private(
         "torch._dynamo.source.LocalSource",
-        "Where a tensor comes from: a variable of the traced function.",
+        "A Source of Dynamo: the tensor is a local variable of the traced function.",
         (private.AOT,),
     ),
     "ConstantSource": Private(
-        "torch._dynamo.source.ConstantSource", "Where a tensor comes from: a constant.", (private.TO_FX,)
+        "torch._dynamo.source.ConstantSource", "A Source of Dynamo: the tensor is a constant.", (private.TO_FX,)
     ),
     "is_always": Private(
         "torch.fx.experimental.symbolic_shapes.ShapeEnv._maybe_evaluate_static",
-        "Return what a condition is for all sizes in range; None if that depends on the sizes.",
+        "Return True or False if a condition is that for all sizes in range; None if it depends on the sizes.",
         (private.AOT,),
         passed=("axioms",),
     ),
     "check_size": Private(
-        "torch._check", "Assert a condition on sizes, which tracing takes for granted from there on.", (private.TO_FX,)
+        "torch._check", "Assert a condition on sizes; from then on, tracing assumes that it is true.", (private.TO_FX,)
     ),
 }
-"""The private names that other rooms use, by the name under which they import each."""
+"""The functions and classes of torch that other packages import from this module, under the names that they import."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,16 @@
-"""The least work that a graph's results take: floating-point operations and bytes, from the graph alone.
+"""The least work that the results of a graph take, computed from the graph alone: floating-point operations and bytes.
 
-Bytes are those of a program that keeps every intermediate value where it was made: each input is read once, each output
-is written once. Nothing is read of an input that is unused or handed through, of one whose shape alone counts
-(`zeros_like`), or of one that a mask leaves out. Where every use of an input reads a part of it (slices, rows of an
-embedding, targets of a loss), the parts are read: each index counts as an element of its own, parts that overlap count
-twice, and all parts together never count more than the input. Expanded tensors have the memory that they have. An
-output that is a view of an input costs nothing; outputs that are views of one value cost as much as that value.
+Bytes are counted for a program that keeps every intermediate value in registers or caches: each input is read once from
+memory, and each output is written once. No bytes are counted for an input that is unused, that is returned unchanged,
+of which only the shape is used (`zeros_like`), or that the output mask of a backward leaves out. If all uses of an
+input read only parts of it (slices, rows of an embedding, targets of a loss), only these parts are counted. Every index
+then counts as one element or row, so parts that overlap count twice; but an input never counts more than its size. An
+expanded tensor counts the memory that it occupies, not its number of elements. An output that is a view of an input
+counts nothing; several outputs that are views of one value count together as much as that value.
 
-Operations are counted as the graph computes them (`flops`), dead code apart. A compiler that computes less, because it
-simplifies or sees a value twice, may take less. Needs no torch.
+Floating-point operations are counted as the graph computes them (`flops`), without dead code. A compiler that
+simplifies an expression, or computes a repeated one only once, may need fewer operations. This module does not import
+torch.
 """
 
 from __future__ import annotations
@@ -50,18 +52,22 @@ def least_work(graph: Graph) -> Work:
 
 
 def least_step_work(forward: Graph, backward: Graph) -> Work:
-    """Return the least work of a forward and its backward as one: the saved values need not leave, and an input that
-    both read is read once."""
+    """Return the least work of a forward and its backward as one program: saved values are intermediate values, which
+    are neither written nor read, and an input that both use is read once."""
     forward, backward = unguarded_graph(forward), unguarded_graph(backward)
     return work_of(sum_by_dtype((graph_flops(forward), graph_flops(backward))), joined_flow(forward, backward))
 
 
-# ------------------------------------------------------------------ which values flow in and out
+# ------------------------------------------------------------------ the graph, or both graphs, as one list of steps
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFlow:
-    """Inputs, steps and results, with the spec of each value and the value whose memory it uses."""
+    """A program as the bytes are counted for it: inputs, steps and results, by names.
+
+    `specs` has the spec of each value. `bases` has, for a view, the value whose memory it uses, and else the value
+    itself.
+    """
 
     inputs: tuple[str, ...]
     steps: tuple[Step, ...]
@@ -71,15 +77,15 @@ class GraphFlow:
 
 
 def flow_of(graph: Graph) -> GraphFlow:
-    """Return the flow of one graph."""
+    """Return the GraphFlow of one graph."""
     results = tuple(name for result in graph.results for name in refs(result))
-    return flow(specs_of(graph), tuple(port.local for port in graph.inputs), graph.steps, results)
+    return flow_with_bases(specs_of(graph), tuple(port.local for port in graph.inputs), graph.steps, results)
 
 
-def flow(
+def flow_with_bases(
     specs: Mapping[str, Spec], inputs: tuple[str, ...], steps: tuple[Step, ...], results: tuple[str, ...]
 ) -> GraphFlow:
-    """Return a flow, and find the base of each value: the value whose memory it uses."""
+    """Return a GraphFlow, after finding the base of each value."""
     bases: dict[str, str] = {name: name for name in inputs}
     views: set[str] = set()
     for step in steps:
@@ -94,29 +100,38 @@ def flow(
 
 
 def joined_flow(forward: Graph, backward: Graph) -> GraphFlow:
-    """Return the flow of a forward followed by its backward, which reads the saved values."""
-    ends = list(zip(forward.outputs, forward.results, strict=True))
-    values, own_inputs = backward_inputs(forward, backward)
+    """Return the GraphFlow of a forward followed by its backward, which reads the saved values.
+
+    Names of the backward that the forward has too are replaced by free ones.
+    """
+    forward_results = list(zip(forward.outputs, forward.results, strict=True))
+    values, inputs_of_backward_only = backward_inputs(forward, backward)
     specs = specs_of(forward)
     for name, spec in specs_of(backward).items():
         if name not in values:
-            fresh = free(name, specs)
-            values[name], specs[fresh] = Ref(fresh), spec
+            new_name = free(name, specs)
+            values[name], specs[new_name] = Ref(new_name), spec
 
-    def joined(name: str) -> Value:
+    def value_in_flow(name: str) -> Value:
         return values[name]
 
-    steps = tuple(replace(mapped(step, joined), name=leaf_name(values[step.name])) for step in backward.steps)
-    inputs = (*(port.local for port in forward.inputs), *(leaf_name(values[name]) for name in own_inputs))
-    shown = [result for port, result in ends if port.role != "saved"]
-    shown += [with_names(result, joined) for result in backward.results]
-    return flow(specs, inputs, (*forward.steps, *steps), tuple(name for result in shown for name in refs(result)))
+    steps = tuple(replace(mapped(step, value_in_flow), name=name_of_ref(values[step.name])) for step in backward.steps)
+    inputs = (
+        *(port.local for port in forward.inputs),
+        *(name_of_ref(values[name]) for name in inputs_of_backward_only),
+    )
+    results = [result for port, result in forward_results if port.role != "saved"]
+    results += [with_names(result, value_in_flow) for result in backward.results]
+    return flow_with_bases(
+        specs, inputs, (*forward.steps, *steps), tuple(name for result in results for name in refs(result))
+    )
 
 
 def backward_inputs(forward: Graph, backward: Graph) -> tuple[dict[str, Value], list[str]]:
-    """Return the forward's value for each input of the backward that has one, and the other inputs."""
-    ends = zip(forward.outputs, forward.results, strict=True)
-    saved = {port.name: result for port, result in ends if port.role == "saved"}
+    """Return the inputs of the backward that are values of the forward, each with that value; and the names of the
+    other inputs, such as tangents."""
+    forward_results = zip(forward.outputs, forward.results, strict=True)
+    saved = {port.name: result for port, result in forward_results if port.role == "saved"}
     ports: dict[str, Value] = {port.name: Ref(port.local) for port in forward.inputs}
     values: dict[str, Value] = {}
     for port in backward.inputs:
@@ -127,57 +142,63 @@ def backward_inputs(forward: Graph, backward: Graph) -> tuple[dict[str, Value], 
     return values, [port.local for port in backward.inputs if port.local not in values]
 
 
-def leaf_name(value: Value) -> str:
-    """Return the name in a value that is a single reference."""
+def name_of_ref(value: Value) -> str:
+    """Return the name that a value refers to. The value must be a single Ref."""
     return next(refs(value))
 
 
 # ------------------------------------------------------------------ bytes
 
 
-def work_of(by_dtype: FlopsByDtype, values: GraphFlow) -> Work:
-    """Return the work of a flow with these FLOPs."""
+def work_of(by_dtype: FlopsByDtype, flow: GraphFlow) -> Work:
+    """Return the Work of a program: its FLOPs, which are known, and the bytes that it moves."""
     flops = min(sum(count for _, count in by_dtype), MOST_FLOPS)
-    moved = min(read_bytes(values) + written_bytes(values), MOST_FLOPS)
+    moved = min(read_bytes(flow) + written_bytes(flow), MOST_FLOPS)
     return Work(flops, moved, by_dtype)
 
 
-def read_bytes(values: GraphFlow) -> int:
-    """Return the bytes that the steps read of inputs, each place of memory once."""
-    inputs = set(values.inputs)
+def read_bytes(flow: GraphFlow) -> int:
+    """Return the bytes that the steps read from the inputs, each byte of memory counted once."""
+    inputs = set(flow.inputs)
     reads: dict[str, dict[object, int]] = {}
-    for step in values.steps:
-        if values.bases[step.name] != step.name:
-            continue  # a view: what uses it reads
-        for place, name in places(step):
-            base = values.bases.get(name, name)
+    for step in flow.steps:
+        if flow.bases[step.name] != step.name:
+            continue  # a view reads nothing itself; the steps that use it do
+        for position, name in places(step):
+            base = flow.bases.get(name, name)
             if base in inputs:
-                count = read_at(step, place, name, values.specs)
-                part = values.specs[name] if count == memory_of(values.specs[name]) else step.name
+                count = read_at(step, position, name, flow.specs)
+                # Steps that read a whole view read the same bytes, so these are counted once for each spec of a view.
+                # Each step that reads a part may read another part.
+                part = flow.specs[name] if count == memory_of(flow.specs[name]) else step.name
                 parts = reads.setdefault(base, {})
                 parts[part] = max(count, parts.get(part, 0))
-    return sum(min(memory_of(values.specs[base]), sum(parts.values())) for base, parts in reads.items())
+    return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in reads.items())
 
 
-def written_bytes(values: GraphFlow) -> int:
-    """Return the bytes of all results that do not share memory with inputs, each place of memory once."""
-    inputs = set(values.inputs)
+def written_bytes(flow: GraphFlow) -> int:
+    """Return the bytes of all results that do not share memory with inputs, each byte of memory counted once."""
+    inputs = set(flow.inputs)
     writes: dict[str, dict[Spec, int]] = {}
-    for name in values.results:
-        base = values.bases.get(name, name)
+    for name in flow.results:
+        base = flow.bases.get(name, name)
         if base not in inputs:
-            spec = values.specs[name]
+            spec = flow.specs[name]
             writes.setdefault(base, {})[spec] = memory_of(spec)
-    return sum(min(memory_of(values.specs[base]), sum(parts.values())) for base, parts in writes.items())
+    return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in writes.items())
 
 
-# ------------------------------------------------------------------ what a machine reaches
+# ------------------------------------------------------------------ the peak rates of a machine
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most floating-point operations (float32) and bytes a second. `bytes` is memory far beyond all caches; `moves`
-    has pairs of bytes and bytes a second; `flops_by_dtype` has the operations of each dtype."""
+    """The highest rates that were measured on a machine.
+
+    `flops` is in floating-point operations a second, in float32, and `flops_by_dtype` has those of other dtypes.
+    `bytes` is in bytes a second, for a size that fits in no cache. `moves` has this rate for smaller sizes, as pairs of
+    a size in bytes and bytes a second.
+    """
 
     flops: float
     bytes: float
@@ -185,19 +206,23 @@ class Peaks:
     flops_by_dtype: tuple[tuple[str, float], ...] = ()
 
     def flops_of(self, dtype: str) -> float:
-        """Return the peak of a dtype; where it was not measured, that of float32."""
+        """Return the peak rate of a dtype in operations a second; that of float32 if the dtype was not measured."""
         return dict(self.flops_by_dtype).get(dtype, self.flops)
 
     def bytes_at(self, moved: int) -> float:
-        """Return the most bytes a second of those measured sizes that are at least so many, and of the next smaller."""
-        below = max((size for size, _ in self.moves if size <= moved), default=0)
-        return max((rate for size, rate in self.moves if size >= below), default=self.bytes)
+        """Return the highest rate, in bytes a second, at which a program may move this many bytes.
+
+        Small sizes fit in caches, so the rate depends on the size. The highest rate is taken among the largest measured
+        size that is not above `moved`, and all sizes above it.
+        """
+        nearest = max((size for size, _ in self.moves if size <= moved), default=0)
+        return max((rate for size, rate in self.moves if size >= nearest), default=self.bytes)
 
 
 def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
     """Return the least time that the work takes at these peaks, as a share of the time that it took."""
     if not seconds > 0:
-        raise UsageError(f"a share of {seconds!r} seconds: the time of a call is above 0")
+        raise UsageError(f"seconds={seconds!r}: pass the measured time of a call, which is more than 0")
     return least_seconds(work, peaks) / seconds
 
 

@@ -278,7 +278,7 @@ def check_repeat_interleave(arguments: Arguments) -> str:
     return why_too_large(total * counts.element_size())
 
 
-def check_result_of_largest(arguments: Arguments) -> str:
+def check_size_from_largest_value(arguments: Arguments) -> str:
     """Check operators that make an element for each number up to the largest: the result fits in memory."""
     numbers, classes = arguments["self"], int(arguments.get("num_classes", -1))
     if not readable(numbers) or not numbers.numel() or numbers.is_floating_point() or classes >= 0:

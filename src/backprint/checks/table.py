@@ -1,4 +1,8 @@
-"""The check of each operator whose kernel trusts its arguments, by name."""
+"""The check of each operator whose kernel does not check its arguments itself, by name.
+
+Without the check, a call from an untrusted graph could read or write memory outside of its tensors, divide by zero in
+integers, which ends the process, or loop for hours. The docstrings in `arguments.py` say what is checked.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +51,9 @@ from backprint.checks.arguments import (
     check_recurrent_layer,
     check_recurrent_layer_backward,
     check_repeat_interleave,
-    check_result_of_largest,
     check_rounding_division,
     check_segment_reduce,
+    check_size_from_largest_value,
     check_sobol,
     check_softmax_backward,
     check_sum_of_matrices,
@@ -65,24 +69,27 @@ from backprint.checks.arguments import (
 
 @functools.cache
 def check_of(function: Any) -> Check | None:
-    """Return the own check of an operator, if any."""
+    """Return the check of an operator, or None if the table has none for it."""
     return check_by_name(str(function))
 
 
 def check_by_name(name: str) -> Check | None:
-    """Return the check of the operator `namespace.name.overload`, or of its family."""
+    """Return the check of the operator `namespace.name.overload`: its row in CHECKS, else the check of a family of
+    operators that its name belongs to."""
     packet = name.rpartition(".")[0]
     return CHECKS.get(packet) or family_check(packet)
 
 
-def same_check(check: Check, names: str) -> dict[str, Check]:
-    """Return rows for operators that share one check."""
+def rows_with_check(check: Check, names: str) -> dict[str, Check]:
+    """Return rows of CHECKS in which all these operators, separated by spaces, have the same check."""
     return dict.fromkeys(names.split(), check)
 
 
 CHECKS: dict[str, Check] = {
+    # These two allow the index -1, which marks an empty window.
     "aten.max_pool2d_with_indices_backward": pool_backward_check(2, -1),
     "aten.max_pool3d_with_indices_backward": pool_backward_check(3, -1),
+    # Others do not.
     "aten.adaptive_max_pool2d_backward": pool_backward_check(2),
     "aten.adaptive_max_pool3d_backward": pool_backward_check(3),
     "aten.fractional_max_pool2d_backward": pool_backward_check(2),
@@ -163,38 +170,42 @@ CHECKS: dict[str, Check] = {
     "aten._stack": check_not_empty,
     "aten._remove_batch_dim": check_vmap_dim,
     "aten.repeat_interleave": check_repeat_interleave,
-    "aten.bincount": check_result_of_largest,
-    "aten.one_hot": check_result_of_largest,
-    **same_check(check_decimals, "aten.round aten.round_ aten.special_round"),
+    "aten.bincount": check_size_from_largest_value,
+    "aten.one_hot": check_size_from_largest_value,
+    **rows_with_check(check_decimals, "aten.round aten.round_ aten.special_round"),
     "aten.range": check_range,
     "aten.random": check_lower_bound,
     "aten.random_": check_lower_bound,
     "aten._compute_linear_combination": check_sum_of_matrices,
+    # The kernel loops as many times as the named argument says.
     "aten.mvlgamma": loop_count_check("p"),
     "aten.mvlgamma_": loop_count_check("p"),
     "aten.special_multigammaln": loop_count_check("p"),
     "aten.combinations": check_combinations,
     "aten._ncf_unsqueeze": loop_count_check("ndim", 64),
-    **same_check(check_number_of_pieces, "aten.tensor_split aten.hsplit aten.vsplit aten.dsplit"),
-    **same_check(check_rounding_division, "aten.div aten.div_ aten.divide aten.divide_"),
-    **same_check(
+    **rows_with_check(check_number_of_pieces, "aten.tensor_split aten.hsplit aten.vsplit aten.dsplit"),
+    **rows_with_check(check_rounding_division, "aten.div aten.div_ aten.divide aten.divide_"),
+    **rows_with_check(
         check_division, "aten.floor_divide aten.floor_divide_ aten.remainder aten.remainder_ aten.fmod aten.fmod_"
     ),
-    **same_check(check_division, "prims.div prims.remainder prims.fmod"),
-    **same_check(
+    **rows_with_check(check_division, "prims.div prims.remainder prims.fmod"),
+    **rows_with_check(
         check_convolution_kernel_size, "aten.slow_conv_transpose2d aten.slow_conv_transpose3d aten.slow_conv_dilated2d"
     ),
-    **same_check(
+    **rows_with_check(
         check_convolution_kernel_size,
         "aten.slow_conv_dilated3d aten.slow_conv3d aten.slow_conv3d_forward aten.conv_depthwise3d",
     ),
-    **same_check(check_convolution_kernel_size, "aten._conv_depthwise2d aten.thnn_conv2d aten._slow_conv2d_forward"),
+    **rows_with_check(
+        check_convolution_kernel_size, "aten._conv_depthwise2d aten.thnn_conv2d aten._slow_conv2d_forward"
+    ),
 }
 """The check of an operator, by its name without the overload."""
 
 
 def family_check(packet: str) -> Check | None:
-    """Return the check of a family of operators, by name."""
+    """Return the check of a family of operators that are alike in their names, or None. `packet` is the operator's name
+    without the overload."""
     if "batch_norm" in packet:
         return check_batch_norm
     if packet.startswith("aten._foreach_"):

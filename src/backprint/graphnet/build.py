@@ -1,7 +1,8 @@
-"""A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
+"""Builds a module that can be captured from a GraphNet sample, with its inputs and a recipe for each tensor's values.
 
-The module's forward is a function that `emit` compiles from the parsed program. The file is executed only if the parser
-refused it and the caller trusts it; a note of the sample says so.
+Parameters and buffers have the names that they had in the original model. The module's forward is a function that
+`emit.py` compiles from the parsed program. The file itself is executed only if the parser refused it and the caller
+trusts it; a note of the sample then says so.
 """
 
 from __future__ import annotations
@@ -42,43 +43,45 @@ from backprint.sample.recipes import FLOATS, INTEGERS, derive, reach
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
-# ---- Runs on meta tensors: they choose sizes, and find the batch norms that cannot train
-# The metadata says `data = [4]` for nearly every SymInt, whatever its value was. Dynamo puts a SymInt before the tensor
-# whose size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
-
+# ---- Numbers among the inputs
+# GraphNet's metadata has `data = [4]` for nearly every SymInt, whatever its value was. In Dynamo's graphs, a SymInt
+# comes before the first tensor that has it as a size. So the sizes of that tensor are the candidates for its value, and
+# those among them that `input_tensor_constraints.py` has as example values come first. The candidates are tried by
+# running the program on meta tensors.
 
 MOST_TRIES = 64
-
-
-# ---- Numbers among the inputs
+"""The most combinations of values for all numbers that are tried."""
 
 
 def choose_numbers(
     program: ModelProgram, metas: Mapping[str, Meta], examples: Mapping[str, int]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Choose values for the arguments that are numbers; returns notes on them too."""
+    """Choose values for the arguments that are numbers; return the values by name, and notes about them.
+
+    `examples` has the example values of the symbols, by name.
+    """
     numbers = [argument for argument in program.arguments if argument.kind.startswith("Sym")]
     if not numbers:
         return {}, ()
-    static = {size for meta in metas.values() if "_parameters_" in meta.name for size in meta.shape}
-    choices = [number_candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
+    parameter_sizes = {size for meta in metas.values() if "_parameters_" in meta.name for size in meta.shape}
+    choices = [number_candidates(argument, program.arguments, metas, examples, parameter_sizes) for argument in numbers]
     names = [argument.name for argument in numbers]
     best = likeliest_numbers(numbers, choices, program.arguments, metas)
     first = dict(zip(names, best, strict=True))
-    if not computes_with(program, names):
+    if not uses_values_of(program, names):
         return first, numbers_note(first, numbers, "nothing in the graph reads them")
     cause = ""
     for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
         numbers_by_name = dict(zip(names, tried, strict=True))
         error = run_on_shapes(program, metas, numbers_by_name).error
         if error is None:
-            return numbers_by_name, numbers_note(numbers_by_name, numbers, "the graph runs on shapes with them")
+            return numbers_by_name, numbers_note(numbers_by_name, numbers, "the graph runs on meta tensors with them")
         cause = cause or error
-    return first, numbers_note(first, numbers, f"the graph does not run on shapes alone: {cause}")
+    return first, numbers_note(first, numbers, f"the graph does not run on meta tensors: {cause}")
 
 
 def numbers_note(chosen: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
-    """Return the note on the numbers."""
+    """Return the note about the chosen values; `why` is the reason for them."""
     values = ", ".join(f"{argument.name} = {chosen[argument.name]}" for argument in numbers)
     return (f"numbers among the inputs: {values} ({why})",)
 
@@ -88,28 +91,30 @@ def number_candidates(
     arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
     examples: Mapping[str, int],
-    static: set[int],
+    parameter_sizes: set[int],
 ) -> tuple[Any, ...]:
-    """Return the candidate values of a number, the likeliest first."""
+    """Return the candidate values of a number, the likeliest first. `parameter_sizes` are all sizes of parameters: a
+    size of an input that is also one of these is less likely to be dynamic."""
     meta = metas.get(argument.name)
-    printed = meta.data[0] if meta is not None and meta.data else None
+    data_value = meta.data[0] if meta is not None and meta.data else None
     if argument.kind == "SymFloat":
-        return (float(printed) if printed is not None else 1.0,)
+        return (float(data_value) if data_value is not None else 1.0,)
     if argument.kind == "SymBool":
-        return (bool(printed),)
+        return (bool(data_value),)
     tensor = tensor_after(argument, arguments)
     sizes = metas[tensor].shape if tensor in metas else ()
-    if not (argument.name[:1] in "su" and argument.name[1:].isdigit() and sizes):
-        kept = [] if printed is None else [int(printed)]
-        return tuple(dict.fromkeys([*kept, *examples.values(), 1, 2]))
-    known = set(examples.values())
+    values_in_data = [] if data_value is None else [int(data_value)]
+    is_symbol = argument.name[:1] in "su" and argument.name[1:].isdigit()  # as Dynamo names sizes: `s77`, `u0`
+    if not is_symbol or not sizes:
+        return tuple(dict.fromkeys([*values_in_data, *examples.values(), 1, 2]))
+    example_values = set(examples.values())
 
-    def unlikely(place: int) -> tuple[bool, bool, int, bool, int]:
-        size = sizes[place]
-        return (size < 2, size not in known, -sizes.count(size), size in static, place)
+    def rank_of_dimension(dim: int) -> tuple[bool, bool, int, bool, int]:
+        size = sizes[dim]
+        return (size < 2, size not in example_values, -sizes.count(size), size in parameter_sizes, dim)
 
-    ordered = [sizes[place] for place in sorted(range(len(sizes)), key=unlikely)]
-    return tuple(dict.fromkeys([*ordered, *examples.values(), *([] if printed is None else [int(printed)]), 1]))
+    ordered = [sizes[dim] for dim in sorted(range(len(sizes)), key=rank_of_dimension)]
+    return tuple(dict.fromkeys([*ordered, *examples.values(), *values_in_data, 1]))
 
 
 def likeliest_numbers(
@@ -118,17 +123,20 @@ def likeliest_numbers(
     arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
 ) -> tuple[Any, ...]:
-    """Return the likeliest value of each number: those before one tensor are distinct, in the order of its sizes."""
+    """Return the likeliest value of each number.
+
+    If several numbers come before the same tensor, they are different sizes of it, in the order of its dimensions.
+    """
     groups: dict[str, list[int]] = {}
-    for place, argument in enumerate(numbers):
-        groups.setdefault(tensor_after(argument, arguments), []).append(place)
+    for index, argument in enumerate(numbers):
+        groups.setdefault(tensor_after(argument, arguments), []).append(index)
     likeliest = [choice[0] for choice in choices]
-    for name, places in groups.items():
+    for name, indices in groups.items():
         sizes = metas[name].shape if name in metas else ()
-        best = [size for size in choices[places[0]][: len(places)] if size in sizes]
-        if len(places) > 1 and len(best) == len(places):
-            for place, size in zip(places, sorted(best, key=sizes.index), strict=True):
-                likeliest[place] = size
+        best = [size for size in choices[indices[0]][: len(indices)] if size in sizes]
+        if len(indices) > 1 and len(best) == len(indices):
+            for index, size in zip(indices, sorted(best, key=sizes.index), strict=True):
+                likeliest[index] = size
     return tuple(likeliest)
 
 
@@ -138,89 +146,94 @@ def tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]
     return next((candidate.name for candidate in after if not candidate.kind.startswith("Sym")), "")
 
 
-def computes_with(program: ModelProgram, names: Sequence[str]) -> bool:
-    """Whether a line computes with one of these names, rather than only renaming it."""
-    wanted = set(names)
+def uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
+    """Whether a line of the program uses a variable of one of these names in an expression. `y = x` only gives the
+    value of `x` another name, so the uses of `y` are looked for too."""
+    variables = set(names)
     for line in program.lines:
         value = line.value
-        if isinstance(value, Name) and value.id in wanted:
+        if isinstance(value, Name) and value.id in variables:
             for target in getattr(line, "targets", ()):
-                wanted |= {target.id} if isinstance(target, Name) else set()
+                variables |= {target.id} if isinstance(target, Name) else set()
     return any(
-        isinstance(value, Name) and value.id in wanted and not only_renames(program, line)
-        for line, value in located_expressions(program)
-        if isinstance(value, Name)
+        isinstance(expression, Name) and expression.id in variables and not is_renaming_line(program, line)
+        for line, expression in located_expressions(program)
     )
 
 
-def only_renames(program: ModelProgram, number: int) -> bool:
-    """Whether a line only renames a value."""
-    return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
+def is_renaming_line(program: ModelProgram, line_number: int) -> bool:
+    """Whether a line only gives a value another name: `y = x`."""
+    return any(line.line == line_number and isinstance(line.value, Name) for line in program.lines)
 
 
-# ---- Running on shapes
+# ---- Runs on meta tensors
+# They test choices of numbers, and find the batch norms that cannot train and the results that do not fit in memory.
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeRun:
-    """The outcome of a run on shapes: its error, and the lines whose batch norm has one value a channel."""
+    """The outcome of a run on meta tensors."""
 
     error: str | None
-    alone: tuple[int, ...] = ()
-    outgrown: str = ""
-    """The line whose result does not fit in memory, or ''."""
+    """The error that ended the run; None if it reached the end."""
+    single_value_norms: tuple[int, ...] = ()
+    """The numbers of the lines that call a batch norm with only one value per channel, of which no variance exists."""
+    too_large: str = ""
+    """The line whose result does not fit in memory, and the size of the result; '' if all results fit."""
 
 
 def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
-    """Run a program on meta tensors; numbers and small constants that it reads have their values."""
-    alone: list[int] = []
+    """Run a program on meta tensors. Numbers, and tensors of one element whose value is in the metadata, have their
+    values, because the program may read them."""
+    single_value_norms: list[int] = []
 
     def batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if x.dim() < 2 or x.numel() <= x.shape[1]:
-            alone.append(sys._getframe(1).f_lineno)
+            single_value_norms.append(sys._getframe(1).f_lineno)
         return torch.empty_like(x)
 
-    names = {argument.name: argument.name for argument in program.arguments}
-    extra = dict.fromkeys(NORMS, batch_norm)
+    unchanged_names = {argument.name: argument.name for argument in program.arguments}
+    replaced_functions = dict.fromkeys(NORMS, batch_norm)
     try:
         values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), preserving_random_states(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            function = compile_program(program, names, {}, SHAPES, "meta", extra)
+            function = compile_program(program, unchanged_names, {}, SHAPES, "meta", replaced_functions)
             with ResultSizes():
                 function(None, *values)
-    except OutgrownResult as error:
+    except TooLargeResult as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SHAPES]
-        return ShapeRun(str(error), tuple(alone), f"model.py:{lines[-1] if lines else '?'}: {error}")
-    except Exception as error:  # a graph may raise anything where it has no values
-        return ShapeRun(
-            f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}", tuple(alone)
-        )
-    return ShapeRun(None, tuple(alone))
+        return ShapeRun(str(error), tuple(single_value_norms), f"model.py:{lines[-1] if lines else '?'}: {error}")
+    except Exception as error:  # operators may raise any exception on meta tensors, which have no values
+        first_line = str(error).splitlines()[0][:120] if str(error) else ""
+        return ShapeRun(f"{type(error).__name__}: {first_line}", tuple(single_value_norms))
+    return ShapeRun(None, tuple(single_value_norms))
 
 
 SHAPES = "<shapes>"
-"""The file name of the function that runs on shapes."""
+"""The file name of the compiled function, by which its frames are found in a traceback."""
 
 
-class OutgrownResult(Exception):
+class TooLargeResult(Exception):
     """Raised at a result that would not fit in memory."""
 
 
 class ResultSizes(TorchDispatchMode):
-    """A dispatch mode that raises at a meta tensor that would not fit in memory if it had values."""
+    """A dispatch mode that raises TooLargeResult if a result, which is a meta tensor here, would not fit in memory if
+    it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        complaint = why_outgrown(function, args, kwargs or {})  # results with values, such as a factory's
+        # An operator on tensors with values, such as a factory function, allocates its result: it is checked before.
+        complaint = why_outgrown(function, args, kwargs or {})
         result = None if complaint else function(*args, **(kwargs or {}))
         complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(result)), default=0))
         if complaint:
-            raise OutgrownResult(f"{function} would make {complaint}")
+            raise TooLargeResult(f"{function} would make {complaint}")
         return result
 
 
 def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
-    """Return the value of an argument in a run on shapes."""
+    """Return the value of an argument for a run on meta tensors."""
     if argument.name in numbers:
         return numbers[argument.name]
     meta = metas[argument.name]
@@ -231,12 +244,13 @@ def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers
 
 
 def find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
-    """Find the lines whose batch norm cannot train, because a channel has one value."""
+    """Find the lines whose batch norm cannot run in training mode, because it has only one value per channel."""
     return run_on_shapes(program, metas, numbers) if calls_to(program, NORMS) else ShapeRun(None)
 
 
-def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Batch norm in training mode, in eval mode where a channel has one value."""
+def batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Run `F.batch_norm` as it is called, which is in training mode; but in eval mode if there is only one value per
+    channel."""
     if x.numel() > math.prod(x.shape[1:2]):
         return F.batch_norm(x, *args, **kwargs)
     statistics = dict(
@@ -245,38 +259,42 @@ def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return F.batch_norm(x, **{**statistics, **kwargs, "training": False})
 
 
-# ---- Recipes from GraphNet's metadata: each keeps what the fields state, and chooses the rest for power
-# - `data` is kept as it is printed, also where 1e-12 was printed as 0.000000.
-# - `min_val` and `max_val` are bounds. Integers lie between them and below what their use allows; positions count.
-# - Floats have the mean and the standard deviation that the weights had: with a smaller one, the results would depend
-#   on biases and running means, and not on the image.
-# - A variance, a divisor and an argument of a logarithm or a root are positive, with the stated mean and deviation:
-#   they take QUANTILES values of a log-normal distribution, none near zero, where the quotient of a norm would be
-#   very large.
-# - Masks stay masks: a causal one is triangular, others are mostly open, and closed places keep the value that closes
-#   them.
-# - Numbers that the program reads are not drawn, because a capture is valid for these numbers alone: one is its mean,
-#   several are evenly spread.
-# - A deviation printed as 0.000 is below half of the last digit. Zero-initialized scales and biases would hide the
-#   values that they multiply, so floating-point Parameters and buffers take most of the rounding error as their
-#   deviation.
+# ---- Recipes from GraphNet's metadata
+# A recipe draws values that agree with every field of the metadata. What the metadata leaves open is chosen so that a
+# change of any input changes the results (the power of a check).
+#
+# - `data` has all elements, and they are used as they are printed, even where 1e-12 was printed as 0.000000.
+# - `min_val` and `max_val` are bounds. Integers are drawn between them, and below the size of what they index. Position
+#   ids are not drawn: they are 0, 1, 2, …
+# - Floats have the mean and the standard deviation of the original weights. With a smaller deviation, the results would
+#   depend on biases and running means, and hardly on the model's input.
+# - A variance, a divisor, and an argument of a logarithm or a square root are positive, with the mean and deviation of
+#   the metadata. Their values are QUANTILES quantiles of a log-normal distribution, none of them near zero, because a
+#   division by them would give very large results.
+# - A mask is drawn as a mask: a causal mask is triangular, and others let most elements through. The elements that a
+#   mask closes have the value that closed them in the original, such as -inf.
+# - Numbers that the program reads, as `item` does, are not drawn, because a capture is valid only for these numbers.
+#   One number is the mean, and several are evenly spread around it.
+# - A deviation that is printed as 0.000 was less than half of the last digit. If scales and biases were exactly zero,
+#   they would hide the values that they multiply. So for floating-point Parameters and buffers, the deviation is set to
+#   nearly that half digit.
 
 RecipeFacts = dict[str, Any]
 
 KEPT = ("constant", "values", "arange", "tril")
-"""Kinds of recipes that draw nothing: they keep `data` exactly."""
+"""Kinds of recipes without random numbers, which give the elements of `data` exactly."""
 
 QUANTILES, FLOOR = 64, 0.2
 """The number of values of a positive tensor, and their least value as a share of its mean."""
 
-OPEN = 0.9
-"""The share of the rounding error that is taken as deviation."""
+DEVIATION_IN_ROUNDING = 0.9
+"""A deviation that is printed as 0 is set to the largest rounding error, half of the last digit, times this factor."""
 
 EPSILON = 1e-5
-"""The value of an epsilon that is printed as 0.000."""
+"""The value that is used for an epsilon that is printed as 0.000."""
 
-CLOSED = -1e4
-"""A mean of floats below this is a mask's."""
+LARGEST_MASK_MEAN = -1e4
+"""A tensor of floats whose mean is not above this is an additive mask, which has -1e9 or the like in it."""
 
 _MASK = re.compile(r"mask|causal|tril|triu", re.IGNORECASE)
 _CAUSAL = re.compile(r"causal|tril|triu|attn_mask|attention_mask|(?:^|[._])bias$", re.IGNORECASE)
@@ -286,32 +304,32 @@ _VARIANCE = re.compile(r"running_var|(?:^|[._])var(?:iance)?_?$", re.IGNORECASE)
 
 
 def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Inputs:
-    """Recipes by port name, and the data of inputs that no kind of recipe describes."""
+    """Return a recipe for each input, by port name; for inputs whose `data` no recipe can make, also the tensors."""
     recipes: dict[str, Recipe] = {}
     exact: dict[str, Tensor] = {}
     for known in inputs:
-        name, own = known[0], derive(seed, known[0])
+        name, own_seed = known[0], derive(seed, known[0])
         if has_data(known[2]):
-            recipe, kept = recipe_from_data(known[2], own)
+            recipe, kept = recipe_from_data(known[2], own_seed)
             exact |= {} if kept is None else {name: kept}
         else:
-            recipe = recipe_from_statistics(known, own)
+            recipe = recipe_from_statistics(known, own_seed)
         recipes[name] = replace(recipe, device=str(torch.device(device)))
     return Inputs(recipes, exact, seed)
 
 
 def recipe_notes(inputs: Sequence[Known]) -> tuple[str, ...]:
-    """Notes for a report on inputs whose metadata was rounded away."""
+    """Return notes about inputs whose metadata is printed as 0 because it was rounded, for a report."""
     zeros = [name for name, _, meta, _ in inputs if meta.data is not None and meta.dtype in FLOATS and 0 in meta.data]
     flat = [known[0] for known in inputs if not has_data(known[2]) and is_widened(known)]
     small = [known[0] for known in inputs if not has_data(known[2]) and is_lost_epsilon(known)]
     rows = (
-        (small, f"printed as 0 that keep a divisor from it: taken for {EPSILON}"),
-        (zeros, "printed as 0.000000 and kept so, whatever they were"),
-        (flat, "whose deviation is printed as 0: drawn with one that prints so"),
+        (small, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
+        (zeros, "have elements that are printed as 0.000000, and are 0 here, whatever they were"),
+        (flat, "have a deviation that is printed as 0, and are drawn with a small one, which is printed as 0 too"),
     )
     return tuple(
-        f"{len(names)} inputs of floats {words}: {', '.join(names[:3])}" + (", …" if len(names) > 3 else "")
+        f"{len(names)} floating-point inputs {words}: {', '.join(names[:3])}" + (", …" if len(names) > 3 else "")
         for names, words in rows
         if names
     )
@@ -323,7 +341,8 @@ def has_data(meta: Meta) -> bool:
 
 
 def recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
-    """Return the recipe of a tensor whose elements are given, and the tensor itself where its recipe is `exact`."""
+    """Return the recipe of a tensor whose elements are all in the metadata; and the tensor itself if only its exact
+    bytes describe it, else None."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
     recipe = fit(tensor, seed)
     return (recipe, None) if recipe.kind in KEPT else (recipe_at(tensor, "exact", {}, seed), tensor)
@@ -339,7 +358,7 @@ def recipe_from_statistics(known: Known, seed: int) -> Recipe:
 
 
 def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
-    """Return a recipe's kind and facts, by dtype."""
+    """Choose the kind and the facts of a recipe by the dtype of the tensor."""
     dtype = known[2].dtype
     if dtype == "bool":
         return mask_recipe(known, 0, 1)
@@ -361,9 +380,10 @@ def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
     name, _, meta, use = known
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
-    guess = 1 if is_mask_input(name, use) or "flag" in use.kinds or use.below is None else limit
+    # Without `max_val`: 1 for masks, flags, and integers whose use has no bound; else the largest allowed index.
+    highest = 1 if is_mask_input(name, use) or "flag" in use.kinds or use.below is None else limit
     low = int(finite_or(meta.min_val, 0))
-    high = max(low, min(limit, int(finite_or(meta.max_val, guess))))
+    high = max(low, min(limit, int(finite_or(meta.max_val, highest))))
     low = max(info.min, min(low, high))
     period = meta.shape[-1] if meta.shape else 1
     if _POSITIONS.search(name) and (meta.max_val is None or high - low == period - 1) and period <= limit - low + 1:
@@ -384,8 +404,8 @@ def is_mask_input(name: str, use: Use) -> bool:
 
 
 def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFacts]:
-    """Return the recipe of a mask: triangular if the name says so and the shape is square, else three places in four
-    open."""
+    """Return the recipe of a mask: triangular if its name is that of a causal mask and its last two dimensions are
+    equal; else three of four elements are `opened`, and the others `closed`."""
     name, _, meta, _ = known
     if len(meta.shape) >= 2 and meta.shape[-1] == meta.shape[-2] > 1 and _CAUSAL.search(name):
         rows, cols = meta.shape[-2:]
@@ -397,7 +417,7 @@ def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFact
 
 
 def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
-    """Return the recipe of floats: a mask, one number, a positive or a normal distribution."""
+    """Return the recipe of a floating-point tensor: a mask, a single number, a positive or a normal distribution."""
     name, role, meta, use = known
     mean, std = finite_or(meta.mean, 0.0), finite_or(meta.std, 1.0)
     low, high = meta.min_val, meta.max_val
@@ -407,7 +427,7 @@ def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
     if is_lost_epsilon(known):
         return "constant", {"value": EPSILON}
     if math.prod(meta.shape) == 1:
-        slack = OPEN * rounding_slack(meta) if role == "parameter" and "read" not in use.kinds else 0.0
+        slack = DEVIATION_IN_ROUNDING * rounding_slack(meta) if role == "parameter" and "read" not in use.kinds else 0.0
         return "uniform", {"low": mean - slack, "high": mean + slack}
     if "read" in use.kinds:
         return evenly_spread(math.prod(meta.shape), mean, std)
@@ -416,19 +436,21 @@ def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
     if "positive" in use.kinds and mean > rounding_slack(meta):
         return "choice", lognormal_facts(meta, mean, std)
     if is_widened(known):
-        std = OPEN * rounding_slack(meta)
+        std = DEVIATION_IN_ROUNDING * rounding_slack(meta)
     return "normal", normal_facts(mean, std, low, high)
 
 
 def is_lost_epsilon(known: Known) -> bool:
-    """Whether an input is an epsilon that is printed as 0."""
+    """Whether an input is an epsilon, such as that of a norm, which is printed as 0 because it is so small."""
     name, _, meta, _ = known
     small = meta.mean is not None and abs(meta.mean) < rounding_slack(meta) and not meta.min_val
     return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
 
 
 def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
-    """Return the recipe of numbers that the program reads: evenly spread, so that no draw changes them."""
+    """Return the recipe of numbers that the program reads: evenly spread with this mean and standard deviation, so that
+    they are the same in every draw."""
+    # 0, 1, …, count - 1 have the variance (count**2 - 1) / 12, or with Bessel's correction count * (count + 1) / 12.
     step = std / math.sqrt(count * (count + 1) / 12)
     if step == 0:
         return "constant", {"value": mean}
@@ -436,23 +458,25 @@ def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts
 
 
 def is_float_mask(meta: Meta, use: Use) -> bool:
-    """Whether floats are a mask whose closed places are -inf or the dtype's minimum."""
+    """Whether a floating-point tensor is an additive mask, in which closed elements are -inf or the dtype's minimum."""
     mean, std = meta.mean, meta.std
     if mean is None or math.prod(meta.shape) == 1:
         return False
     if math.isfinite(mean):
-        return mean <= CLOSED and (use.kinds & {"additive", "mask"} != set() or std is None or not math.isfinite(std))
+        return mean <= LARGEST_MASK_MEAN and (
+            use.kinds & {"additive", "mask"} != set() or std is None or not math.isfinite(std)
+        )
     return mean == -math.inf or (math.isnan(mean) and "additive" in use.kinds)
 
 
 def is_widened(known: Known) -> bool:
-    """Whether a weight's or buffer's deviation is printed as 0 and taken for most of the rounding error."""
+    """Whether the deviation of a weight or buffer is printed as 0, and is set to nearly the largest rounding error."""
     name, role, meta, use = known
-    fixed = {"mask", "additive", "read", "positive", "variance"} & use.kinds or _VARIANCE.search(name)
+    has_other_recipe = {"mask", "additive", "read", "positive", "variance"} & use.kinds or _VARIANCE.search(name)
     weights = role in ("parameter", "buffer") or "average" in use.kinds
     return bool(
         weights
-        and not fixed
+        and not has_other_recipe
         and meta.dtype in FLOATS
         and math.prod(meta.shape) > 1
         and meta.std is not None
@@ -462,7 +486,7 @@ def is_widened(known: Known) -> bool:
 
 
 def rounding_slack(meta: Meta) -> float:
-    """Half of the last printed digit of mean and std."""
+    """Return the largest rounding error of the printed `mean` and `std`: half of their last digit."""
     return float(0.5 * 10.0**-meta.digits)
 
 
@@ -479,50 +503,62 @@ def normal_facts(mean: float, std: float, low: float | None, high: float | None)
 
 
 def lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
-    """Return the facts of a positive tensor of this mean and deviation: FLOOR of the mean plus log-normal quantiles."""
-    slack = OPEN * rounding_slack(meta)
+    """Return the facts of a positive tensor with this mean and deviation.
+
+    Its values are FLOOR times the mean, plus the quantiles of a log-normal distribution with the rest of the mean. The
+    deviation is limited to what QUANTILES values with this mean can have, and to at least the rounding error, or a
+    fifth of the mean if that is less.
+    """
+    slack = DEVIATION_IN_ROUNDING * rounding_slack(meta)
     mean = max(mean, slack)
     above = mean * (1 - FLOOR)
     std = min(max(std, min(slack, 0.2 * mean)), above * 0.9 * math.sqrt(QUANTILES - 1))
-    tops = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
-    sigma = invert_growing(
-        lambda sigma: relative_deviation([math.exp(sigma * top) for top in tops]), std / above, 0.0, 16.0
+    normal_quantiles = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
+    sigma = solve_increasing(
+        lambda sigma: relative_deviation([math.exp(sigma * quantile) for quantile in normal_quantiles]),
+        std / above,
+        0.0,
+        16.0,
     )
-    values = [math.exp(sigma * top) for top in tops]
+    values = [math.exp(sigma * quantile) for quantile in normal_quantiles]
     scale = above * QUANTILES / sum(values)
     rounded = tuple(float(f"{FLOOR * mean + scale * value:.7g}") for value in values)
     return {"values": rounded, "weights": (1,) * QUANTILES}
 
 
 def relative_deviation(values: Sequence[float]) -> float:
-    """Standard deviation over mean."""
+    """Return the standard deviation of the values divided by their mean."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
 
 
-def invert_growing(of: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Return the argument at which a growing function has a value."""
+def solve_increasing(function: Callable[[float], float], value: float, low: float, high: float) -> float:
+    """Return the x between `low` and `high` at which an increasing function has this value, by bisection."""
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if of(middle) < wanted else (low, middle)
+        low, high = (middle, high) if function(middle) < value else (low, middle)
     return low
 
 
-# ---- The module
+# ---- A sample as a module with inputs
 
-Fake = Callable[[], AbstractContextManager[Any]]
-"""Makes the mode under which tensors have no values."""
+MakeFakeMode = Callable[[], AbstractContextManager[Any]]
+"""A function that returns a FakeTensorMode, in which tensors have no values."""
 
 GraphRunner = Callable[[Graph], Callable[..., Any]]
-"""Makes a function of a Graph, which takes its inputs by local name."""
+"""A function that makes a callable of a Graph. The callable takes the Graph's inputs by their local names."""
 
 SMALL = 64
-"""Tensors of up to so many elements have values even with `fake`."""
+"""Tensors of up to this many elements have values even in a fake capture, because code may read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltSample:
-    """A sample to capture: call `module(**inputs)`. `with_grad` and `without_grad` are (name, why) of each input."""
+    """A sample that can be captured: `module(**inputs)` runs it.
+
+    `with_grad` has the name of each tensor that requires grad and the reason why it does; `without_grad` has the names
+    of the others, and the reason why they do not.
+    """
 
     module: nn.Module
     inputs: dict[str, Any]
@@ -538,15 +574,18 @@ def build_sample(
     *,
     device: str = "cpu",
     mode: str | None = None,
-    fake: Fake | None = None,
+    fake: MakeFakeMode | None = None,
     run: GraphRunner | None = None,
 ) -> BuiltSample:
-    """Build a sample as a module and its inputs; with `fake`, of tensors without values, made under its mode.
+    """Build a module and its inputs from a sample. With `fake`, all tensors are fake tensors of the mode that it
+    returns.
 
-    `run` makes a function of a Graph: a sample whose `model.py` is a text of Backprint's own needs it.
+    `run` makes a callable of a Graph. It is needed for a sample that Backprint has written, whose `model.py` is the
+    text of a Graph.
     """
     check_choice("mode", mode, optional=True)
     plan = plan_of(sample)
+    # `raw` is the name of an input in the code of the sample, and `name` its name in the original model.
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
         for named in plan.inputs
@@ -579,9 +618,9 @@ def build_sample(
 
 
 def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
-    """Raise where a line's result does not fit in memory, as far as shapes alone tell."""
+    """Raise SampleError if the result of a line would not fit in memory, as far as a run on meta tensors can tell."""
     assert sample.program is not None
-    if complaint := run_on_shapes(sample.program, sample.metas, numbers).outgrown:
+    if complaint := run_on_shapes(sample.program, sample.metas, numbers).too_large:
         raise SampleError(f"{sample.path}: {complaint}")
 
 
@@ -593,10 +632,11 @@ def forward_in_mode(
     plan: SamplePlan,
     mode: str | None,
     device: str,
-    fake: Fake | None = None,
+    fake: MakeFakeMode | None = None,
     run: GraphRunner | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """Return the module's forward in a mode, the inputs that are numbers, and notes on both."""
+    """Return the module's forward in train or eval mode, the values of inputs that are numbers, and notes about
+    both."""
     program, notes = sample.program, list[str]()
     extra: dict[str, Any] = {}
     if sample.graph is not None:
@@ -605,17 +645,17 @@ def forward_in_mode(
     elif program is None:
         program, extra = program_that_calls(sample, execute_model(sample.path / "model.py", fake))
         notes.append(f"executed, because it is trusted: {sample.refused}")
-    numbers, more = choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
-    notes += more
+    numbers, notes_on_numbers = choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
+    notes += notes_on_numbers
     if mode is not None and sample.program is not None:
         probe = find_untrainable(program, sample.metas, numbers) if mode == "train" else ShapeRun(None)
-        program, more = emit.rewrite_mode(program, mode, probe.alone)
-        notes += [*more, *batch_norm_notes(probe)]
+        program, notes_on_mode = emit.rewrite_mode(program, mode, probe.single_value_norms)
+        notes += [*notes_on_mode, *batch_norm_notes(probe)]
         if probe.error is not None:
-            extra = dict.fromkeys(emit.NORMS[:1], careful_batch_norm)
+            extra = dict.fromkeys(emit.NORMS[:1], batch_norm_in_train_if_possible)
     elif mode is not None:
-        odd = "a file that is executed as it is" if sample.graph is None else "a graph, whose operators have their mode"
-        notes.append(f"mode {mode}: nothing changed in {odd}")
+        why = "its file is executed as it is" if sample.graph is None else "the operators of a graph have their mode"
+        notes.append(f"mode {mode}: nothing is changed, because {why}")
     names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
     state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
     function = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
@@ -623,35 +663,37 @@ def forward_in_mode(
 
 
 def batch_norm_notes(probe: ShapeRun) -> list[str]:
-    """Notes on batch norms that cannot train."""
+    """Return notes about batch norms that stay in eval mode in a capture in training mode."""
     if probe.error is not None:
-        why = "a batch_norm with one value a channel stays in eval mode; which do is seen when the graph runs"
-        return [f"{why} ({probe.error})"]
-    if not probe.alone:
+        rule = "a batch_norm with one value per channel stays in eval mode; this is decided when the graph runs"
+        return [f"{rule}, because it does not run on meta tensors ({probe.error})"]
+    if not probe.single_value_norms:
         return []
-    lines = ", ".join(f"model.py:{line}" for line in probe.alone[:3])
-    more = f" and {len(probe.alone) - 3} more" if len(probe.alone) > 3 else ""
-    return [f"{len(probe.alone)} batch_norm stay in eval mode, one value a channel: {lines}{more}"]
+    lines = ", ".join(f"model.py:{line}" for line in probe.single_value_norms[:3])
+    more = f" and {len(probe.single_value_norms) - 3} more" if len(probe.single_value_norms) > 3 else ""
+    return [f"{len(probe.single_value_norms)} batch_norm stay in eval mode (one value per channel): {lines}{more}"]
 
 
 EXECUTED = "torch.executed"
+"""The name by which the program of `program_that_calls` calls its function. Torch has no function of this name."""
 
 
 def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> tuple[ModelProgram, dict[str, Any]]:
-    """Return a program that calls one function with all arguments: a Graph's, or the class of a file that was
-    executed."""
+    """Return a program that only calls a function with all arguments of the sample, and a table with this function. The
+    function runs a Graph, or is the module of a file that was executed."""
     arguments = sample.arguments
     call = FunctionCall(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
     return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: function}
 
 
-def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
-    """Execute a trusted file, as importing it does, and make an instance of its class; with `fake`, without values."""
+def execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:
+    """Execute a trusted file as an import does, and make an instance of its class; with `fake`, under a
+    FakeTensorMode."""
     module = ModuleType("graphnet_trusted")
     module.__file__ = str(path)
     try:
         with nullcontext() if fake is None else fake():
-            # an import would leave a cache beside the file
+            # an import would write `__pycache__` beside the file
             exec(compile(read_sample_text(path), str(path), "exec"), vars(module))
             graph_module = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
@@ -661,7 +703,7 @@ def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
     return graph_module
 
 
-# ---- The module
+# ---- The module and its tensors
 
 
 def module_with_state(
@@ -671,7 +713,7 @@ def module_with_state(
     tensors: Mapping[str, Tensor],
     names_with_grad: Collection[str],
 ) -> nn.Module:
-    """Make a module of this class name, with parameters and buffers under their FQNs."""
+    """Make a module whose class has this name, with parameters and buffers under their fully qualified names."""
     module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
     for named in inputs:
         if named.role == "input":
@@ -688,11 +730,12 @@ def module_with_state(
     return module
 
 
-def unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: Fake) -> dict[str, Tensor]:
-    """Tensors under `fake`; small ones, which code may read, have their recipe's values."""
+def unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: MakeFakeMode) -> dict[str, Tensor]:
+    """Return fake tensors. Small ones are made of the values of their recipe, which the FakeTensorMode remembers,
+    because code may read them."""
     small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
-    here = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
-    values = {name: tensor.flatten().tolist() for name, tensor in here.make().items()}
+    on_cpu = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
+    values = {name: tensor.flatten().tolist() for name, tensor in on_cpu.make().items()}
     tensors: dict[str, Tensor] = {}
     with fake():
         for name, _, meta, _ in known:

@@ -1,8 +1,8 @@
 """A kernel of Inductor as one file that runs by itself: `alone_text`, and the file of a Triton kernel.
 
-The file of a Triton kernel has its function with the decorator `triton.jit` alone, the contents of Inductor's decorator
-as plain data, and the functions of PyTorch that it calls. All sources are parsed and never run. `alone_file` has the
-parts that every file has, and the file of a C++ kernel.
+The file of a Triton kernel has the kernel's function, decorated with `triton.jit` only. What Inductor's own decorator
+says is there as plain data, and so are the functions of PyTorch that the kernel calls. Sources are parsed, and none of
+their code is run. `alone_file.py` has the parts that all files have in common, and the file of a C++ kernel.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from backprint.kernels.nouns import Kernel
 
 # ------------------------------------------------------------------ the functions of PyTorch that a Triton kernel calls
 #
-# They are read in PyTorch's own file (`_inductor/runtime/triton_helpers.py`), each with the definitions that it names
-# in turn. A function of libdevice is Triton's own on a GPU; Triton's interpreter has none, so a function of torch is
-# used there.
+# Their sources are copied from PyTorch's own file (`_inductor/runtime/triton_helpers.py`), with all definitions that
+# they need. On a GPU, the functions of libdevice are Triton's. Triton's interpreter has no libdevice, so functions of
+# torch are used there.
 
 
 HELPERS = "triton_helpers"
-"""The name by which Inductor's kernels know the functions."""
+"""The module name through which Inductor's kernels call these functions: `triton_helpers.maximum(...)`."""
 
 LICENSE = "Of PyTorch (torch/_inductor/runtime/triton_helpers.py), BSD-3-Clause, copyright of its contributors."
 
@@ -60,13 +60,13 @@ PROVIDED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""What PyTorch's file imports, by name, as lines of a file without PyTorch's compiler."""
+"""The names that PyTorch's file imports, each with a line that defines the same name without importing Inductor."""
 
-STANDING = frozenset({"tl", "triton", "libdevice", "tl_math", HELPERS})
-"""Names that each file has."""
+ALWAYS_DEFINED = frozenset({"tl", "triton", "libdevice", "tl_math", HELPERS})
+"""Names that the file of every Triton kernel defines."""
 
 BLOCKS_WAIT = frozenset({"x_grid_barrier", "exclusive_scan_decoupled_lookback", "exclusive_scan_decoupled_lookback_64"})
-"""Functions in which blocks wait for one another: the interpreter, which runs one after the other, would not end."""
+"""Functions in which blocks wait for one another. The interpreter runs the blocks one by one, so it would never end."""
 
 LIBDEVICE: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +103,7 @@ LIBDEVICE: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class NeededHelpers:
-    """The functions that a kernel calls beside Triton's language."""
+    """The functions that a kernel calls and that are not in Triton's language."""
 
     functions: tuple[str, ...]
     """The names of `triton_helpers` that the kernel itself calls."""
@@ -114,28 +114,30 @@ class NeededHelpers:
 
     @property
     def needs_gpu(self) -> str:
-        """Why no interpreter can run it, or ''."""
+        """The reason why Triton's interpreter cannot run the kernel, or ''."""
         return "its blocks wait for one another, so it needs a GPU" if BLOCKS_WAIT & set(self.functions) else ""
 
 
 def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
     """Return the helpers that jitted functions need; raise RefusedError for a name without a definition."""
-    called: dict[str, None] = {}
-    deep: dict[str, None] = {}
+    called_helpers: dict[str, None] = {}
+    libdevice: dict[str, None] = {}
     for function in functions:
-        called.update(dict.fromkeys(attributes_of(function, HELPERS)))
-        deep.update(dict.fromkeys(attributes_of(function, "libdevice")))
+        called_helpers.update(dict.fromkeys(attributes_of(function, HELPERS)))
+        libdevice.update(dict.fromkeys(attributes_of(function, "libdevice")))
     known, order = helper_definitions(), dict[str, None]()
-    for name in called:
+    for name in called_helpers:
         if name not in known:
-            raise RefusedError(f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel is of another one")
+            raise RefusedError(
+                f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel was written by another version"
+            )
         order_helper(name, known, order)
     for name in order:
         if name in known:
-            deep.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
+            libdevice.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
     imports = [PROVIDED[name] for name in order if name in PROVIDED]
     texts = [known[name].text for name in order if name in known]
-    return NeededHelpers(tuple(called), "\n\n\n".join(["\n".join(imports), *texts]).strip(), tuple(deep))
+    return NeededHelpers(tuple(called_helpers), "\n\n\n".join(["\n".join(imports), *texts]).strip(), tuple(libdevice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +151,15 @@ class HelperSource:
 @functools.cache
 def helper_definitions() -> Mapping[str, HelperSource]:
     """Return the definitions of PyTorch's file by name."""
-    place = Path(torch.__file__).parent / "_inductor" / "runtime" / "triton_helpers.py"
+    path = Path(torch.__file__).parent / "_inductor" / "runtime" / "triton_helpers.py"
     try:
-        text = place.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RefusedError(f"PyTorch {torch.__version__} has no file of Triton helpers: {error}") from error
     lines, definitions = text.splitlines(), {}
     for node in ast.parse(text).body:
         for name in defined_names(node):
-            first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
+            first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
             definitions[name] = HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
     return MappingProxyType(definitions)
 
@@ -172,22 +174,25 @@ def defined_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def order_helper(name: str, known: Mapping[str, HelperSource], order: dict[str, None]) -> None:
-    """Add a definition after those that it names."""
+    """Append the name of a definition to `order`, after the names of all definitions that it needs."""
     if name in order:
         return
-    names = [needed for needed in global_names(known[name].node) if needed not in STANDING and needed != name]
+    names = [needed for needed in global_names(known[name].node) if needed not in ALWAYS_DEFINED and needed != name]
     for needed in names:
         if needed in known:
             order_helper(needed, known, order)
         elif needed in PROVIDED:
             order[needed] = None
         else:
-            raise RefusedError(f"{HELPERS}.{name} of PyTorch {torch.__version__} names {needed}, which is unknown here")
+            raise RefusedError(
+                f"{HELPERS}.{name} of PyTorch {torch.__version__} uses {needed}, which Backprint does not know: "
+                "use a version of PyTorch that Backprint supports"
+            )
     order[name] = None
 
 
 def attributes_of(node: ast.AST, module: str) -> list[str]:
-    """Return the attributes of a module that code names."""
+    """Return the attributes of a module that code uses: `["maximum"]` for `triton_helpers.maximum(x, y)`."""
     attributes = dict[str, None]()
     for child in ast.walk(node):
         match child:
@@ -197,12 +202,15 @@ def attributes_of(node: ast.AST, module: str) -> list[str]:
 
 
 def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
-    """Return the names that code reads and does not bind itself, without those of Python."""
+    """Return the names that code reads and does not bind itself, without Python's builtins.
+
+    Names in the decorators count only with `decorators`.
+    """
     read, bound = dict[str, None](), set[str]()
-    marks = [] if decorators else getattr(node, "decorator_list", [])
-    left_out = {id(child) for mark in marks for child in ast.walk(mark)}
+    ignored_decorators = [] if decorators else getattr(node, "decorator_list", [])
+    ignored = {id(child) for decorator in ignored_decorators for child in ast.walk(decorator)}
     for child in ast.walk(node):
-        if id(child) in left_out:
+        if id(child) in ignored:
             continue
         match child:
             case ast.Name(id=name, ctx=ast.Load()):
@@ -216,7 +224,7 @@ def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
 
 # ------------------------------------------------------------------ the file of a Triton kernel
 #
-# Of a kernel's module, only functions in Triton and constants are copied into the file.
+# Only `triton.jit` functions and constants of the kernel's module are copied into the file.
 
 TRITON_RUNS = """\
     python THIS_FILE        runs every configuration on each recorded call, and compares their results: on a GPU, with
@@ -282,15 +290,26 @@ if DEVICE == "cpu":
     InterpreterBuilder.create_inline_asm = assembled
 """
 
-OWN = frozenset(
+RESERVED = frozenset(
     "make drawn run difference disagreements launch title microseconds timed print_times main interpreted missing NAME "
     "HASH DEVICE CALLS CONFIGURATIONS CONSTANTS SIGNATURE OPTIONS WRITTEN DRAWS NEEDS_GPU KERNEL ROUNDING KINDS "
     "FUNCTIONS WRITTEN_AS LINES assembled kind_of InterpreterBuilder "
     "torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
 )
-"""Names that the file itself defines, which no function of the kernel may have."""
+"""Names that the file defines itself. A kernel whose functions or constants have one of these names is refused."""
 
-DRAWING = ("rand", "randn", "randint", "randint4x", "rand4x", "randn4x", "randint64", "philox", "rand_eager_kernel")
+RANDOM_FUNCTIONS = (
+    "rand",
+    "randn",
+    "randint",
+    "randint4x",
+    "rand4x",
+    "randn4x",
+    "randint64",
+    "philox",
+    "rand_eager_kernel",
+)
+"""Functions with which a kernel makes random numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +318,7 @@ class TritonModule:
 
     main: ast.FunctionDef
     functions: tuple[ast.FunctionDef, ...]
-    """Functions in Triton, the kernel's own among them, in their order."""
+    """All `triton.jit` functions of the module in their order, with the kernel's own."""
     constants: tuple[ast.stmt, ...]
     imports: tuple[str, ...]
     lines: tuple[str, ...]
@@ -311,21 +330,21 @@ class TritonModule:
         return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def text_of(self, function: ast.FunctionDef) -> str:
-        """Return a function as it stands, with the decorator `triton.jit` alone."""
-        marks = [mark for mark in function.decorator_list if not is_heuristic(mark)]
-        decorators = [f"@{ast.unparse(mark)}" for mark in marks]
+        """Return the source of a function, without Inductor's decorator."""
+        decorators = [f"@{ast.unparse(node)}" for node in function.decorator_list if not is_heuristic(node)]
         return "\n".join([*decorators, *self.lines[function.lineno - 1 : function.end_lineno]])
 
     @property
     def heuristic(self) -> ast.Call | None:
-        """Inductor's decorator."""
-        marks = [mark for mark in self.main.decorator_list if is_heuristic(mark)]
-        return marks[0] if marks and isinstance(marks[0], ast.Call) else None
+        """Inductor's decorator of the kernel, a call such as `triton_heuristics.pointwise(...)`; None if it has
+        none."""
+        decorators = [node for node in self.main.decorator_list if is_heuristic(node)]
+        return decorators[0] if decorators and isinstance(decorators[0], ast.Call) else None
 
 
-def is_heuristic(mark: ast.expr) -> bool:
-    """Whether a decorator is Inductor's."""
-    match mark:
+def is_heuristic(decorator: ast.expr) -> bool:
+    """Whether a decorator is one of `triton_heuristics`, Inductor's module."""
+    match decorator:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="triton_heuristics"))):
             return True
         case _:
@@ -333,7 +352,7 @@ def is_heuristic(mark: ast.expr) -> bool:
 
 
 def triton_module(kernel: Kernel) -> TritonModule:
-    """Parse a kernel's module; raise RefusedError for a statement that a file of its own cannot have."""
+    """Parse a kernel's module; raise RefusedError for a statement that cannot be copied into a file for this kernel."""
     tree = parse_module(kernel.source, kernel.name)
     functions, constants, imports = [], [], []
     for node in tree.body:
@@ -346,8 +365,8 @@ def triton_module(kernel: Kernel) -> TritonModule:
                 constants.append(node)
             case _ if not is_setup(node):
                 raise RefusedError(
-                    f"{kernel.name}: line {node.lineno}: a module of a kernel has functions in Triton "
-                    f"and constants alone, no {type(node).__name__}"
+                    f"{kernel.name}: line {node.lineno}: the module of a kernel may have only triton.jit functions "
+                    f"and constants, not {type(node).__name__}"
                 )
     main = find_kernel(functions, kernel.name)
     if main is None:
@@ -358,27 +377,28 @@ def triton_module(kernel: Kernel) -> TritonModule:
 
 
 def split_lines(source: str) -> list[str]:
-    """Split a source where Python's parser does: not at a form feed or the like."""
+    """Split a source into the lines that Python's parser counts. `str.splitlines` also splits at form feeds."""
     return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def check_names(kernel: Kernel, module: TritonModule) -> None:
-    """Raise RefusedError for a name that the file lacks, or uses otherwise, and for a decorator other than
-    triton.jit."""
+    """Raise RefusedError if the kernel uses a name that its file would not define, defines a name that the file needs
+    for something else, or has a decorator other than triton.jit."""
     constants = [child for node in module.constants for child in ast.walk(node) if isinstance(child, ast.Name)]
     known = {function.name for function in module.functions} | {name.id for name in constants}
-    if clashing := known & OWN:
-        raise RefusedError(f"{kernel.name}: {min(clashing)} is a name that its own file has for something else")
+    if clashing := known & RESERVED:
+        raise RefusedError(f"{kernel.name}: it defines {min(clashing)}, a name that Backprint's files use themselves")
     for node in (*module.functions, *module.constants):
         for name in global_names(node, decorators=False):
-            if name not in known | STANDING:
-                raise RefusedError(f"{kernel.name}: it names {name}, which a file of its own does not have")
+            if name not in known | ALWAYS_DEFINED:
+                raise RefusedError(f"{kernel.name}: it uses {name}, which a file with it alone would not define")
     for function in module.functions:
-        odd = [mark for mark in function.decorator_list if not is_heuristic(mark) and ast.unparse(mark) != "triton.jit"]
-        if odd:
+        decorators = [ast.unparse(node) for node in function.decorator_list if not is_heuristic(node)]
+        unknown = [text for text in decorators if text != "triton.jit"]
+        if unknown:
             raise RefusedError(
-                f"{kernel.name}: {function.name} has the decorator {ast.unparse(odd[0])[:80]}, which a "
-                f"file of its own does not have"
+                f"{kernel.name}: {function.name} has the decorator {unknown[0][:80]}, which a file with this kernel "
+                f"alone would not define"
             )
 
 
@@ -409,10 +429,10 @@ def triton_file(kernel: Kernel) -> str:
 
 
 def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
-    """Return the recorded facts and calls of a kernel, as lines of plain data."""
+    """Return lines that assign the recorded facts and calls of a kernel to names such as CALLS, as literals."""
     sizes = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
     names = [name for name in module.parameters if name not in sizes]
-    draws = draws_of_triton(module.main, tensor_dtypes(kernel, names))
+    values_of_arguments = draws_of_triton(module.main, tensor_dtypes(kernel, names))
     configurations = [
         {
             "sizes": dict(configuration.sizes),
@@ -424,7 +444,7 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
     options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
     options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
     stored = FlowsOfTriton(module.main).stored
-    draws_numbers = any(f".{name}(" in kernel.source for name in DRAWING)
+    has_random_numbers = any(f".{name}(" in kernel.source for name in RANDOM_FUNCTIONS)
     rows = {
         "NAME": kernel.name,
         "HASH": kernel.hash,
@@ -432,9 +452,9 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
         "CONSTANTS": meta["constants"],
         "CONFIGURATIONS": configurations,
         "OPTIONS": options,
-        "CALLS": call_rows(kernel, names, draws),
+        "CALLS": call_rows(kernel, names, values_of_arguments),
         "WRITTEN": [name for name in names if name in stored],
-        "DRAWS": draws_numbers,
+        "DRAWS": has_random_numbers,
         "NEEDS_GPU": helpers.needs_gpu,
     }
     lines = [f"{name} = {literal(value)}" for name, value in rows.items()]
@@ -442,10 +462,10 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
 
 
 def written_as(kernel: Kernel, module: TritonModule) -> str:
-    """Return the lines with which Backprint's reader restores the module: the code that Inductor wrote around the
-    functions."""
-    mark = module.heuristic
-    lines = module.lines[mark.lineno - 1 : mark.end_lineno] if mark is not None else ()
+    """Return the lines of WRITTEN_AS: the code that Inductor wrote around the functions. With it, `read.py` restores
+    the module that Inductor wrote, which has the same hash."""
+    decorator = module.heuristic
+    lines = module.lines[decorator.lineno - 1 : decorator.end_lineno] if decorator is not None else ()
     others = [node for node in (*module.functions, *module.constants) if node is not module.main]
     statements = [*sorted(others, key=lambda node: node.lineno), module.main]  # the kernel is the last
     rows = {
@@ -457,19 +477,21 @@ def written_as(kernel: Kernel, module: TritonModule) -> str:
         "target": kernel.target,
         "compiler": kernel.compiler,
     }
-    says = "# What the compiler wrote around the functions, for those who compare programs. Nothing below reads it."
-    return f"{says}\nWRITTEN_AS = {literal(rows)}"
+    comment = "# What the compiler wrote around the functions, for those who compare programs. Nothing below reads it."
+    return f"{comment}\nWRITTEN_AS = {literal(rows)}"
 
 
 def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
     """Return the plain entries of Inductor's metadata that a launch needs."""
-    mark = module.heuristic
-    options = {} if mark is None else {keyword.arg: keyword.value for keyword in mark.keywords}
+    decorator = module.heuristic
+    arguments = {} if decorator is None else {keyword.arg: keyword.value for keyword in decorator.keywords}
     meta_entries: dict[str, Any] = {}
-    for title in ("triton_meta", "inductor_meta"):
-        meta = options.get(title)
+    for argument in ("triton_meta", "inductor_meta"):
+        meta = arguments.get(argument)
         if not isinstance(meta, ast.Dict):
-            raise RefusedError(f"{kernel.name}: it has no {title} of Inductor, so nothing says how it is launched")
+            raise RefusedError(
+                f"{kernel.name}: its decorator has no {argument}, in which Inductor says how the kernel is launched"
+            )
         for key, value in zip(meta.keys, meta.values, strict=True):
             name = getattr(key, "value", None)
             if name in ("signature", "constants", "enable_fp_fusion", "assert_indirect_indexing"):
@@ -481,15 +503,16 @@ def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
 
 
 def plain_value(kernel: Kernel, value: ast.expr) -> Any:
-    """Return metadata that is a literal."""
+    """Return the value of a literal in the metadata; raise RefusedError if it is not a literal."""
     try:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-        raise RefusedError(f"{kernel.name}: line {value.lineno}: metadata that is no plain data ({error})") from error
+        raise RefusedError(f"{kernel.name}: line {value.lineno}: its metadata is not a literal ({error})") from error
 
 
 def libdevice_lines(helpers: NeededHelpers) -> str:
-    """Return how the functions of libdevice come into a file: Triton's on a GPU, torch's in the interpreter."""
+    """Return the lines that define `libdevice` in a file: Triton's module on a GPU, functions of torch in the
+    interpreter."""
     if not helpers.libdevice:
         return ""
     lines = [
@@ -510,26 +533,29 @@ def libdevice_lines(helpers: NeededHelpers) -> str:
 
 
 def helper_lines(helpers: NeededHelpers) -> str:
-    """Return the functions of PyTorch that a kernel calls."""
+    """Return the lines that define `triton_helpers` in a file, with the functions that the kernel calls."""
     if not helpers.functions:
         return ""
-    names = [f"{HELPERS}.{name} = {name}" for name in helpers.functions]
-    module = f'{HELPERS} = types.ModuleType("{HELPERS}")  # the name by which the kernel calls them'
-    return "\n".join([f"# ---- {LICENSE}", "", helpers.source, "", "", module, *names])
+    assignments = [f"{HELPERS}.{name} = {name}" for name in helpers.functions]
+    module_line = f'{HELPERS} = types.ModuleType("{HELPERS}")  # the name by which the kernel calls them'
+    return "\n".join([f"# ---- {LICENSE}", "", helpers.source, "", "", module_line, *assignments])
 
 
 # ------------------------------------------------------------------ the file of any kernel
 
 
 def alone_text(kernel: Kernel) -> str:
-    """Return a kernel with its calls as one file, `python kernel.py`; a kernel without calls raises RefusedError."""
+    """Return the text of a file that has a kernel with its calls, and that `python kernel.py` runs.
+
+    A kernel without recorded calls raises RefusedError.
+    """
     if kernel.language not in ("triton", "cpp"):
-        raise RefusedError(f"{kernel.name}: {kernel.language!r:.40} is no language of kernels: triton and cpp are")
+        raise RefusedError(f"{kernel.name}: the language {kernel.language!r:.40} is not triton or cpp")
     if not kernel.calls:
         raise RefusedError(
             f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
             f"it from a Capture with `backprint kernels`"
         )
     text = triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
-    ast.parse(text)  # what Python cannot read is never handed out
+    ast.parse(text)  # a text that Python cannot parse raises here, and is not returned
     return text

@@ -6,8 +6,9 @@
     the kernel                            a function in Triton, or C++ as a text
     make, launch, run, main               the texts in `bodies`
 
-Names, program lines and sources are not trusted: in comments, letters that are not printable are escaped, and in code
-they are Python literals. In order: how arguments are drawn, the bytes of a call, the parts of a file, and C++.
+Names, program lines and sources are not trusted. In comments, their characters that are not printable are escaped; in
+code, they are Python literals. The sections of this module are: how arguments are drawn, the bytes of a call, the parts
+of a file, and the file of a C++ kernel.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from backprint.kernels.read import MARK
 # ------------------------------------------------------------------ how a call's arguments are drawn
 #
 # The values that a kernel loads are followed through its code. A tensor that flows into an address is an index: its
-# integers stay below the smallest bound that the kernel asserts, and are zero where it asserts none. A tensor that
-# flows into a root or a logarithm is positive. A tensor that is only written begins as zeros. So no call reads outside
-# of its tensors.
+# integers stay below the smallest bound that the kernel asserts, and are zero if it asserts none. So no call reads
+# outside of its tensors. A tensor that flows into a square root or a logarithm is positive. A tensor that is only
+# written begins as zeros.
 
 Draw = Literal["zeros", "normal", "positive"] | tuple[Literal["below"], int]
-"""Zeros, normal numbers, numbers from 0.1 to 1, or integers from 0 to below a number."""
+"""How the values of a tensor are made: zeros, normally distributed numbers, positive numbers from 0.1 to 1, or
+`("below", n)` for integers from 0 to n - 1."""
 
 ACCESSES = (
     "load",
@@ -56,7 +58,7 @@ ACCESSES = (
 """The functions of Triton whose first argument is an address."""
 
 POSITIVE = re.compile(r"(?:r?sqrt|log\w*|pow|lgamma|acosh)\w*")
-"""Functions that have no result for negative numbers."""
+"""Functions that return NaN for negative numbers."""
 
 BOUND = re.compile(r"index out of bounds: 0 <= [^<\"]* < (\d+)")
 """An assertion of Inductor about an index."""
@@ -65,13 +67,20 @@ WRITTEN_ONLY = re.compile(r"out_ptr\w*|ws_ptr\w*|sem_ptr\w*")
 """Parameters that Inductor names as results, workspaces or semaphores, which begin as zeros."""
 
 SMALL_INTEGERS = 8
+"""Integers that are not indices are drawn below this number."""
 
 Flows = Mapping[str, set[str]]
 """Variable -> the parameters whose values it holds."""
 
 
 class FlowsOfTriton:
-    """The parameters whose values each variable of a Triton kernel holds."""
+    """Finds out how a Triton kernel uses the values of its parameters, by following them through its assignments.
+
+    `flows` has, for each variable, the parameters whose values it depends on, and `aliases` the variables that are
+    other names of a parameter. The other sets hold parameters: `loaded` and `stored` those whose memory is read or
+    written, `indices` those whose values are part of an address, and `positive` those whose values are arguments of a
+    square root, a logarithm and the like.
+    """
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function
@@ -85,7 +94,7 @@ class FlowsOfTriton:
         self.stored: set[str] = set()
         self.indices: set[str] = set()
         self.positive: set[str] = set()
-        for _ in range(2):  # a loop gives a variable what comes later in it
+        for _ in range(2):  # in a loop, a variable may hold what a later line of the body assigned
             for node in ast.walk(function):
                 self.follow(node)
 
@@ -140,22 +149,23 @@ class FlowsOfTriton:
         return origins
 
     def pointers(self, address: ast.expr) -> list[str]:
-        """Return the parameters that an address begins at."""
+        """Return the pointer parameters in an address: `in_ptr0` for `in_ptr0 + x0`."""
         names = [child.id for child in ast.walk(address) if isinstance(child, ast.Name)]
         return [self.aliases[name] for name in names if name in self.aliases]
 
     @property
-    def drawn_from(self) -> set[str]:
-        """The parameters whose tensors' values are read."""
+    def inputs(self) -> set[str]:
+        """The loaded parameters that have values before the kernel runs: all except those that Inductor names as
+        results, workspaces or semaphores."""
         return {name for name in self.loaded if not WRITTEN_ONLY.fullmatch(name)}
 
 
 def draws_of_triton(function: ast.FunctionDef, dtypes: Mapping[str, str]) -> dict[str, Draw]:
-    """Return how each tensor of a Triton kernel is drawn; `dtypes` has the kernel's tensors."""
+    """Return how each tensor of a Triton kernel is drawn. `dtypes` has the dtype of each tensor parameter, by name."""
     flows = FlowsOfTriton(function)
     bound = smallest_bound(constant.value for constant in ast.walk(function) if isinstance(constant, ast.Constant))
     return {
-        name: draw_of(dtype, name in flows.drawn_from, name in flows.indices, name in flows.positive, bound)
+        name: draw_of(dtype, name in flows.inputs, name in flows.indices, name in flows.positive, bound)
         for name, dtype in dtypes.items()
     }
 
@@ -166,15 +176,15 @@ def smallest_bound(texts: Iterable[object]) -> int | None:
     return max(1, min(bounds)) if bounds else None
 
 
-def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | None) -> Draw:
-    """Return how a tensor is drawn."""
-    if not read:
+def draw_of(dtype: str, is_read: bool, is_index: bool, is_positive: bool, bound: int | None) -> Draw:
+    """Return how a tensor is drawn. `bound` is the smallest bound of an index that the kernel asserts."""
+    if not is_read:
         return "zeros"
     if dtype == "bool":
         return ("below", 2)
     if dtype.startswith(("float", "bfloat")):
-        return "zeros" if index else "positive" if positive else "normal"
-    if index:
+        return "zeros" if is_index else "positive" if is_positive else "normal"
+    if is_index:
         return ("below", bound or 1)
     return ("below", min(bound or SMALL_INTEGERS, SMALL_INTEGERS))
 
@@ -182,43 +192,54 @@ def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | No
 # -------------------------------------------------------------- in C++
 
 LAMBDA = re.compile(r"\bauto\s+(\w+)\s*=\s*\[&\]\s*\{(.*?)\breturn\b([^;]*);\s*\}\s*(?:\(\s*\))?\s*;", re.DOTALL)
-"""A block whose value a variable has."""
+"""A variable that is the result of a lambda which is called at once: `auto tmp3 = [&] { ...; return tmp2; }();`"""
 
 BUFFER = re.compile(r"\btmpbuf\b")
-"""The name of each local buffer of Inductor."""
+"""The name that Inductor gives to every local buffer, so one name stands for several buffers of a kernel."""
 
-PARTS = re.compile(r"[;{}]")
+SEPARATORS = re.compile(r"[;{}]")
+"""What separates two statements."""
+
 ASSIGNED = re.compile(r"(\bauto\s+)?\b(\w+)\s*(?:\[[^\]\n]*\]\s*)?(?<![=!<>])=(?!=)\s*(.*)", re.DOTALL)
-"""An assignment to a variable or to an element of one; `auto` begins another variable of the name."""
+"""An assignment to a variable or to an element of one. With `auto`, it declares a new variable of that name."""
 
 STORED = re.compile(r"(.*)\.store\(\s*(\w+)", re.DOTALL)
+"""A vector that is stored to memory: `tmp2.store(out_ptr0 + ...)`."""
+
 ALIAS = re.compile(r"\bauto\s+(\w+)\s*=\s*(\w+)\s*;")
-"""Another name of a pointer."""
+"""A declaration of another name for a pointer: `auto out_ptr1 = in_out_ptr0;`"""
 
 NAMES = re.compile(r"[A-Za-z_]\w*")
-CALLED = re.compile(rf"\b{POSITIVE.pattern}\(|\.{POSITIVE.pattern}\(")
+POSITIVE_CALL = re.compile(rf"\b{POSITIVE.pattern}\(|\.{POSITIVE.pattern}\(")
+"""A call of a function of POSITIVE."""
+
 OPEN, CLOSE = "([", ")]"
+"""Opening and closing brackets."""
 
 
 def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dict[str, Draw]:
-    """Return how each tensor of a C++ kernel is drawn; `parameters` has names, types and dtypes of the tensors."""
+    """Return how each tensor of a C++ kernel is drawn; `parameters` has names, types and dtypes of the tensors.
+
+    The source is split into statements, without parsing it, and values are followed through the assignments in order.
+    """
     names = [name for name, _, _ in parameters]
     for alias, name in ALIAS.findall(source):
         source = re.sub(rf"\b{alias}\b", name, source) if name in names and alias not in names else source
     flows: dict[str, set[str]] = defaultdict(set)
     positive: set[str] = set()
     indices: set[str] = set()
-    for part in PARTS.split(LAMBDA.sub(r"\2;auto \1 = \3;", source)):
-        bare, addresses = without_addresses(part, names)
+    # A lambda becomes its statements, followed by an assignment of its result.
+    for statement in SEPARATORS.split(LAMBDA.sub(r"\2;auto \1 = \3;", source)):
+        bare, addresses = without_addresses(statement, names)
         for address in addresses:
             indices |= sources_of(without_addresses(address, names)[0], names, flows)
-        if CALLED.search(bare):
+        if POSITIVE_CALL.search(bare):
             positive |= sources_of(bare, names, flows)
-        if BUFFER.search(bare) and "std::array" in bare:
+        if BUFFER.search(bare) and "std::array" in bare:  # the declaration of a buffer, which holds no values yet
             flows["tmpbuf"] = set()
         if match := ASSIGNED.search(bare):
-            own = sources_of(match[3], names, flows)
-            flows[match[2]] = own if match[1] else flows[match[2]] | own
+            origins = sources_of(match[3], names, flows)
+            flows[match[2]] = origins if match[1] else flows[match[2]] | origins
         elif match := STORED.match(bare):
             flows[match[2]] |= sources_of(match[1], names, flows)
     bound = smallest_bound([source])
@@ -229,13 +250,14 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
 
 
 def sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:
-    """Return the parameters whose values an expression has."""
+    """Return the parameters whose values an expression depends on."""
     words = set(NAMES.findall(value))
     return (words & set(parameters)).union(*(flows.get(word, set()) for word in words))
 
 
 def without_addresses(source: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
-    """Return a source without what follows its pointers in brackets or after `+`, and those addresses."""
+    """Remove the offsets of pointers from a source: `in_ptr0[x]` and `in_ptr0 + x` become `in_ptr0`. Return the rest,
+    and the list of the removed offsets, which are parts of addresses."""
     pointer = re.compile(rf"\b(?:{'|'.join(map(re.escape, parameters)) or '$.'})\b\s*(?:\[|\+)")
     parts, addresses, place = [], [], 0
     for match in pointer.finditer(source):
@@ -272,7 +294,7 @@ def end_of_address(source: str, start: int) -> int:
 # once. A kernel that gathers some rows of a table may move fewer bytes, and one that reads an input twice moves more.
 
 NUMBERS = ("int", "float", "NoneType")
-"""What no tensor has for a dtype."""
+"""The types of arguments that are not tensors. `bool` is left out, because it is a dtype of tensors too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +329,8 @@ def holds_number(argument: KernelArgument) -> bool:
 
 
 def argument_bytes(argument: KernelArgument) -> int:
-    """Return the bytes of a tensor's elements without gaps, a dimension of stride 0 once; 0 for a number. An element of
-    an unknown dtype counts as a byte."""
+    """Return the bytes of the distinct elements of a tensor: gaps do not count, and elements of an expanded dimension
+    (stride 0) count once. A number has 0 bytes, and an element of an unknown dtype counts as one byte."""
     if holds_number(argument):
         return 0
     count = 1
@@ -338,8 +360,10 @@ def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Param
 
 @functools.lru_cache(maxsize=256)
 def uses_in_cpp(name: str, source: str, declared: str) -> tuple[ParameterUse, ...]:
-    """Return the uses of a C++ kernel's parameters: by `const`, and of the others by the names that Inductor gives."""
+    """Return the uses of a C++ kernel's parameters.
 
+    A pointer to `const` is only read. For other pointers, the name that Inductor gives it tells whether it is read too.
+    """
     _, parameters = cpp_signature(Kernel("cpp", name, source, declared=declared))
     uses = []
     for parameter, kind in parameters:
@@ -360,12 +384,13 @@ def triton_function(source: str, name: str) -> ast.FunctionDef:
 # ------------------------------------------------------------------ the parts of a file
 
 WIDTH = 116
-"""The letters of a line of comments or data."""
+"""The most characters of a line of data."""
 
 
 def safe_comment(text: str) -> str:
-    """Return an untrusted text for a line of comments: letters that are not printable are escaped."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    """Return an untrusted text for a line of comments: characters that are not printable are escaped, so that the text
+    cannot begin a new line."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def header(kernel: Kernel, needs: str, runs: str) -> str:
@@ -397,7 +422,8 @@ that share memory in the program have their own memory here."""
 
 
 def template(name: str) -> str:
-    """Return the text of a part that all files of a language share."""
+    """Return the code of `bodies/NAME.txt`, which is copied into files as it is: `common` into all, the others into
+    those of one language."""
     return files("backprint.kernels").joinpath("bodies", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
@@ -414,7 +440,8 @@ def call_rows(kernel: Kernel, names: Sequence[str], draws: Mapping[str, Draw]) -
     rows: list[dict[str, Any]] = []
     for call, times in unique_calls(kernel).items():
         arguments: list[dict[str, Any]] = []
-        for name, argument in zip(names, call.arguments, strict=False):  # a template's launcher has further numbers
+        # Not strict: the launcher of a Triton template takes numbers that the kernel does not take.
+        for name, argument in zip(names, call.arguments, strict=False):
             if holds_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue
@@ -433,7 +460,7 @@ def tensor_dtypes(kernel: Kernel, names: Sequence[str]) -> dict[str, str]:
 
 
 def literal(value: Any, indent: int = 0) -> str:
-    """Return plain data as code of Python, over several lines where one is not enough."""
+    """Return plain data as a Python literal, on several lines if it does not fit on one."""
     if isinstance(value, str) and "\n" in value:
         return long_text(value)
     line = on_one_line(value)
@@ -449,7 +476,8 @@ def literal(value: Any, indent: int = 0) -> str:
 
 
 def on_one_line(value: Any) -> str:
-    """Return plain data as one line of code; Python has no literal for numbers that are not finite."""
+    """Return plain data as a Python expression on one line: a literal, with `float("inf")` and its like for numbers
+    that are not finite."""
     match value:
         case dict():
             return "{" + ", ".join(f"{on_one_line(key)}: {on_one_line(item)}" for key, item in value.items()) + "}"
@@ -463,15 +491,15 @@ def on_one_line(value: Any) -> str:
             return ascii(value) if not value.isprintable() else quote(value)
         case None | bool() | int() | float():
             return repr(value)
-    raise RefusedError(f"{type(value).__name__} is no plain data: {value!r:.80}")
+    raise RefusedError(f"{type(value).__name__} cannot be written as a Python literal: {value!r:.80}")
 
 
 def long_text(text: str) -> str:
-    """Return a long text as a Python literal: verbatim between three quotes, where that is the same text."""
-    plain = f"r'''{text}'''"
-    odd = [letter for letter in text if not letter.isprintable() and letter != "\n"]
-    if not odd and "'''" not in text and not text.endswith(("'", "\\")):
-        return plain
+    """Return a long text as a Python literal: a raw string with triple quotes if the text can be in one, else an
+    escaped string."""
+    unprintable = any(not character.isprintable() and character != "\n" for character in text)
+    if not unprintable and "'''" not in text and not text.endswith(("'", "\\")):
+        return f"r'''{text}'''"
     return ascii(text)
 
 
@@ -507,7 +535,7 @@ FLAGS = (
     "-fno-unsafe-math-optimizations -fmath-errno -ffp-contract=off -fexcess-precision=fast -fno-tree-loop-vectorize "
     "-march=native -shared -fPIC -std=c++20 -fopenmp"
 )
-"""How Inductor 2.13 compiles a kernel, without its warnings and its precompiled headers."""
+"""The compiler flags of Inductor in PyTorch 2.13, without those for warnings and for precompiled headers."""
 
 ISA_FLAGS: Mapping[str, str] = MappingProxyType(
     {
@@ -517,15 +545,16 @@ ISA_FLAGS: Mapping[str, str] = MappingProxyType(
         "scalar": "",
     }
 )
-"""Vector instructions -> the flags that they add."""
+"""Vector instructions -> the compiler flags for them, which are added to FLAGS."""
 
 CAPABILITIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"avx2": ("AVX2", "AVX512"), "avx512": ("AVX512",)})
-"""Vector instructions -> what torch says of processors that have them."""
+"""Vector instructions -> the values of `torch.backends.cpu.get_cpu_capability()` on processors that have them."""
 
 FUNCTION = re.compile(r'extern\s+"C"\s+(?:__\w+(?:\(\w+\))?\s+)?void\s+(\w+)\s*\(([^)]*)\)')
-"""The head of a kernel."""
+"""The declaration of a kernel's function: its name and its parameters."""
 
-TYPE = re.compile(r"\s*(.*?)\s*(\w+)\s*")
+PARAMETER = re.compile(r"\s*(.*?)\s*(\w+)\s*")
+"""The declaration of a parameter: its type and its name."""
 
 
 def cpp_file(kernel: Kernel) -> str:
@@ -539,7 +568,7 @@ def cpp_file(kernel: Kernel) -> str:
         )
     names = [name for name, _ in parameters]
     if any(len(call.arguments) != len(names) for call in kernel.calls):
-        raise RefusedError(f"{kernel.name}: it has {len(names)} parameters, and calls with another number of arguments")
+        raise RefusedError(f"{kernel.name}: it has {len(names)} parameters, but calls with another number of arguments")
     dtypes = tensor_dtypes(kernel, names)
     tensors = [(name, kind, dtypes[name]) for name, kind in parameters if name in dtypes]
     rows = {
@@ -581,22 +610,22 @@ def cpp_signature(kernel: Kernel) -> tuple[str, list[tuple[str, str]]]:
     if match is None:
         raise RefusedError(f'{kernel.name}: there is no function extern "C" in this source')
     types = declared_types(kernel)
-    declarations = [TYPE.fullmatch(declaration) for declaration in match[2].split(",")] if match[2].strip() else []
+    declarations = [PARAMETER.fullmatch(declaration) for declaration in match[2].split(",")] if match[2].strip() else []
     if any(declaration is None for declaration in declarations) or (types and len(types) != len(declarations)):
-        raise RefusedError(f"{kernel.name}: its parameters are not those that its binding declares")
+        raise RefusedError(f"{kernel.name}: the parameters in its source are not those that its binding declares")
     names = [declaration[2] for declaration in declarations if declaration is not None]
-    own = [
+    types_in_source = [
         " ".join(declaration[1].split()).replace(" *", "*") for declaration in declarations if declaration is not None
     ]
-    return match[1], list(zip(names, types or own, strict=True))
+    return match[1], list(zip(names, types or types_in_source, strict=True))
 
 
 def declared_types(kernel: Kernel) -> list[str]:
-    """Return the types that a kernel's binding declares."""
+    """Return the types of the parameters as Inductor's binding declares them; [] if it declares none."""
     try:
         types = ast.literal_eval(kernel.declared) if kernel.declared else []
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise RefusedError(f"{kernel.name}: what its binding declares is no list of types ({error})") from error
+        raise RefusedError(f"{kernel.name}: its binding does not declare a list of types ({error})") from error
     if not isinstance(types, list | tuple) or not all(isinstance(kind, str) for kind in types):
-        raise RefusedError(f"{kernel.name}: what its binding declares is no list of types")
+        raise RefusedError(f"{kernel.name}: its binding does not declare a list of types")
     return list(types)

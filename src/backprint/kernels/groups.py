@@ -24,7 +24,7 @@ from backprint.kernels.read import (
     PTX_FOLDER,
     TRITON_FOLDER,
     WRAPPER_LARGEST,
-    Found,
+    KernelItem,
     graph_folder,
     read_saved_graph,
     read_text,
@@ -160,7 +160,7 @@ def vanishing_groups(by: str = "program") -> KernelGroups:
     return groups
 
 
-def grouped_kernels(kernels: Iterable[Found], by: str = "program") -> KernelGroups:
+def grouped_kernels(kernels: Iterable[KernelItem], by: str = "program") -> KernelGroups:
     """Return the groups of a stream of kernels, which vanish with the value that is returned."""
     groups = vanishing_groups(by)
     groups.index.add_all(kernels)

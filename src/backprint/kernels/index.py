@@ -27,7 +27,7 @@ from backprint.kernels.normal import normal_form
 from backprint.kernels.nouns import Kernel
 from backprint.kernels.read import (
     ExternCalls,
-    Found,
+    KernelItem,
     KernelSample,
     UnreadKernels,
     kernels_of_sample,
@@ -313,13 +313,13 @@ class KernelIndex:
         query = "select 1 from samples where sample = ? and folder = '' and run < ?"
         return self.connection.execute(query, (storable(sample), self.run)).fetchone() is not None
 
-    def add_all(self, items: Iterable[Found], batch: int = BATCH) -> int:
+    def add_all(self, items: Iterable[KernelItem], batch: int = BATCH) -> int:
         """Add a stream of kernels, in which a sample's kernels come together; return how many uses are new.
 
         Samples of earlier runs are left out. What cannot be read is noted, and the rest is added.
         """
 
-        def add(group: tuple[str | None, Iterator[Found]]) -> int:
+        def add(group: tuple[str | None, Iterator[KernelItem]]) -> int:
             sample, members = group
             if sample is not None and self.is_done(sample):
                 for _ in members:
@@ -414,7 +414,7 @@ class KernelIndex:
         self.connection.execute("update samples set folder = ?, state = ? where source = ?", (place, state, source))
         return source
 
-    def add_members(self, source: int, found: Iterable[Found]) -> int:
+    def add_members(self, source: int, found: Iterable[KernelItem]) -> int:
         """Add the kernels of one sample inside a transaction; return how many there were."""
         count = 0
         for item in found:
@@ -545,7 +545,7 @@ CONTENT = ("unread", "externs", "uses")
 """The tables with rows of a sample."""
 
 
-def sample_name(item: Found) -> str | None:
+def sample_name(item: KernelItem) -> str | None:
     """Return the sample of a kernel; None of what could not be read."""
     return None if isinstance(item, UnreadKernels) else item.sample
 

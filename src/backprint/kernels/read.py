@@ -3,11 +3,12 @@ files.
 
     SAMPLE/TARGET/pair_0/forward/wrapper.py         Inductor's wrapper, with the sources of its kernels
     SAMPLE/TARGET/pair_0/forward/graph.json         target, ports, extern calls; operators and calls of each kernel
-    SAMPLE/TARGET/pair_0/forward/kernels/NAME.py    the same kernels, each as a file that runs alone
-    SAMPLE/TARGET/pair_0/forward/built/NAME/        its compiled forms
+    SAMPLE/TARGET/pair_0/forward/kernels/NAME.py    the same kernels, each as a file that runs by itself
+    SAMPLE/TARGET/pair_0/forward/built/NAME/        the kernel compiled: PTX, cubin and others
 
-Files are parsed, never imported, and everything is checked before it is used: a file may be untrusted, truncated, or of
-another version. A file that cannot be read is an UnreadKernels with the reason, and the others are read.
+Files are parsed, never imported, and everything is checked before it is used: a file may be untrusted, truncated, or
+written by another version. For a file that cannot be read, an UnreadKernels with the reason is returned, and the other
+files are read all the same.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ TARGET = re.compile(r"(cpu|cuda)(?:_(\w+))?")
 DIRECTIONS = ("forward", "backward")
 
 LARGEST_SIZE = 1 << 53
-"""Of a dimension or a stride."""
+"""The largest dimension or stride of a tensor that is accepted."""
 
 NOT_FINITE = ("inf", "-inf", "nan")
-"""Numbers that JSON does not have, as they are written."""
+"""The texts that stand for numbers that JSON cannot represent."""
 
 T = TypeVar("T")
 
@@ -63,13 +64,13 @@ class SavedGraph:
     target: str
     direction: str
     kernels: Mapping[str, Kernel]
-    """By name: a Kernel without its source."""
+    """The kernels by name. Their `source` is empty: it is in the wrapper."""
     externs: Mapping[str, int]
-    """Operators that are called beside the kernels -> how often."""
+    """Operators that the wrapper calls and that are not kernels, such as `extern_kernels.mm` -> the number of calls."""
 
 
 def graph_folder(file: Path) -> Path | None:
-    """Return the folder of the graph that a file of Backprint's layout belongs to; None of another file."""
+    """Return the folder of the graph that a file belongs to; None if the file is not in Backprint's layout."""
     for folder in (file.parent, file.parent.parent):
         names = folder.absolute().parts[-3:]
         if len(names) == 3 and folder.name in DIRECTIONS and PAIR.fullmatch(names[1]) and TARGET.fullmatch(names[0]):
@@ -78,12 +79,12 @@ def graph_folder(file: Path) -> Path | None:
 
 
 def target_of_folder(folder: Path) -> str:
-    """Return the target of a graph's folder: `cuda:90` of `cuda_90`."""
+    """Return the target of a graph's folder: `cuda:90` for `cuda_90`."""
     return folder.absolute().parts[-3].replace("_", ":", 1)
 
 
 def read_saved_graph(text: str, place: str) -> SavedGraph:
-    """Return the contents of a `graph.json`; raise RefusedError for a text that is none."""
+    """Return the contents of a `graph.json`; raise RefusedError if the text is not one."""
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -96,46 +97,48 @@ def read_saved_graph(text: str, place: str) -> SavedGraph:
             "read it with the Backprint that wrote it, or extract the kernels again"
         )
     target, direction = (field(content, name, str, place) for name in ("target", "direction"))
-    blank = Kernel("", "", "", target, direction=direction)
+    template = Kernel("", "", "", target, direction=direction)
     kernels = {}
     for row in field(content, "kernels", list, place):
-        kernel = saved_kernel(checked_type(row, dict, f"{place}: kernels"), blank, place)
+        kernel = saved_kernel(checked_type(row, dict, f"{place}: kernels"), template, place)
         kernels[kernel.name] = kernel
     externs = field(content, "externs", dict, place)
     counts = {name: checked_type(count, int, f"{place}: externs: {name[:80]}") for name, count in externs.items()}
     return SavedGraph(target, direction, kernels, counts)
 
 
-def saved_kernel(known: dict[str, Any], blank: Kernel, place: str) -> Kernel:
-    """Return a kernel without its source."""
-    name = field(known, "name", str, place)
+def saved_kernel(kernel_row: dict[str, Any], template: Kernel, place: str) -> Kernel:
+    """Return the Kernel of a row of `graph.json`. It has no source; `template` has its target and direction."""
+    name = field(kernel_row, "name", str, place)
     within = f"{place}: kernel {name[:80]}"
     operators = tuple(
         FusedOperator(*(field(row, part, str, within) for part in ("operator", "step", "line")))
-        for row in dictionaries(known, "operators", within)
+        for row in dictionaries(kernel_row, "operators", within)
     )
-    configurations = tuple(saved_configuration(row, within) for row in dictionaries(known, "configurations", within))
-    calls = tuple(saved_call(row, within) for row in dictionaries(known, "calls", within))
-    threads = known.get("threads")
+    configurations = tuple(
+        saved_configuration(row, within) for row in dictionaries(kernel_row, "configurations", within)
+    )
+    calls = tuple(saved_call(row, within) for row in dictionaries(kernel_row, "calls", within))
+    threads = kernel_row.get("threads")
     return replace(
-        blank,
-        language=field(known, "language", str, within),
+        template,
+        language=field(kernel_row, "language", str, within),
         name=name,
         operators=operators,
         calls=calls,
         configurations=configurations,
-        compiler=field(known, "compiler", str, within),
-        isa=field(known, "isa", str, within),
+        compiler=field(kernel_row, "compiler", str, within),
+        isa=field(kernel_row, "isa", str, within),
         threads=threads if is_whole(threads) else None,
     )
 
 
-def saved_configuration(known: dict[str, Any], place: str) -> KernelConfiguration:
+def saved_configuration(row: dict[str, Any], place: str) -> KernelConfiguration:
     """Return a configuration; its sizes are pairs of a name and a number, or a mapping."""
-    sizes = known.get("sizes")
+    sizes = row.get("sizes")
     pairs = sizes.items() if isinstance(sizes, dict) else map(pair_of, checked_type(sizes, list, f"{place}: sizes"))
     checked = tuple((str(name), checked_type(size, int, f"{place}: sizes")) for name, size in pairs)
-    return KernelConfiguration(checked, field(known, "num_warps", int, place), field(known, "num_stages", int, place))
+    return KernelConfiguration(checked, field(row, "num_warps", int, place), field(row, "num_stages", int, place))
 
 
 def pair_of(value: Any) -> tuple[Any, Any]:
@@ -146,10 +149,10 @@ def pair_of(value: Any) -> tuple[Any, Any]:
             return "", None
 
 
-def saved_call(known: dict[str, Any], place: str) -> KernelCall:
+def saved_call(row: dict[str, Any], place: str) -> KernelCall:
     """Return a call: its arguments, and its grid for each configuration."""
-    arguments = tuple(saved_argument(row, place) for row in dictionaries(known, "arguments", place))
-    grids = tuple(grid_of_three(row, place) for row in list_or_none(known, "grids", place))
+    arguments = tuple(saved_argument(item, place) for item in dictionaries(row, "arguments", place))
+    grids = tuple(grid_of_three(item, place) for item in optional_list(row, "grids", place))
     return KernelCall(arguments, grids)
 
 
@@ -161,16 +164,19 @@ def grid_of_three(value: Any, place: str) -> tuple[int, int, int]:
             raise RefusedError(f"{place}: a grid is three numbers, found {str(value)[:40]}")
 
 
-def saved_argument(known: dict[str, Any], place: str) -> KernelArgument:
-    """Return an argument: a tensor's dtype, shape and stride, or a number."""
-    shape, stride = (tuple(list_or_none(known, name, place)) for name in ("shape", "stride"))
+def saved_argument(row: dict[str, Any], place: str) -> KernelArgument:
+    """Return an argument of a call: a tensor's dtype, shape and stride, or a number."""
+    shape, stride = (tuple(optional_list(row, name, place)) for name in ("shape", "stride"))
     if not all(is_whole(size) and 0 <= size <= LARGEST_SIZE for size in (*shape, *stride)) or len(shape) != len(stride):
-        raise RefusedError(f"{place}: a tensor of shape {str(shape)[:40]} and stride {str(stride)[:40]}")
-    value = known.get("value")
+        raise RefusedError(
+            f"{place}: no tensor has the shape {str(shape)[:40]} and the stride {str(stride)[:40]}: both are lists of "
+            f"whole numbers from 0 to {LARGEST_SIZE}, of the same length"
+        )
+    value = row.get("value")
     value = float(value) if value in NOT_FINITE else value
     if not isinstance(value, int | float | None):
         raise RefusedError(f"{place}: an argument's value is a number, found {type(value).__name__}")
-    return KernelArgument(field(known, "dtype", str, place), shape, stride, value)
+    return KernelArgument(field(row, "dtype", str, place), shape, stride, value)
 
 
 # -------------------------------------------------------------- checks of JSON values
@@ -182,65 +188,66 @@ def is_whole(value: Any) -> bool:
 
 
 def checked_type(value: Any, kind: type[T], place: str) -> T:
-    """Return a value of JSON; raise RefusedError unless it has the type."""
+    """Return a value of JSON; raise RefusedError if it is of another type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise RefusedError(f"{place}: expected a {kind.__name__}, found {type(value).__name__}")
     return value
 
 
-def field(known: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
-    """Return a required value of an object; raise RefusedError if it is missing or of another type."""
-    if name not in known:
+def field(json_object: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
+    """Return the value under a required key of a JSON object; raise RefusedError if it is missing or of another
+    type."""
+    if name not in json_object:
         raise RefusedError(f"{place}: it has no {name!r}")
-    return checked_type(known[name], kind, f"{place}: {name}")
+    return checked_type(json_object[name], kind, f"{place}: {name}")
 
 
-def list_or_none(known: Mapping[str, Any], name: str, place: str) -> list[Any]:
-    """Return a list that an object may leave out."""
-    value = known.get(name)
+def optional_list(json_object: Mapping[str, Any], name: str, place: str) -> list[Any]:
+    """Return the list under an optional key of a JSON object; [] if the key is missing."""
+    value = json_object.get(name)
     return [] if value is None else checked_type(value, list, f"{place}: {name}")
 
 
-def dictionaries(known: Mapping[str, Any], name: str, place: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list that an object must have."""
-    for row in field(known, name, list, place):
+def dictionaries(json_object: Mapping[str, Any], name: str, place: str) -> Iterator[dict[str, Any]]:
+    """Yield the items, which must be JSON objects, of the list under a required key of a JSON object."""
+    for row in field(json_object, name, list, place):
         yield checked_type(row, dict, f"{place}: {name}")
 
 
 # ------------------------------------------------------------------ files with one kernel, written by `alone`
 #
-# The program of such a file, and so its hash, is that of the kernel in the wrapper. Beside the wrapper that it came
-# from (in its folder, or in the one above) the file is a copy and yields nothing, as long as its program is the one
-# that was saved. An edited file is a kernel.
+# Such a file is a copy of a kernel in a wrapper: it has the same program, and so the same hash. While the wrapper is
+# still there (in the folder of the file, or in the one above), the copy is left out, so that the kernel counts once. If
+# somebody has edited the file, its hash is no longer the recorded one, and it is a kernel like any other.
 
 MARK = "# A kernel that Backprint saved"
-"""The first line of each file. Python looks for an encoding in the first two lines, so nothing of others is there."""
+"""The first line of each file. The first two lines have no untrusted text, because Python reads an encoding there."""
 
 WRAPPERS = ("wrapper.py", "output_code.py")
 """The names of files with the wrapper of a graph."""
 
 RECORDED = ("NAME", "HASH", "WRITTEN_AS", "SOURCE")
-"""The names of a file whose values are read."""
+"""The global variables of a file whose values are read."""
 
 FACTS = ("target", "declared", "compiler", "isa", "sample", "direction")
-"""The facts of a kernel in WRITTEN_AS that are texts."""
+"""The keys of WRITTEN_AS that have a text: fields of Kernel under the same names."""
 
 
 def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
-    """Yield the kernel of a file that `alone` wrote, unless the wrapper beside it has the same."""
+    """Yield the kernel of a file that `alone` wrote; nothing if the file is an unedited copy beside its wrapper."""
     if len(text) > 2 * LARGEST:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
     tree = parse_module(text, place)
     recorded = recorded_values(tree, place)
     name, facts = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
     if not isinstance(name, str) or not facts or not is_record(facts):
-        raise RefusedError(f"{place}: it begins as a kernel that Backprint saved, and has no NAME or WRITTEN_AS")
+        raise RefusedError(f"{place}: it begins like a kernel that Backprint saved, but has no NAME or no WRITTEN_AS")
     if "SOURCE" in recorded:
         language, source = "cpp", recorded["SOURCE"]
     else:
         language, source = "triton", module_source(tree, text, facts, place)
     if not isinstance(source, str):
-        raise RefusedError(f"{place}: its SOURCE is no text")
+        raise RefusedError(f"{place}: its SOURCE is not a text")
     fact = {name: str(facts.get(name) or "") for name in FACTS}
     threads = facts.get("threads") if isinstance(facts.get("threads"), int) else None
     kernel = Kernel(
@@ -268,7 +275,7 @@ def is_record(facts: object) -> bool:
 
 
 def recorded_values(tree: ast.Module, place: str) -> dict[str, Any]:
-    """Return the values of a file's own names; one that is no literal raises RefusedError."""
+    """Return the values of the global variables in RECORDED; raise RefusedError if one is not a literal."""
     values = {}
     for node in tree.body:
         match node:
@@ -276,12 +283,13 @@ def recorded_values(tree: ast.Module, place: str) -> dict[str, Any]:
                 try:
                     values[name] = ast.literal_eval(value)
                 except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-                    raise RefusedError(f"{place}: line {node.lineno}: {name} is no plain data ({error})") from error
+                    raise RefusedError(f"{place}: line {node.lineno}: {name} is not a literal ({error})") from error
     return values
 
 
 def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], place: str) -> str:
-    """Return the module that the compiler wrote: its imports, and its functions with its decorator."""
+    """Restore the source of the module that the compiler wrote: the imports, the functions, and the kernel's
+    decorator."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     statements, imports = facts.get("statements"), facts.get("imports")
@@ -293,7 +301,7 @@ def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], place: 
         if function is None:
             parts.append(statement)
             continue
-        first = min([function.lineno, *(mark.lineno for mark in function.decorator_list)])
+        first = min([function.lineno, *(decorator_node.lineno for decorator_node in function.decorator_list)])
         decorator = facts.get("decorator") if statement == statements[-1] else ""
         parts += [decorator] if decorator else []
         parts.append("\n".join(lines[first - 1 : function.end_lineno]))
@@ -307,11 +315,11 @@ def has_wrapper(place: Path) -> bool:
 
 # ------------------------------------------------------------------ kernels in files and folders
 #
-# A kernel is a text in a call that a wrapper makes, or a module that defines it. `READERS` has a row for each kind of
-# file. A use counts once: a kernel in a file of its own is left out if a wrapper of the same sample has it.
+# The source of a kernel is either a string in a wrapper, which passes it to the compiler, or a module that defines the
+# kernel. `READERS` has a row for each kind of file. A kernel that is in both, within one sample, counts once.
 
 WRAPPER_LARGEST = 64 << 20
-"""The bytes of a file with many kernels; each of them has its own limit."""
+"""The most bytes of a file with many kernels; the source of each kernel has a limit of its own, LARGEST."""
 
 TRITON_FOLDER = "triton_kernel"
 GRAPH_FOLDER = "original_graph"
@@ -319,16 +327,18 @@ PTX_FOLDER = "ptx"
 """The folders of a sample in GraphNet's layout."""
 
 CPP_FOLDER = "cpp_kernel"
-"""Ours, beside them: C++ kernels."""
+"""The folder of C++ kernels in that layout, which GraphNet does not have and Backprint adds."""
 
-OWN_FOLDERS = re.compile(rf"{TRITON_FOLDER}|{CPP_FOLDER}|{GRAPH_FOLDER}|{PTX_FOLDER}|pair_\d+|forward|backward")
+PARTS_OF_SAMPLE = re.compile(rf"{TRITON_FOLDER}|{CPP_FOLDER}|{GRAPH_FOLDER}|{PTX_FOLDER}|pair_\d+|forward|backward")
 CACHED = re.compile(r"[a-z2-7]{2}")
-"""Folders of Inductor's cache, where `ab` has files `cab….py`."""
+"""The names of folders in Inductor's cache: the folder `ab` has files `cab….py`."""
 
 COMPILED = {"triton": ("triton", 1), "cpp_pybinding": ("cpp", 1), "cpp": ("cpp", 0)}
-"""The methods of Inductor's AsyncCompile that compile a text: its language, and which argument it is."""
+"""Methods of Inductor's AsyncCompile -> the language of the source that they compile, and the position of that
+argument."""
 
-CALLED = "async_compile"
+ASYNC_COMPILE = "async_compile"
+"""The variable in a wrapper that holds its AsyncCompile."""
 
 DIRECTION = re.compile(r"# AOT ID: \['\d+_(forward|backward|inference)'\]")
 """The first line of a wrapper."""
@@ -336,7 +346,7 @@ DIRECTION = re.compile(r"# AOT ID: \['\d+_(forward|backward|inference)'\]")
 
 @dataclass(frozen=True, slots=True)
 class UnreadKernels:
-    """A file or a folder of which no kernels were read, and why."""
+    """A file or a folder from which no kernels were read, with the reason."""
 
     place: str
     reason: str
@@ -344,7 +354,7 @@ class UnreadKernels:
 
 @dataclass(frozen=True, slots=True)
 class ExternCalls:
-    """The operators that a graph calls beside its kernels, and how often."""
+    """The operators that a wrapper calls and that are not kernels, with the number of calls."""
 
     sample: str
     direction: str
@@ -353,44 +363,45 @@ class ExternCalls:
     operators: Mapping[str, int]
 
 
-Found = Kernel | UnreadKernels | ExternCalls
+KernelItem = Kernel | UnreadKernels | ExternCalls
+"""What is read from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSample:
-    """A folder that is one sample, or a file, and its files that a reader may know."""
+    """A folder that is one sample, or a single file. `files` has its files whose names end like those of a reader."""
 
     name: str
     folder: str
     files: tuple[Path, ...]
     state: str
-    """Of the names, sizes and times of the files: another one if a file was written again."""
+    """A digest of the names, sizes and times of the files. It changes when a file is written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelReader:
-    """One kind of file that has kernels."""
+    """Reads one kind of file that has kernels."""
 
     title: str
     suffix: str
     marks: tuple[str, ...]
-    """Texts of which each such file has one; the others are not parsed."""
-    kernels_in: Callable[[str, str], Iterator[Found]]
-    """Yields the kernels of a file's text; the second argument is the file's place."""
+    """A file is of this kind if its text contains one of these marks; files without any are not parsed."""
+    kernels_in: Callable[[str, str], Iterator[KernelItem]]
+    """Yields the kernels in a text; the second argument is the path of its file, for messages."""
     calls_kernels: bool = False
-    """Whether the file calls the kernels too, which may lie in files of their own beside it."""
-    begins: bool = False
-    """Whether a file begins with the mark."""
+    """Whether the file is a wrapper, which also calls the kernels. Copies of them may be in other files beside it."""
+    mark_is_first: bool = False
+    """Whether the text must begin with the mark, and not only contain it."""
 
-    def knows(self, text: str) -> bool:
-        """Whether a text is one of this kind."""
-        return text.startswith(self.marks) if self.begins else any(mark in text for mark in self.marks)
+    def recognizes(self, text: str) -> bool:
+        """Whether the text of a file is of this kind."""
+        return text.startswith(self.marks) if self.mark_is_first else any(mark in text for mark in self.marks)
 
 
-def read_kernels(path: Path) -> Iterator[Found]:
+def read_kernels(path: Path) -> Iterator[KernelItem]:
     """Yield the kernels in a file or a folder, sample by sample, and an UnreadKernels for each file that was not read.
 
-    A folder without kernels is an UnreadKernels.
+    For a folder without kernels, one UnreadKernels is yielded.
     """
     count = 0
     for sample in samples_below(path):
@@ -402,43 +413,46 @@ def read_kernels(path: Path) -> Iterator[Found]:
 
 
 def no_kernels_in(path: Path) -> UnreadKernels:
-    """Return the note of a folder without kernels."""
+    """Return the UnreadKernels for a folder without kernels."""
     known = ", ".join(reader.title for reader in READERS)
-    return UnreadKernels(str(path), f"there are no kernels here; known are {known}")
+    return UnreadKernels(str(path), f"there are no kernels here; kinds of files that are read: {known}")
 
 
 # -------------------------------------------------------------- samples
 
 
 def samples_below(path: Path) -> Iterator[KernelSample]:
-    """Yield the samples in a folder, each with its files: those that a reader may know, and folders that cannot be
-    listed. Links to folders are not followed. A file is a sample of its own."""
+    """Yield the samples in a folder, or, for the path of a file, a sample with this file.
+
+    The files of a sample are those whose names end like those of a reader, and the folders that cannot be listed. Links
+    to folders are not followed.
+    """
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or folder")
     if not path.is_dir():
         if path.name == WRAPPER_FILE and graph_folder(path) == path.parent:
             files = {file: stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
-            yield sample_of_files(name_of_root(path.parent), path.parent, files)
+            yield sample_of_files(name_of_sample(path.parent), path.parent, files)
         else:
             yield sample_of_files(path.stem, path, {path: stat_or_none(path)})
         return
     samples = [("", path)]
     while samples:
         name, top = samples.pop()
-        files, others = files_of_sample(top)
+        files, subsamples = files_of_sample(top)
         if files:
-            yield sample_of_files(name or name_of_root(path), top, files)
-        samples += [(f"{name}/{folder.name}" if name else folder.name, folder) for folder in reversed(others)]
+            yield sample_of_files(name or name_of_sample(path), top, files)
+        samples += [(f"{name}/{folder.name}" if name else folder.name, folder) for folder in reversed(subsamples)]
 
 
 def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
     """Return the files of a sample with the stat of each, and the folders in it that are samples themselves."""
     suffixes = tuple({reader.suffix for reader in READERS})
     files: dict[Path, os.stat_result | None] = {}
-    others = []
-    own = [top]
-    while own:
-        folder = own.pop()
+    subsamples = []
+    folders = [top]
+    while folders:
+        folder = folders.pop()
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
@@ -447,14 +461,14 @@ def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[
         for entry in entries:
             place = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
-                own.append(place) if is_own(place) else others.append(place)
+                folders.append(place) if is_part_of_sample(place) else subsamples.append(place)
             elif entry.name.endswith(suffixes) or entry.name == GRAPH_FILE:
                 files[place] = stat_or_none(place)
-    return files, others
+    return files, subsamples
 
 
 def stat_or_none(place: Path) -> os.stat_result | None:
-    """Return the stat of a file; None for a broken link."""
+    """Return the `os.stat` of a file; None for a broken link."""
     try:
         return os.stat(place)
     except OSError:
@@ -464,30 +478,31 @@ def stat_or_none(place: Path) -> os.stat_result | None:
 def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | None]) -> KernelSample:
     """Return a sample with a digest of the names, sizes and times of its files."""
     digest = hashlib.sha256()
-    for file, known in files.items():
-        written = (known.st_size, known.st_mtime_ns) if known else ()
-        digest.update(f"{file.relative_to(top)}\0{written}\n".encode("utf-8", "surrogateescape"))
+    for file, stat in files.items():
+        size_and_time = (stat.st_size, stat.st_mtime_ns) if stat else ()
+        digest.update(f"{file.relative_to(top)}\0{size_and_time}\n".encode("utf-8", "surrogateescape"))
     return KernelSample(name, str(top.resolve()), tuple(files), digest.hexdigest())
 
 
-def name_of_root(path: Path) -> str:
-    """Return the name of the sample that a folder is, or is a part of."""
+def name_of_sample(path: Path) -> str:
+    """Return the name of the sample to which a folder belongs: the nearest folder, from this one upwards, whose name is
+    not that of a part of a sample."""
     folder = path.resolve()
     while is_named_part(folder) and folder.parent != folder:
         folder = folder.parent
     return folder.name
 
 
-def is_own(folder: Path) -> bool:
-    """Whether a folder is a part of the sample above it."""
+def is_part_of_sample(folder: Path) -> bool:
+    """Whether a folder belongs to the sample of its parent, and is not a sample itself."""
     if is_named_part(folder):
         return True
     return CACHED.fullmatch(folder.name) is not None and next(folder.glob(f"c{folder.name}*"), None) is not None
 
 
 def is_named_part(folder: Path) -> bool:
-    """Whether a folder is a part of a sample, by its name and by the files in it or beside it."""
-    if OWN_FOLDERS.fullmatch(folder.name):
+    """Whether the name of a folder, and the files in it or beside it, are those of a part of a sample."""
+    if PARTS_OF_SAMPLE.fullmatch(folder.name):
         return True
     if folder.name in (ALONE_FOLDER, BUILT_FOLDER):
         return (folder.parent / GRAPH_FILE).exists()
@@ -497,10 +512,10 @@ def is_named_part(folder: Path) -> bool:
 # -------------------------------------------------------------- the kernels of a sample
 
 
-def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
+def kernels_of_sample(sample: KernelSample) -> Iterator[KernelItem]:
     """Yield the kernels of a sample, the extern calls of its graphs, and the files that were not read.
 
-    Wrappers are read before files that have kernels and call none, which are left out if they are a wrapper's.
+    Wrappers are read first. A kernel in another file is left out if it is also in a wrapper.
     """
     graphs: dict[Path, SavedGraph] = {}
     refused: set[Path] = set()
@@ -520,29 +535,29 @@ def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
             yield reader
         elif reader is not None:
             readers[file] = reader
-    yield from kernels_once(sample, readers, graphs)
+    yield from kernels_without_copies(sample, readers, graphs)
 
 
-def kernels_once(
+def kernels_without_copies(
     sample: KernelSample, readers: Mapping[Path, KernelReader], graphs: Mapping[Path, SavedGraph]
-) -> Iterator[Found]:
-    """Yield the kernels of files: those of wrappers, and of the other files those that no wrapper has."""
-    alone = [file for file, reader in readers.items() if not reader.calls_kernels]
-    programs: set[str] = set()
+) -> Iterator[KernelItem]:
+    """Yield all kernels of wrappers, and then the kernels of other files that are in no wrapper."""
+    files_without_calls = [file for file, reader in readers.items() if not reader.calls_kernels]
+    hashes_in_wrappers: set[str] = set()
     for file, reader in readers.items():
         if reader.calls_kernels:
             for item in kernels_of_file(file, sample.name, reader, graphs):
                 yield item
-                if alone and isinstance(item, Kernel):
-                    programs.add(hash_or_nothing(item))
-    for file in alone:
+                if files_without_calls and isinstance(item, Kernel):
+                    hashes_in_wrappers.add(hash_or_place(item))
+    for file in files_without_calls:
         for item in kernels_of_file(file, sample.name, readers[file], graphs):
-            if not (programs and isinstance(item, Kernel) and hash_or_nothing(item) in programs):
+            if not (hashes_in_wrappers and isinstance(item, Kernel) and hash_or_place(item) in hashes_in_wrappers):
                 yield item
 
 
-def hash_or_nothing(kernel: Kernel) -> str:
-    """Return a kernel's hash; its name and place if it has none."""
+def hash_or_place(kernel: Kernel) -> str:
+    """Return a kernel's hash; if its source cannot be parsed, its file and name."""
     try:
         return kernel_hash(kernel)
     except RefusedError:
@@ -550,7 +565,7 @@ def hash_or_nothing(kernel: Kernel) -> str:
 
 
 def graph_or_reason(file: Path) -> SavedGraph | UnreadKernels:
-    """Return the contents of a `graph.json`, or the reason why it was not read."""
+    """Return the contents of a `graph.json`, or an UnreadKernels with the reason why it was not read."""
     try:
         graph = read_saved_graph(read_text(file), str(file))
         if not (file.parent / WRAPPER_FILE).exists():
@@ -561,19 +576,19 @@ def graph_or_reason(file: Path) -> SavedGraph | UnreadKernels:
 
 
 def reader_or_reason(file: Path) -> KernelReader | UnreadKernels | None:
-    """Return the reader of a file; None of a file without kernels."""
+    """Return the reader for a file; None if no reader recognizes it, and an UnreadKernels if it cannot be read."""
     try:
         text = read_text(file)
     except UNREADABLE as error:
         return unread_file(file, error)
     fitting = (reader for reader in READERS if file.name.endswith(reader.suffix))
-    return next((reader for reader in fitting if reader.knows(text)), None)
+    return next((reader for reader in fitting if reader.recognizes(text)), None)
 
 
 def kernels_of_file(
     file: Path, sample: str, reader: KernelReader, graphs: Mapping[Path, SavedGraph] = MappingProxyType({})
-) -> Iterator[Found]:
-    """Yield the kernels of one file, with sample, direction and place, and with what `graph.json` says of them."""
+) -> Iterator[KernelItem]:
+    """Yield the kernels of one file, with their sample, direction and path, and with their facts in `graph.json`."""
     place = str(file)
     folder = graph_folder(file)
     try:
@@ -583,30 +598,30 @@ def kernels_of_file(
                 yield item
                 continue
             if folder is not None:
-                known = graphs[folder].kernels.get(item.name) if folder in graphs else None
-                item = with_facts(item, known) if known else replace(item, target=target_of_folder(folder))
+                facts = graphs[folder].kernels.get(item.name) if folder in graphs else None
+                item = with_facts(item, facts) if facts else replace(item, target=target_of_folder(folder))
             direction = item.direction or direction_of(text, file)
             yield replace(item, sample=sample, direction=direction, place=place)
     except UNREADABLE as error:
         yield unread_file(file, error)
 
 
-def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
-    """Return a kernel with the target, operators and calls of another Kernel."""
-    return replace(known, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
+def with_facts(kernel: Kernel, facts: Kernel) -> Kernel:
+    """Return a Kernel with the program of `kernel`, and with everything else, such as target and calls, of `facts`."""
+    return replace(facts, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
 
 
 UNREADABLE = (RefusedError, OSError, RecursionError, MemoryError)
 
 
 def unread_file(file: Path, error: BaseException) -> UnreadKernels:
-    """Return the note of a file that an error kept from being read."""
+    """Return the UnreadKernels for a file that could not be read because of an error."""
     reason = str(error) or type(error).__name__
     return UnreadKernels(str(file), reason.removeprefix(f"{file}: "))
 
 
 def read_text(file: Path) -> str:
-    """Return a file's text; raise RefusedError if it is no file, too large or no text."""
+    """Return the text of a file; raise RefusedError if it is not a regular file, is too large, or is not UTF-8."""
     content = read_bytes(file, WRAPPER_LARGEST, links=True, error=RefusedError)
     if b"\0" in content:
         raise RefusedError(f"{file}: not text: it has a zero byte")
@@ -626,37 +641,38 @@ def direction_of(text: str, file: Path) -> str:
 # -------------------------------------------------------------- kinds of files
 
 
-def kernels_of_wrapper(text: str, place: str) -> Iterator[Found]:
-    """Yield the kernels that Inductor's wrapper has compiled: the texts in its calls of AsyncCompile.
+def kernels_of_wrapper(text: str, place: str) -> Iterator[KernelItem]:
+    """Yield the kernels whose sources a wrapper of Inductor passes to AsyncCompile.
 
-    A wrapper that is cut off between two kernels is Python all the same, and named.
+    A wrapper that is cut off between two kernels can still be parsed as Python. For such a file, an UnreadKernels is
+    yielded after the kernels that it has.
     """
     for node in ast.walk(parse_module(text, place)):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if method := method_of(call):
                 yield compiled_kernel(name, method, call, place)
-    if BEGUN in text and "def call(" not in text:
+    if ASYNC_COMPILE_LINE in text and "def call(" not in text:
         yield UnreadKernels(place, "the file is not whole: it has no function that calls the kernels")
 
 
 def method_of(call: ast.Call) -> str:
-    """Return the method of AsyncCompile that a call calls to compile a text; '' of another call."""
+    """Return the name of the method of AsyncCompile that a call compiles a source with; '' for any other call."""
     match call.func:
-        case ast.Attribute(value=ast.Name(id=name), attr=method) if name == CALLED and method in COMPILED:
+        case ast.Attribute(value=ast.Name(id=name), attr=method) if name == ASYNC_COMPILE and method in COMPILED:
             return method
         case _:
             return ""
 
 
-def compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Found:
-    """Return the kernel that a call compiles."""
+def compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> KernelItem:
+    """Return the kernel that a call of AsyncCompile compiles; an UnreadKernels if its source cannot be read."""
     language, position = COMPILED[method]
     match call.args[: position + 1]:
         case [*before, ast.Constant(value=str(source))] if len(before) == position:
             if len(source) > LARGEST:
                 return UnreadKernels(place, f"{name}: a source of {len(source)} characters; the limit is {LARGEST}")
         case _:
-            return UnreadKernels(place, f"line {call.lineno}: {name}: its source is not a text in the call")
+            return UnreadKernels(place, f"line {call.lineno}: {name}: its source is not a string in the call")
     match before:
         case [ast.Constant(value=str(title))]:
             return Kernel(language, title, source)
@@ -666,19 +682,20 @@ def compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Found
             return Kernel(language, name, source)
 
 
-def kernels_of_module(text: str, place: str) -> Iterator[Found]:
-    """Yield the kernels that a module defines: of Inductor's cache, of GraphNet, written by hand."""
+def kernels_of_module(text: str, place: str) -> Iterator[KernelItem]:
+    """Yield the Triton kernels that a module defines. The module may be in Inductor's cache or in a GraphNet sample, or
+    written by hand."""
     if len(text) > LARGEST:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {LARGEST}")
     functions = [node for node in parse_module(text, place).body if isinstance(node, ast.FunctionDef)]
     kernels = find_kernels(functions)
     if not kernels and JITTED not in text:
-        yield UnreadKernels(place, "there is no kernel in this module, which begins as Inductor's do")
+        yield UnreadKernels(place, "there is no kernel in this module, which begins like a module of Inductor")
     for kernel in kernels:
         yield Kernel("triton", kernel.name, text)
 
 
-def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
+def kernels_of_cpp(text: str, place: str) -> Iterator[KernelItem]:
     """Yield the kernel of a C++ file: the part before Inductor's binding."""
     source = text.partition(BINDING)[0]
     if len(source) > LARGEST:
@@ -686,20 +703,26 @@ def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
     yield Kernel("cpp", Path(place).name.removesuffix(".cpp").removesuffix(".main"), source)
 
 
-BARE = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
-"""Texts that a C++ kernel has without its binding. Inductor's probes for vector instructions have none of them."""
+CPP_MARKS = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
+"""Texts in a C++ kernel without its binding. The files with which Inductor tests vector instructions have none of
+them."""
 
-BEGUN = f"{CALLED} = AsyncCompile()"
+ASYNC_COMPILE_LINE = f"{ASYNC_COMPILE} = AsyncCompile()"
 JITTED = "@triton.jit"
-MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import triton_helpers, triton_heuristics\n")
-"""Lines with which a wrapper, a kernel by hand and Inductor's kernels begin; the rest of a file may be missing."""
+TRITON_MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import triton_helpers, triton_heuristics\n")
+"""Lines near the beginning of a wrapper (ASYNC_COMPILE_LINE), of a kernel written by hand (JITTED) and of a kernel of
+Inductor (TRITON_MARKS). A truncated file has them too, so that it is not overlooked."""
 
 READERS = (
-    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
+    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, mark_is_first=True),
     KernelReader(
-        "Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp", BEGUN), kernels_of_wrapper, True
+        "Inductor's output_code.py",
+        ".py",
+        (f"{ASYNC_COMPILE}.triton(", f"{ASYNC_COMPILE}.cpp", ASYNC_COMPILE_LINE),
+        kernels_of_wrapper,
+        True,
     ),
-    KernelReader("a module with Triton kernels", ".py", (JITTED, *MARKS), kernels_of_module),
-    KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *BARE), kernels_of_cpp),
+    KernelReader("a module with Triton kernels", ".py", (JITTED, *TRITON_MARKS), kernels_of_module),
+    KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *CPP_MARKS), kernels_of_cpp),
 )
-"""The kinds of files, the first that fits reads a file."""
+"""The kinds of files. The first reader that recognizes a file reads it."""

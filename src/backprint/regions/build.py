@@ -1,4 +1,7 @@
-"""Making a Pass of a followed backward call: the nodes and edges of one region, with their names."""
+"""Makes the Pass of a region: the record of one backward call (`regions/nouns.py`), with names for its nodes and edges.
+
+It is made from a BackwardCall, which `follow.py` fills while autograd runs.
+"""
 
 from __future__ import annotations
 
@@ -26,50 +29,65 @@ from backprint.regions.watch import NodeRecord, NonfiniteSource, OperatorRun, st
 
 
 class PassBuild:
-    """One region's part of a backward call, while its Pass is made."""
+    """Makes the Pass of one region from a backward call.
+
+    `core` is the state of the region (RegionCore). `ran` has the nodes of the region that the backward ran, and
+    `titles` the name of each node. `user_names` has the names of the user's variables for tensors: the key is the id of
+    the grad_fn and the output number, or, for a leaf tensor, the id of the tensor and -1.
+
+    A node takes gradients at its inputs and returns gradients at its outputs, as autograd counts them: `place` is the
+    number of an input and `slot` the number of an output. Of a ReachedNode, `slots` has for each output the (node,
+    place) that takes the gradient, or None. Of a NodeFlow, `taken` has the gradients at the inputs and `returned` those
+    at the outputs.
+    """
 
     def __init__(self, core: Any, call: BackwardCall) -> None:
         self.core, self.call = core, call
         self.ran = [node for node in call.flows if self.is_inside(node)]
-        self.values, self.numbers = (LEVELS.index(core.level) >= level for level in (2, 1))
+        self.keeps_values, self.keeps_stats = (LEVELS.index(core.level) >= level for level in (2, 1))
         self.titles: dict[Any, str] = {}
-        self.users = core.names.here()
+        self.user_names = core.names.here()
 
     def is_inside(self, node: Any) -> bool:
         """Whether a node was made in the region."""
         return self.core in self.call.nodes[node].cores
 
     def make_pass(self, index: int, error: str) -> Pass:
-        """Make the Pass, with its number and the backward's error."""
+        """Make the Pass. `index` is its number among the passes of the region, and `error` the exception of the
+        backward, or ''."""
         inside = set(self.ran)
-        feeding = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
+        fed_by_region = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
+        # The nodes of the region, those that take gradients from them, and those that return gradients to them.
         near = [
             node
             for node in self.call.flows
-            if node in inside or node in feeding or any(t in inside for t, _ in self.call.nodes[node].targets)
+            if node in inside
+            or node in fed_by_region
+            or any(target in inside for target, _ in self.call.nodes[node].targets)
         ]
-        self.title([*near, *self.unrun(near, inside)], inside)
-        edges = [edge for node in near for edge in self.edges(node, inside)]
-        inputs = [row for node in near if node in inside or node in feeding for row in self.inputs(node)]
+        self.name_nodes([*near, *self.targets_not_run(near, inside)], inside)
+        edges = [edge for node in near for edge in self.edges_from(node, inside)]
+        inputs = [row for node in near if node in inside or node in fed_by_region for row in self.gradients_taken(node)]
         return Pass(
             self.core.title,
             index,
             self.call.started,
             self.call.seconds,
             self.core.level,
-            self.roots(),
-            tuple(self.node(node, node in inside) for node in self.titles_in_order(near)),
+            self.backward_roots(),
+            tuple(self.make_node(node, node in inside) for node in self.named_nodes_in_order(near)),
             tuple(edges),
             tuple(inputs),
             error,
-            tuple(f"{type(row).__name__}: {row}" for row in self.call.wrong[:3]),
+            tuple(f"{type(watching_error).__name__}: {watching_error}" for watching_error in self.call.errors[:3]),
             {"torch": torch.__version__},
             self.origin(near),
             RUN,
         )
 
-    def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
-        """Nodes that a gradient went to and that did not run: where `torch.autograd.grad` ends."""
+    def targets_not_run(self, near: list[Any], inside: set[Any]) -> list[Any]:
+        """Return the nodes that a node of the region returned a gradient for, and that did not run.
+        `torch.autograd.grad` stops before the nodes of its inputs, so these have gradients and do not run."""
         nodes: dict[Any, None] = {}
         for node in near:
             for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].returned, strict=False):
@@ -77,107 +95,122 @@ class PassBuild:
                     nodes[target[0]] = None
         return list(nodes)
 
-    def titles_in_order(self, near: list[Any]) -> list[Any]:
-        """Return the nodes as they ran, then those that did not."""
+    def named_nodes_in_order(self, near: list[Any]) -> list[Any]:
+        """Return the nodes of the Pass: those that ran, in the order in which they ran, and then those that did not."""
         ran = set(near)
         return [*near, *(node for node in self.titles if node not in ran)]
 
     # ---- Names
 
-    def title(self, near: list[Any], inside: set[Any]) -> None:
-        """Name each node: those inside in the order in which they were made, the others in the order of the pass."""
+    def name_nodes(self, near: list[Any], inside: set[Any]) -> None:
+        """Choose the name of each node.
+
+        If several nodes would have one name, numbers are appended: to nodes of the region in the order in which the
+        forward made them, and then to the others in the order of `near`.
+        """
         used_names: dict[str, int] = {}
         self.titles.update(titles_inside(self.core, self.call.nodes, inside, used_names))
         for node in near:
             if node not in inside:
-                self.titles[node] = watch.unique_title(self.outside(node), used_names)
+                self.titles[node] = watch.unique_title(self.name_of_outside_node(node), used_names)
 
-    def outside(self, node: Any) -> str:
+    def name_of_outside_node(self, node: Any) -> str:
         """Return the name of a node that was not made in the region."""
         if watch.is_leaf(self.call.nodes[node].kind):
-            return self.leaf(node.variable) or "leaf"
+            return self.name_of_leaf(node.variable) or "leaf"
         return self.call.nodes[node].kind
 
-    def leaf(self, tensor: Tensor) -> str:
-        """Return the user's name of a leaf tensor, or ''."""
-        return self.core.names.parameter(tensor) or self.users.get((id(tensor), -1), "")
+    def name_of_leaf(self, tensor: Tensor) -> str:
+        """Return the user's name for a leaf tensor, or ''."""
+        return self.core.names.parameter(tensor) or self.user_names.get((id(tensor), -1), "")
 
-    def tensor(self, node: Any, place: int) -> str:
-        """Return the name of the forward tensor whose gradient a node's input is."""
+    def name_of_tensor(self, node: Any, place: int) -> str:
+        """Return the name of the forward tensor whose gradient a node takes at this input."""
         reached = self.call.nodes[node]
         if watch.is_leaf(reached.kind):
             return self.titles[node]
         record = reached.made if self.is_inside(node) else None
-        known = (record.outputs.get(place) if record is not None else None) or self.users.get((id(node), place))
-        if known:
-            return known
+        user_name = (record.outputs.get(place) if record is not None else None) or self.user_names.get(
+            (id(node), place)
+        )
+        if user_name:
+            return user_name
         return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # ---- The parts of a Pass
 
     def origin(self, near: list[Any]) -> NonfiniteOrigin | Unwatched | None:
-        """Return where NaN and Inf come from: a NaN of the forward, else the first bad gradient of the backward."""
-        if not self.numbers:
+        """Return where NaN and Inf come from: the first NaN that the forward made, else the first gradient of the
+        backward that has some; None if there are none."""
+        if not self.keeps_stats:
             return Unwatched()
         for node in sorted(self.ran, key=lambda node: node_record(self.call.nodes[node]).seq):
-            for ran in runs_of_node(self.call.nodes[node]):
-                if ran.bad_results and ran.source is not None and ran.source.what == "NaN":
-                    return origin_of(self.core, ran)
-        return next((origin for node in near if (origin := self.went_bad(node)) is not None), None)
+            for run in runs_of_node(self.call.nodes[node]):
+                if run.bad_results and run.source is not None and run.source.what == "NaN":
+                    return origin_of(self.core, run)
+        return next((origin for node in near if (origin := self.origin_at_node(node)) is not None), None)
 
-    def went_bad(self, node: Any) -> NonfiniteOrigin | None:
-        """Return where the NaN and Inf come from in the gradients that a node took or returned."""
+    def origin_at_node(self, node: Any) -> NonfiniteOrigin | None:
+        """Return where the NaN or Inf in the gradients that a node took or returned come from; None if all are finite.
+
+        Of a node outside of the region, only gradients that it returns to the region count.
+        """
         flow, reached, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
         if inside and (place := first_nonfinite(flow.taken)) is not None:
-            return self.brought(node, place)
-        slots = [
-            slot if inside or self.is_into(target) else None
-            for slot, target in zip(flow.returned, reached.slots, strict=False)
+            return self.origin_of_taken(node, place)
+        returned = [
+            gradient if inside or self.is_node_of_region(target) else None
+            for gradient, target in zip(flow.returned, reached.slots, strict=False)
         ]
-        slot = first_nonfinite(slots)
+        slot = first_nonfinite(returned)
         if slot is None:
             return None
         if not inside:
             target = reached.slots[slot]
             assert target is not None
-            return self.brought(*target)
-        ran = next((ran for ran in runs_of_node(reached) if ran.source is not None and not ran.source.given), None)
-        if ran is not None:
-            return origin_of(self.core, ran)
-        target, own = reached.slots[slot], self.node(node, True)
-        tensor = self.tensor(*target) if target is not None else ""
+            return self.origin_of_taken(*target)
+        # The node took finite gradients and returned others. If an operator of its forward had NaN or Inf, these are
+        # the origin, unless the program passed Inf as a number, which is on purpose.
+        runs = [run for run in runs_of_node(reached) if run.source is not None and not run.source.from_number]
+        if runs:
+            return origin_of(self.core, runs[0])
+        target, own = reached.slots[slot], self.make_node(node, True)
+        tensor = self.name_of_tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
             nonfinite_kind(flow.returned[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
         )
 
-    def is_into(self, target: Any) -> bool:
-        """Whether an output goes into the region."""
+    def is_node_of_region(self, target: Any) -> bool:
+        """Whether the target (node, place) of an output is in the region, and its node ran."""
         return target is not None and target[0] in self.call.flows and self.is_inside(target[0])
 
-    def brought(self, node: Any, place: int) -> NonfiniteOrigin:
-        """Return the origin for a node that took NaN or Inf: they came from outside, unless every gradient that was
-        added up for it is finite and comes from inside."""
-        own = self.node(node, True)
+    def origin_of_taken(self, node: Any, place: int) -> NonfiniteOrigin:
+        """Return the origin of NaN or Inf that a node of the region took at an input.
+
+        They came into the region with this gradient, with one exception: if the gradient is a sum of finite gradients
+        that nodes of the region returned, a hook or the addition made them.
+        """
+        own = self.make_node(node, True)
         incoming = self.call.flows[node].taken
-        feeders = [
+        summands = [
             (source, returned)
             for source, flow in self.call.flows.items()
             for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
         what = nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
-        ends = (", ".join(own.ops), own.line, self.tensor(node, place), own.name)
-        if feeders and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in feeders):
+        where = (", ".join(own.ops), own.line, self.name_of_tensor(node, place), own.name)
+        if summands and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in summands):
             return NonfiniteOrigin(
-                what, "backward", *ends, "made by a hook on what it takes, or where that is added up"
+                what, "backward", *where, "made by a hook on this gradient, or by the sum of the gradients that arrive"
             )
-        return NonfiniteOrigin(what, "gradients", *ends)
+        return NonfiniteOrigin(what, "gradients", *where)
 
-    def node(self, node: Any, inside: bool) -> Node:
-        """Return the Node of an autograd node."""
+    def make_node(self, node: Any, inside: bool) -> Node:
+        """Return the Node of a Pass for an autograd node."""
         reached = self.call.nodes[node]
         leaf = watch.is_leaf(reached.kind)
-        tensors = tuple(self.tensor(node, place) for place in range(len(watch.input_metadata(node))))
+        tensors = tuple(self.name_of_tensor(node, place) for place in range(len(watch.input_metadata(node))))
         if not inside or reached.made is None:
             return Node(
                 self.titles[node],
@@ -202,8 +235,8 @@ class PassBuild:
             self.core.names.place_of_node(record),
         )
 
-    def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
-        """Return the edges from a node, where one of the two ends is inside."""
+    def edges_from(self, node: Any, inside: set[Any]) -> list[Edge]:
+        """Return the edges that begin at a node and of which at least one end is in the region."""
         flow = self.call.flows[node]
         edges = []
         for slot, target in enumerate(self.call.nodes[node].slots):
@@ -213,90 +246,103 @@ class PassBuild:
             if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
                 continue
             name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
-            ends = (self.titles[node], self.titles[target[0]], slot, target[1], self.tensor(*target))
-            edges.append(Edge(name, *ends, kept is not None, **self.flowed(kept, *target)))
+            endpoints = (self.titles[node], self.titles[target[0]], slot, target[1], self.name_of_tensor(*target))
+            edges.append(Edge(name, *endpoints, kept is not None, **self.fields_of_gradient(kept, *target)))
         return edges
 
-    def inputs(self, node: Any) -> list[Input]:
-        """Return the gradients that a node took."""
+    def gradients_taken(self, node: Any) -> list[Input]:
+        """Return the gradients that a node took, each as an Input of the Pass."""
         flow: NodeFlow = self.call.flows[node]
         inputs = []
         for place, kept in enumerate(flow.taken):
             if kept is not None:
                 name = f"{self.titles[node]}:{place}"
-                ends = (self.titles[node], place, self.tensor(node, place))
-                inputs.append(Input(name, *ends, **self.flowed(kept, node, place)))
+                position = (self.titles[node], place, self.name_of_tensor(node, place))
+                inputs.append(Input(name, *position, **self.fields_of_gradient(kept, node, place)))
         return inputs
 
-    def flowed(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
-        """Return the fields of a gradient as far as this region keeps them; without one, those that it would have."""
-        if kept is not None:
-            stats, value = kept.stats if self.numbers else None, kept.value if self.values else None
-            return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
-        known = watch.input_metadata(target)
-        if place >= len(known):
-            return dict(shape=(), dtype="", device="")
-        shape = tuple(size if type(size) is int else -1 for size in known[place].shape)
-        return dict(shape=shape, dtype=watch.dtype_text(known[place].dtype), device=str(known[place].device))
+    def fields_of_gradient(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
+        """Return shape, dtype and device of a gradient, and its statistics and values if this region keeps them.
 
-    def roots(self) -> tuple[BackwardRoot, ...]:
-        """Return the tensors that the backward began at."""
+        If autograd passed no gradient, `kept` is None. The shape, dtype and device are then those that the target node
+        expects at this input.
+        """
+        if kept is not None:
+            stats, value = kept.stats if self.keeps_stats else None, kept.value if self.keeps_values else None
+            return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
+        expected = watch.input_metadata(target)
+        if place >= len(expected):
+            return dict(shape=(), dtype="", device="")
+        shape = tuple(size if type(size) is int else -1 for size in expected[place].shape)  # a ragged size is -1
+        return dict(shape=shape, dtype=watch.dtype_text(expected[place].dtype), device=str(expected[place].device))
+
+    def backward_roots(self) -> tuple[BackwardRoot, ...]:
+        """Return the tensors on which the backward was called."""
         roots = []
         for index, (root, kept) in enumerate(zip(self.call.roots, self.call.root_kept, strict=False)):
             node = root_node(root)
             place = root.output_nr if isinstance(root, (Tensor, torch.autograd.graph.GradientEdge)) else 0
             title = self.titles.get(node, self.call.nodes[node].kind)
+            # The user's variable in the block, else the variable where the backward was called, else the node's name.
             name = (
-                self.users.get((id(node), place))
+                self.user_names.get((id(node), place))
                 or self.call.titles.get(index)
                 or (f"{title} {index}" if index else title)
             )
-            roots.append(BackwardRoot(name, title, **self.flowed(kept, node, place)))
+            roots.append(BackwardRoot(name, title, **self.fields_of_gradient(kept, node, place)))
         return tuple(roots)
 
 
-def first_nonfinite(flowed: Iterable[KeptGradient | None]) -> int | None:
-    """Return the index of the first gradient with NaN or Inf."""
-    return next((place for place, kept in enumerate(flowed) if nonfinite_kind(kept)), None)
+def first_nonfinite(gradients: Iterable[KeptGradient | None]) -> int | None:
+    """Return the index of the first gradient with NaN or Inf; None if all are finite."""
+    return next((index for index, kept in enumerate(gradients) if nonfinite_kind(kept)), None)
 
 
 def nonfinite_kind(kept: KeptGradient | None) -> str:
-    """`NaN` or `Inf` where a kept gradient has some, else ''."""
+    """Return `NaN` if a gradient has any, else `Inf` if it has any, else ''. Without statistics, ''."""
     if kept is None or kept.stats is None or not kept.stats.bad:
         return ""
     return "NaN" if kept.stats.nan else "Inf"
 
 
 def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
-    """Return the operators that ran for a node; for a custom function, all that ran in its forward."""
+    """Return the forward operators that a node belongs to: all operators in the forward of a custom function, and the
+    operator for which autograd made the node."""
     if reached.made is None:
         return ()
-    ran = watch.operator_of(reached.kind, reached.made) or next(iter(reached.made.after), None)
-    return (*reached.made.within, *((ran,) if ran is not None else ()))
+    # Autograd makes a node before its operator runs; `after` has the operators that ran after the node was made.
+    run = watch.operator_of(reached.kind, reached.made) or next(iter(reached.made.after), None)
+    return (*reached.made.within, *((run,) if run is not None else ()))
 
 
-def origin_of(core: Any, ran: OperatorRun) -> NonfiniteOrigin:
-    """Return where an operator's NaN or Inf come from, seen from a region."""
-    source = ran.source
+def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
+    """Return where the NaN or Inf of an operator come from: an operator of the region's forward, or a tensor from
+    outside of the region."""
+    source = run.source
     assert source is not None
     at = stack_line(source.frame) if source.frame is not None else None
+    # `born`: an operator made them; else they came in with a tensor.
     if source.born and source.is_in(core):
         return NonfiniteOrigin(source.what, "forward", source.op, at, detail=describe_inf(source.of))
-    first = source if source.is_in(core) else None
-    op, line = (source.op, at) if first else (ran.name, stack_line(ran.frame) if ran.frame is not None else None)
-    name = tensor_title(core, first or ran)
+    # The source is the first operator that took the tensor. If that was in the region, it is named, else this operator.
+    taken_in_region = source if source.is_in(core) else None
+    line_of_run = stack_line(run.frame) if run.frame is not None else None
+    op, line = (source.op, at) if taken_in_region else (run.name, line_of_run)
+    name = tensor_title(core, taken_in_region or run)
     detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
     return NonfiniteOrigin(source.what, "inputs", op, line, name, detail=detail)
 
 
-def tensor_title(core: Any, taker: NonfiniteSource | OperatorRun) -> str:
-    """Return a region's name for the tensor that had NaN or Inf."""
-    tensor = taker.taken() if taker.taken is not None else None
-    return (core.names.parameter(tensor) if tensor is not None else "") or taker.title
+def tensor_title(core: Any, holder: NonfiniteSource | OperatorRun) -> str:
+    """Return the region's name for the tensor with which NaN or Inf came to an operator. `taken` is a weak reference to
+    it: a parameter has its path, any other tensor the title that it had then."""
+    tensor = holder.taken() if holder.taken is not None else None
+    return (core.names.parameter(tensor) if tensor is not None else "") or holder.title
 
 
 def describe_inf(source: NonfiniteSource | None) -> str:
-    """Say which Inf a NaN was made of, and where that came from."""
+    """Return a text that says from which Inf an operator made a NaN (as `inf - inf` does), and where that Inf came
+    from; '' if there was none."""
     if source is None:
         return ""
     if not source.born:
@@ -306,7 +352,7 @@ def describe_inf(source: NonfiniteSource | None) -> str:
 
 
 def node_record(reached: ReachedNode) -> NodeRecord:
-    """Return the record of a node inside."""
+    """Return the record of a node that was made in the region, which always has one."""
     assert reached.made is not None
     return reached.made
 
@@ -314,34 +360,37 @@ def node_record(reached: ReachedNode) -> NodeRecord:
 def titles_inside(
     core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], used_names: dict[str, int]
 ) -> dict[Any, str]:
-    """Name the nodes of a region, in the order in which they were made; `taken` counts the names."""
+    """Name the nodes of a region in the order in which the forward made them. `used_names` counts the names in use."""
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
-        name, rank = watch.base_title(nodes[node].kind, nodes[node].made, id(core))
-        titles[node] = watch.unique_title(name if not rank else f"{name}_{rank}", used_names)
+        # `number` counts the operators of this name in the region's forward, from 0: `mul`, `mul_1`.
+        name, number = watch.base_title(nodes[node].kind, nodes[node].made, id(core))
+        titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
     return titles
 
 
-# ---- The forward alone
+# ---- The forward of a region that no backward has reached
 
 
 def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
-    """Return the autograd graph of a region, from the nodes that its tensors still hold."""
+    """Return the autograd graph of a region's forward. `nodes` are those that can be reached from the tensors that the
+    block has left in the user's variables."""
     inside = [node for node, reached in nodes.items() if core in reached.cores]
     used_names: dict[str, int] = {}
     titles = titles_inside(core, nodes, inside, used_names)
-    users = core.names.here()
+    user_names = core.names.here()
     edges = []
     for node in list(titles):
         for target, place in nodes[node].targets:
             if target not in titles:
-                leaf = watch.is_leaf(nodes[target].kind)
-                known = core.names.parameter(target.variable) if leaf else ""
-                known = known or users.get((id(target.variable), -1) if leaf else (id(target), place), "")
-                titles[target] = watch.unique_title(known or ("leaf" if leaf else nodes[target].kind), used_names)
+                is_leaf = watch.is_leaf(nodes[target].kind)
+                title = core.names.parameter(target.variable) if is_leaf else ""
+                title = title or user_names.get((id(target.variable), -1) if is_leaf else (id(target), place), "")
+                titles[target] = watch.unique_title(title or ("leaf" if is_leaf else nodes[target].kind), used_names)
             record = nodes[target].made
-            known = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
-            edges.append((titles[target], titles[node], known or users.get((id(target), place), "") or titles[target]))
+            tensor = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
+            tensor = tensor or user_names.get((id(target), place), "") or titles[target]
+            edges.append((titles[target], titles[node], tensor))
     rows = []
     for node, title in titles.items():
         reached = nodes[node]

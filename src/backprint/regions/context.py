@@ -176,7 +176,7 @@ class RegionCore:
 
     def went_bad(self, ran: OperatorRun) -> None:
         """Keep the first operator that returned NaN or Inf; a constant Inf of the program itself does not count."""
-        if ran.source is not None and not ran.source.given:
+        if ran.source is not None and not ran.source.from_number:
             with self.lock:
                 self.bads.setdefault(ran.source.what, ran)
 
@@ -206,7 +206,7 @@ class RegionCore:
 
     def take(self, build: PassBuild, error: str) -> None:
         """Keep a Pass of a backward call, if any node of the region ran."""
-        for wrong in build.call.wrong:
+        for wrong in build.call.errors:
             self.failed(wrong)
         number = build.call.numbers[self]
         if not build.ran:

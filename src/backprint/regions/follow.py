@@ -92,7 +92,7 @@ class BackwardCall:
         self.thread = threading.get_ident()
         self.started, self.clock = time.time(), time.perf_counter()
         self.seconds = 0.0
-        self.wrong: list[Exception] = []
+        self.errors: list[Exception] = []
 
     def hook(self) -> None:
         """Hook the nodes whose gradients the regions keep."""
@@ -200,7 +200,7 @@ class BackwardCall:
             with watch.unwatched_here(), torch.no_grad():
                 yield
         except Exception as error:  # a dump that cannot be whole must not stop a training step
-            self.wrong.append(error)
+            self.errors.append(error)
 
 
 device_text = functools.cache(str)

@@ -538,16 +538,17 @@ class NonfiniteSource:
     """Where NaN or Inf come from: the operator that made them, or the first operator that took them from outside.
 
     `born` says which of the two, `cores` are the blocks that were open there, and `of` is the source of the Inf that an
-    operator turned into NaN. `taken` is the tensor that brought them in, and `title` its name.
+    operator turned into NaN. `taken` is the tensor that brought them in, and `title` its name. `from_number` says that
+    the program passed NaN or Inf to the operator as a number.
     """
 
-    __slots__ = ("born", "cores", "frame", "given", "of", "op", "taken", "title", "what")
+    __slots__ = ("born", "cores", "frame", "from_number", "of", "op", "taken", "title", "what")
 
     def __init__(self, what: str, op: str, frame: Frame | None, cores: Sequence[Any]) -> None:
         self.what, self.op, self.frame = what, op, frame
         self.cores = tuple(weakref.ref(core) for core in cores)
         self.born = True
-        self.given = False
+        self.from_number = False
         self.taken: weakref.ref[Tensor] | None = None
         self.title = ""
         self.of: NonfiniteSource | None = None
@@ -658,7 +659,7 @@ class OperatorLook:
             self.same = same if base_of(same) is None else base_of(same)
             return recall_source(same) or self.outside(same, what, cores, frame)
         source = NonfiniteSource(what, str(self.func), frame, cores)
-        source.given = any(
+        source.from_number = any(
             type(number) is float and not math.isfinite(number) for number in nontensors(self.args, self.kwargs)
         )
         if bad_arguments:

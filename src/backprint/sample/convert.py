@@ -26,7 +26,7 @@ from backprint.graph.links import digest_of
 from backprint.graph.nouns import Graph
 from backprint.graph.text import FORWARD_WITH_LOOPS, MAX_CHARACTERS, emit, parse
 from backprint.sample.load import check_folders, folder_of_pair, load, read_graph
-from backprint.sample.metadata import FORMAT, LOOPS_FORMAT, Field, json_text, named, read_claims, read_json
+from backprint.sample.metadata import FORMAT, LOOPS_FORMAT, Field, errors_with_path, json_text, read_claims, read_json
 from backprint.sample.standalone import FOOTER, MARKER, ending_digest
 
 ENDINGS_OF_LOOPS = frozenset(
@@ -55,7 +55,7 @@ def convert(path: str | os.PathLike[str]) -> int:
         load(folder)  # which says what is wrong with a sample that cannot be read
         return 0
     count = 0
-    with named(place):
+    with errors_with_path(place):
         root = Field(content, "")
         rows, requires = root.get("pairs").items(100_000), root.get("requires", []).texts()
         check_folders(rows)

@@ -26,7 +26,7 @@ from backprint.sample.metadata import (
     Field,
     Witness,
     check_format,
-    named,
+    errors_with_path,
     read_claims,
     read_facts,
     read_json,
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
     check_format(content, place)
     facts = read_facts(content, place)
     root = Field(content, "")
-    with named(place):
+    with errors_with_path(place):
         rows = root.get("pairs").items(100_000)
         if not rows:
             raise SampleError("pairs: none are listed")
@@ -266,10 +266,10 @@ class Stored:
 
         recipes = {}
         for name, row in self.rows.items():
-            with named(self.folder / "capture.json"), named(Path(f"recipes[{name!r:.80}]")):
+            with errors_with_path(self.folder / "capture.json"), errors_with_path(Path(f"recipes[{name!r:.80}]")):
                 recipes[name] = from_json(row)
         graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
-        with named(self.folder / "capture.json"):
+        with errors_with_path(self.folder / "capture.json"):
             check_recipes(recipes, graphs, self.format > 1)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 

@@ -1,6 +1,7 @@
-"""`capture.json`: everything of a Capture except graphs' texts and tensors' bytes. Needs no torch.
+"""`capture.json`: everything about a Capture except the texts of its graphs and the bytes of its tensors.
 
-Reading trusts nothing: every field is checked for its type and size, and an error names the field and its value.
+This module does not import torch. It trusts nothing that it reads: every field is checked for its type and size, and an
+error names the field and its value.
 """
 
 from __future__ import annotations
@@ -21,18 +22,31 @@ from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Si
 from backprint.graph.verdicts import VERDICTS
 
 FORMAT = 4
-"""The version of the layout. A newer one is refused by name; older ones are read, but for LOOPS_FORMAT."""
+"""The version of the layout. Newer versions are refused with an error that says so; older ones, except LOOPS_FORMAT,
+are read."""
 
 LOOPS_FORMAT = 3
-"""The version of samples that have graphs with loops on disk: `sample/convert` writes them flat."""
+"""The version of samples whose graphs have loops on disk; `sample/convert.py` writes their graphs without loops."""
 
 MAX_BYTES = 64 * 2**20
+"""The most bytes of a `capture.json`."""
+
 MAX_DEPTH = 40
+"""How deep the structure of a result may be nested."""
+
 MAX_LIKENESS = 250
+"""How deep a likeness may be nested. A likeness is a description of an argument's value as JSON
+(`values/likeness.py`)."""
+
 MAX_TEXT = 8192
+"""The most characters of a text in a likeness."""
+
 MAX_NUMBER = 2**63
+"""All whole numbers are below this one."""
+
 WORDS = ("inf", "-inf", "nan")
 """Texts for numbers that JSON cannot represent."""
+
 T = TypeVar("T")
 
 
@@ -40,7 +54,8 @@ T = TypeVar("T")
 
 
 def describe(capture: Capture) -> dict[str, Any]:
-    """Return a Capture's plain facts as JSON."""
+    """Return a Capture as JSON, without its graphs and tensors. `pins` are the states of random generators outside of
+    torch that the capture assumes."""
     signature = capture.signature
     return {
         "format": FORMAT,
@@ -58,7 +73,7 @@ def describe(capture: Capture) -> dict[str, Any]:
             "same": [list(pair) for pair in signature.same],
             "loss": signature.loss,
             "call": None if signature.call is None else [argument_json(argument) for argument in signature.call],
-            "aliases": None if signature.aliases is None else [list(argument) for argument in signature.aliases],
+            "aliases": None if signature.aliases is None else [list(alias) for alias in signature.aliases],
         },
         "links": [[link.source, str(link.port), link.target, link.name] for link in capture.links],
         "breaks": list(capture.breaks),
@@ -74,9 +89,9 @@ def describe(capture: Capture) -> dict[str, Any]:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return one parameter of the captured call as JSON."""
-    marks = {name: True for name in ("optional", "keyword") if getattr(argument, name)}
-    return {"name": argument.name, "like": argument.like, **marks}
+    """Return one argument of the captured call as JSON."""
+    flags = {name: True for name in ("optional", "keyword") if getattr(argument, name)}
+    return {"name": argument.name, "like": argument.like, **flags}
 
 
 def source_json(source: Source | None) -> Any:
@@ -84,12 +99,13 @@ def source_json(source: Source | None) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write readable JSON: a line for each row of the tables, so that a diff shows what changed."""
+    """Write readable JSON: each short list or object is on one line, so that a diff shows which of them changed."""
     path.write_text(json_text(content) + "\n", encoding="utf-8")
 
 
 def json_text(value: Any, depth: int = 0) -> str:
-    """Return JSON text in which small rows stay on one line."""
+    """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
+    line."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
@@ -117,8 +133,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Begin errors about the content of a file with its name."""
+def errors_with_path(path: Path) -> Iterator[None]:
+    """Put the path of a file before the message of each error about its content."""
     try:
         yield
     except (SampleError, GraphError) as error:
@@ -126,7 +142,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 class Field:
-    """A place in a JSON tree, with its path for messages: `signature.arguments[2]`."""
+    """A value in a JSON tree, with its path for messages: `signature.arguments[2]`."""
 
     def __init__(self, value: Any, path: str) -> None:
         self.value, self.path = value, path
@@ -143,13 +159,13 @@ class Field:
         return self.value
 
     def text(self, most: int = 4096) -> str:
-        """Return a printable string."""
+        """Return a string of one line, with printable characters only."""
         text = self.expect(str)
         if len(text) > most or not (text.isprintable() or not text):
             raise SampleError(f"{self.path}: expected printable text of at most {most} characters, found {text[:80]!r}")
         return text
 
-    def free(self, most: int = 4096) -> str:
+    def free_text(self, most: int = 4096) -> str:
         """Return a string that may have several lines, such as the `repr` of an argument or an error message."""
         text = self.expect(str)
         if len(text) > most or any("\ud800" <= character <= "\udfff" for character in text):
@@ -173,37 +189,37 @@ class Field:
         return number
 
     def rows(self) -> dict[str, Field]:
-        """Return the fields of an object, by their keys, which must be printable."""
+        """Return the fields of an object by their keys, which must be printable."""
         rows = self.expect(dict).items()
         return {Field(key, f"{self.path}: key").text(): Field(item, f"{self.path}.{key}") for key, item in rows}
 
     def items(self, most: int = 1_000_000) -> list[Field]:
-        """Return the items of a list."""
+        """Return the items of a list as fields."""
         values = self.expect(list)
         if len(values) > most:
             raise SampleError(f"{self.path}: {len(values):,} items; at most {most:,} are read")
         return [Field(item, f"{self.path}[{index}]") for index, item in enumerate(values)]
 
     def texts(self) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Return the strings of a list."""
         return tuple(item.text() for item in self.items())
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return a list of pairs: a name, and a text."""
+        """Return the pairs of a list. Each is a list of a name and a text."""
         rows = [item.items() for item in self.items()]
         if any(len(pair) != 2 for pair in rows):
             raise SampleError(f"{self.path}: expected pairs")
-        return tuple((left.text(), right.free()) for left, right in rows)
+        return tuple((left.text(), right.free_text()) for left, right in rows)
 
 
 def read_source(field: Field) -> Source | None:
     if field.value is None:
         return None
-    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else _wrong(field)
+    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else raise_not_a_source(field)
     return Source(file.text(), line.expect(int), function.text(), code.text(), module.text())
 
 
-def _wrong(field: Field) -> Any:
+def raise_not_a_source(field: Field) -> Any:
     raise SampleError(f"{field.path}: expected file, line, function, code, module")
 
 
@@ -220,7 +236,7 @@ def read_tree(field: Field, depth: int = 0) -> Any:
     inner = field.get(kind)
     match kind:
         case "port" | "value":
-            return {kind: inner.text() if kind == "port" else inner.free()}
+            return {kind: inner.text() if kind == "port" else inner.free_text()}
         case "list" | "tuple":
             return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
         case "dict":
@@ -229,12 +245,12 @@ def read_tree(field: Field, depth: int = 0) -> Any:
             rows = [row.items(2) for row in inner.items()]
             if any(len(row) != 2 for row in rows):
                 raise SampleError(f"{inner.path}: expected pairs of a key and a value")
-            return {"items": [[key.free(), read_tree(item, depth + 1)] for key, item in rows]}
+            return {"items": [[key.free_text(), read_tree(item, depth + 1)] for key, item in rows]}
     raise SampleError(f"{field.path}: {kind!r:.40} is not one of port, value, dict, items, list, tuple")
 
 
 def read_argument(field: Field) -> Argument:
-    """Return one parameter of the captured call."""
+    """Return one argument of the captured call."""
     return Argument(
         field.get("name").text(),
         read_like(field.get("like")),
@@ -244,38 +260,38 @@ def read_argument(field: Field) -> Argument:
 
 
 def read_like(field: Field, depth: int = 0) -> Any:
-    """Return a likeness: a text, or an object of texts, numbers, lists and objects."""
+    """Return a likeness, which describes the value of an argument: a text, or an object or a list of likenesses."""
     if depth > MAX_LIKENESS:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     match field.value:
         case str():
-            return field.free(MAX_TEXT)
+            return field.free_text(MAX_TEXT)
         case bool() | None:
-            raise SampleError(f"{field.path}: {field.value!r} is not a likeness")
+            raise SampleError(f"{field.path}: {field.value!r} is not the likeness of a value")
         case int():
             return field.expect(int)
         case list():
             return [read_like(item, depth + 1) for item in field.items()]
         case dict():
             return {key: read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
-    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not a likeness")
+    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not the likeness of a value")
 
 
-def read_meeting(field: Field) -> tuple[str, str, int]:
-    """Return two names of tensors that share memory, and how many bytes after the first the second begins."""
+def read_alias(field: Field) -> tuple[str, str, int]:
+    """Return the names of two input tensors that share memory, and the offset in bytes of the second from the first."""
     rows = field.items(3)
     if len(rows) != 3:
         raise SampleError(f"{field.path}: expected two names and a number of bytes")
     return rows[0].text(), rows[1].text(), rows[2].expect(int)
 
 
-def optional(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
-    """Return a list; None if the sample has none, as older ones."""
-    return None if field.value is None else tuple(each(field, read))
+def read_optional_items(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
+    """Return the items of a list; None if the sample has no such list, which is so in older samples."""
+    return None if field.value is None else tuple(read_items(field, read))
 
 
 def read_signature(field: Field) -> Signature:
-    """Return how arguments and results map to ports."""
+    """Return the Signature of a Capture: which port each argument and each result of the program is."""
     return Signature(
         arguments=field.get("arguments", []).texts(),
         leaves=field.get("leaves", []).pairs(),
@@ -283,13 +299,14 @@ def read_signature(field: Field) -> Signature:
         differentiable=field.get("differentiable", []).texts(),
         same=field.get("same", []).pairs(),
         loss=field.get("loss", "").text(),
-        call=optional(field.get("call"), read_argument),
-        aliases=optional(field.get("aliases"), read_meeting),
+        call=read_optional_items(field.get("call"), read_argument),
+        aliases=read_optional_items(field.get("aliases"), read_alias),
     )
 
 
 def read_claims(field: Field) -> dict[str, Any]:
-    """Return the claims about a graph: the roles of its ports, and a digest of its annotations."""
+    """Return what the sample says about a graph's file, which is compared with the file: the roles of its ports, and a
+    digest of its annotations."""
     if field.value is None:
         return {}
     claims: dict[str, Any] = {}
@@ -311,26 +328,26 @@ def check_format(content: Mapping[str, Any], path: Path) -> None:
         raise SampleError(f"{path}: format {version}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
     if version == LOOPS_FORMAT:
         raise SampleError(
-            f"{path}: format {version}, whose graphs are stored with loops, which are not read any more: "
-            f"`backprint convert {path.parent}` writes them flat and proves them"
+            f"{path}: format {version}: this version no longer reads graphs that are stored with loops: "
+            f"`backprint convert {path.parent}` writes them flat, without loops, and proves the result"
         )
 
 
 def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the plain facts of a Capture, checked, as its constructor takes them."""
+    """Check the content of `capture.json`, and return it as keyword arguments for the constructor of Capture."""
     root = Field(dict(content), "")
-    with named(path):
+    with errors_with_path(path):
         return {
             "name": root.get("name").text(),
             "engine": root.get("engine").text(64),
             "signature": read_signature(root.get("signature")),
-            "links": tuple(each(root.get("links", []), read_link)),
-            "breaks": tuple(item.free() for item in root.get("breaks", []).items()),
-            "why": tuple(item.free() for item in root.get("why", []).items()),
-            "guards": tuple(each(root.get("guards", []), read_guard)),
+            "links": tuple(read_items(root.get("links", []), read_link)),
+            "breaks": tuple(item.free_text() for item in root.get("breaks", []).items()),
+            "why": tuple(item.free_text() for item in root.get("why", []).items()),
+            "guards": tuple(read_items(root.get("guards", []), read_guard)),
             "pins": root.get("pins", []).pairs(),
-            "notes": tuple(item.free() for item in root.get("notes", []).items()),
-            "opaque": tuple(each(root.get("opaque", []), read_edge)),
+            "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
+            "opaque": tuple(read_items(root.get("opaque", []), read_edge)),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),
@@ -338,19 +355,20 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         }
 
 
-def each(field: Field, read: Callable[[Field], T]) -> list[T]:
-    """Read every item of a list."""
+def read_items(field: Field, read: Callable[[Field], T]) -> list[T]:
+    """Call `read` on every item of a list, and return the results."""
     return [read(item) for item in field.items()]
 
 
 def read_link(field: Field) -> Link:
-    """Return a link: its source pair and the port's key, its target pair and the input's name."""
+    """Return a link: the number of its source Pair with the key of a port, and the number of its target Pair with the
+    name of an input. A number is None for the program's own inputs and outputs."""
     rows = field.items(4)
     if len(rows) != 4:
         raise SampleError(f"{field.path}: expected source, port, target, name")
     source, port, target, name = rows
-    ends = [None if end.value is None else end.whole() for end in (source, target)]
-    return Link(ends[0], PortKey.from_text(port.text()), ends[1], name.text())
+    pair_numbers = [None if end.value is None else end.whole() for end in (source, target)]
+    return Link(pair_numbers[0], PortKey.from_text(port.text()), pair_numbers[1], name.text())
 
 
 def read_guard(field: Field) -> Guard:
@@ -367,15 +385,19 @@ def read_edge(field: Field) -> OpaqueEdge:
 
 
 class Witness(Mapping[str, Any]):
-    """The digests of the original program's results on the recipe's inputs, by port; checked when first read."""
+    """The stored results of the original program on the inputs that the recipes make: digests and a few numbers, by
+    port.
 
-    def __init__(self, field: Field, place: Path) -> None:
-        self.field, self.place = field, place
+    They are checked when they are first read.
+    """
+
+    def __init__(self, field: Field, path: Path) -> None:
+        self.field, self.path = field, path
 
     @cached_property
     def checked(self) -> dict[str, Any]:
-        """The rows, each of the right form."""
-        with named(self.place):
+        """The content by port, after a check of every row."""
+        with errors_with_path(self.path):
             check_witness(self.field)
         return self.field.expect(dict)
 
@@ -390,7 +412,8 @@ class Witness(Mapping[str, Any]):
 
 
 def check_witness(field: Field) -> None:
-    """Raise unless every row has a digest, a shape and numbers."""
+    """Raise SampleError unless every row has a digest, a dtype, a shape, its norm and maximum, and its leading
+    values."""
     for row in field.rows().values():
         if row.expect(dict).get("none") is True:
             continue
@@ -403,20 +426,20 @@ def check_witness(field: Field) -> None:
             row.get("layout").text(32)
             row.get("places").texts()
             shape = [size.whole() for size in row.get("values").items(64)]
-        most = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
-        if len(leading) != most:
-            raise SampleError(f"{row.path}.leading: {len(leading)} values where {dtype}{shape} begins with {most}")
+        expected = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
+        if len(leading) != expected:
+            raise SampleError(f"{row.path}.leading: {len(leading)} values; a {dtype}{shape} tensor has {expected} here")
 
 
 def read_verdict(field: Field) -> Any:
-    """Return the stored verdict, checked."""
+    """Check the stored verdict, and return it as it is."""
     if field.value is None:
         return None
     word = field.get("verdict")
     if word.value not in VERDICTS:
         raise SampleError(f"{word.path}: expected one of {', '.join(VERDICTS)}, found {str(word.value)[:40]!r}")
     field.get("name").text()
-    field.get("detail").free()
+    field.get("detail").free_text()
     field.get("vacuous").texts()
     if field.get("power").value is not None:
         field.get("power").number()
@@ -428,12 +451,13 @@ def read_verdict(field: Field) -> Any:
 
 
 def check_powers(field: Field) -> None:
-    """Raise unless the table of powers, which older samples do not have, is valid."""
-    tried, of = field.get("tried").whole(), field.get("of").whole()
-    if tried > of:
-        raise SampleError(f"{field.path}.tried: {tried} inputs of {of} were redrawn")
+    """Raise SampleError unless the powers of a verdict are valid. A power says how far results move when one input is
+    redrawn; older samples have no powers."""
+    tried, inputs = field.get("tried").whole(), field.get("of").whole()
+    if tried > inputs:
+        raise SampleError(f"{field.path}.tried: {tried} inputs were redrawn, but there are {inputs}")
     for row in field.get("redrawn").rows().values():
-        row.get("untried", "").free()
+        row.get("untried", "").free_text()
         row.get("ports", 0).whole()
         row.get("port", "").text()
         row.get("silent", []).texts()

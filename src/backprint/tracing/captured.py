@@ -88,7 +88,7 @@ def signature_of(result: EngineResult) -> Signature:
         differentiable=result.differentiable,
         same=same,
         loss="loss" if program.loss else "",
-        call=program.given.arguments if program.given is not None else None,
+        call=program.call_arguments.arguments if program.call_arguments is not None else None,
         aliases=aliases_of(program, same),
     )
 
@@ -100,9 +100,9 @@ WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it dr
 def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
     """Return the tensors of a call that share memory with others, or with tensors that the program reads from
     outside."""
-    if program.given is None:
+    if program.call_arguments is None:
         return None
-    overlaps = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
+    overlaps = overlapping_pairs({**program.call_arguments.memory, **memory_spans(program.outside)})
     return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
 
 
@@ -287,7 +287,7 @@ class LiveProgram:
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
-        return self.program.given.live if self.program.given is not None else {}
+        return self.program.call_arguments.live if self.program.call_arguments is not None else {}
 
     def random_state_digests(self) -> dict[str, str]:
         """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
@@ -339,13 +339,13 @@ def unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
 def without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
     """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
     grad."""
-    if not program.defaulted:
+    if not program.grad_by_default:
         return program
     tensors = tuple(
         replace(named, requires_grad=named.requires_grad and named.name not in program.values)
         for named in program.tensors
     )
-    return replace(program, tensors=tensors, defaulted=False)
+    return replace(program, tensors=tensors, grad_by_default=False)
 
 
 def shared_with_arguments(program: ScoutedProgram) -> dict[str, Tensor]:

@@ -1,10 +1,13 @@
 """Custom operators with a Python body: every engine sees the operators of the body, forward and backward.
 
-The dispatcher does this: while a program is captured, each such operator has a kernel for the key of dispatch modes
-(`Python`), which redispatches to the operator's own kernel: its autograd formula has run by then, autocast and grad
-mode are as in an ordinary run, and the modes see the operators of the body. An operator stays whole if the user allows
-it by name, if its body leaves torch (numpy, a pointer), if it cannot run without values in a fake capture, and if its
-kernel is not in Python.
+While a program is captured, a kernel is registered for each such operator under the dispatch key `Python`, which is the
+key of dispatch modes. That kernel redispatches to the operator's own Python kernel, and the active modes see the
+operators that run in it. The keys before `Python` have run by then, so the operator's autograd formula, autocast and
+grad mode are as in an ordinary run.
+
+An operator is recorded as one call (it "stays whole") if the user allows it by name, if its body uses a tensor's memory
+outside of torch (numpy, a data pointer), if its body cannot run on fake tensors in a fake capture, or if its kernel is
+not in Python.
 """
 
 from __future__ import annotations
@@ -49,15 +52,16 @@ from backprint.values import settings
 P = ParamSpec("P")
 
 KEYS_AFTER_PYTHON = keys_after(DispatchKey.Python)
-"""The dispatch keys after the one of dispatch modes."""
+"""The dispatch keys that come after `Python`."""
 
 
 @dataclass(slots=True, eq=False)
 class ThreadMark:
-    """Marks the thread of a capture while it is on, and the threads that autograd runs for it.
+    """Marks a thread that captures a program, while `on` is true. The mark is in a context variable, so that a device
+    thread of autograd can read it from the thread that called the backward (`callers_context`).
 
-    Torch's own thread-local objects would do too, but one that a thread still holds when it ends crashes an interpreter
-    that ends at the same time.
+    Torch has thread-local objects that autograd passes to its threads. They are not used: if a thread ends while it
+    holds such an object and the interpreter ends at the same time, the process crashes.
     """
 
     on: bool
@@ -65,11 +69,11 @@ class ThreadMark:
 
 MARK: ContextVar[ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
 
-GENERAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
-"""Dispatch keys of kernels for every device."""
+COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+"""Dispatch keys of kernels that serve every device."""
 
-COMPUTING = frozenset((*GENERAL, *"CPU CUDA HIP XLA MPS XPU HPU MTIA IPU Lazy MAIA VE PrivateUse1".split()))
-"""Dispatch keys of kernels that compute."""
+BACKEND_KEYS = frozenset((*COMPOSITE_KEYS, *"CPU CUDA HIP XLA MPS XPU HPU MTIA IPU Lazy MAIA VE PrivateUse1".split()))
+"""Dispatch keys of kernels that compute a result, as the kernels of Autograd, Autocast and other keys do not."""
 
 TORCH_NAMESPACES = BUILT_IN | frozenset(
     "_c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native c10d c10d_functional debug_mode_ops "
@@ -84,15 +88,17 @@ ALLOW = "allow="
 
 
 class LeavesTorch(BaseException):
-    """Raised where the body of an operator leaves torch. It is a BaseException, so that no `except Exception` in the
-    body catches it."""
+    """Raised where the body of an operator accesses a tensor's memory outside of torch, as `Tensor.numpy` does. It is a
+    BaseException, so that no `except Exception` in the body catches it."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenedOperators:
-    """The operators whose bodies a capture records.
+    """The operators whose bodies a capture records: all with a Python kernel, except some that stay whole.
 
-    `kept_whole` has those that stay operators, with the reason, and `leaving_torch` those that turned out to have to.
+    `kept_whole` has the operators that stay whole from the start, each with the reason. `leaving_torch` has those whose
+    bodies turned out, during the capture, to be impossible to record. `libraries` has the torch.library.Library with
+    which each operator's kernel for `Python` was registered.
     """
 
     kept_whole: dict[str, str]
@@ -100,16 +106,17 @@ class OpenedOperators:
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def run_body(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
-        """Run the operator's body instead of the operator, or the operator as a whole."""
+        """Run the operator's body under the active modes, or, for an operator that stays whole, the operator."""
         name = name_of(operator)
         if (
             name not in self.kept_whole
             and name not in self.leaving_torch
             and is_capturing()
-            and is_python(operator, args, kwargs)
+            and has_python_kernel(operator, args, kwargs)
         ):
             try:
-                with entering_handling_modes():
+                with modes_enabled_for_body():
+                    # `for_program` marks a call whose errors are the program's, and not defects of Backprint
                     return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
             except LeavesTorch as leaving:
                 self.leaving_torch[name] = str(leaving)
@@ -117,40 +124,42 @@ class OpenedOperators:
                 if is_defect(error):
                     raise
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
+                    # `watch.py` appends the program's inputs that a value depends on; they say nothing about the body
                     reason = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
                     self.leaving_torch[name] = f"its body does not run without values: {reason}"
                 elif isinstance(error, DataDependentError) and ALLOW not in str(error):
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
                     raise
-        return for_program(KERNELS_BEFORE[name].call_boxed, keys, *args, **kwargs)
+        return for_program(REPLACED_KERNELS[name].call_boxed, keys, *args, **kwargs)
 
     def register_kernels(self) -> None:
-        """Register a kernel of ours for every operator that another capture has not opened already."""
+        """Register a kernel for `Python` for every operator that has none. Operators of an enclosing capture have one
+        already, so `operators` leaves them out."""
         for operator in operators():
             name = name_of(operator)
-            KERNELS_BEFORE[name] = kernel_for_key(name, "Python")
+            REPLACED_KERNELS[name] = kernel_for_key(name, "Python")
             self.libraries[name] = torch.library.Library(operator.namespace, "IMPL")
             self.libraries[name].impl(
                 operator, functools.partial(run_opened_operator, operator), "Python", with_keyset=True
             )
 
     def remove_kernels(self) -> None:
-        """Remove the kernels again."""
+        """Remove the registered kernels."""
         for name in list(self.libraries):
             destroy_library(self.libraries.pop(name))
-            del KERNELS_BEFORE[name]
+            del REPLACED_KERNELS[name]
 
 
 OPENED_OPERATORS: list[OpenedOperators] = []
 """The OpenedOperators of the running captures, outermost first."""
 
-KERNELS_BEFORE: dict[str, Any] = {}
-"""The kernel that each opened operator has without ours: it calls the dispatch modes."""
+REPLACED_KERNELS: dict[str, Any] = {}
+"""The kernel for `Python` that each operator had before `register_kernels` replaced it: it calls the dispatch modes."""
 
 
 def run_opened_operator(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an opened operator: the kernel that `register_kernels` registers."""
+    """Run an operator for the innermost capture. This is the kernel that `register_kernels` registers."""
     return OPENED_OPERATORS[-1].run_body(operator, keys, args, kwargs)
 
 
@@ -158,17 +167,20 @@ def run_opened_operator(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> 
 
 
 def operators() -> list[Any]:
-    """Return the operators for which a library has registered a Python kernel, and none for dispatch modes."""
+    """Return the operators that have a Python kernel for a backend, and none under the key `Python`.
+
+    `registered_kernels` is torch.library's own list of what was registered from Python.
+    """
     names = set()
     for entry in registered_kernels:
         space, name, key = entry.split("/")
-        if space not in TORCH_NAMESPACES and key in COMPUTING and f"{space}/{name}/Python" not in registered_kernels:
+        if space not in TORCH_NAMESPACES and key in BACKEND_KEYS and f"{space}/{name}/Python" not in registered_kernels:
             names.add(f"{space}::{name}")
     return [lookup_op(name) for name in sorted(names)]
 
 
-def is_python(operator: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the kernel for these arguments is in Python."""
+def has_python_kernel(operator: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the kernel that the dispatcher would choose for these arguments is in Python."""
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
     device = device or next((leaf for leaf in leaves if isinstance(leaf, torch.device)), torch.device("cpu"))
@@ -176,18 +188,21 @@ def is_python(operator: Any, args: Any, kwargs: Any) -> bool:
 
 
 def has_body(operator: Any, key: str) -> bool:
-    """Whether the kernel for a device is in Python: the device's own kernel, or the general one."""
-    here = f"{operator.namespace}/{name_of(operator).partition('::')[2]}/"
+    """Whether an operator's kernel for a backend key is in Python: its own kernel, else the composite one."""
+    prefix = f"{operator.namespace}/{name_of(operator).partition('::')[2]}/"
     if has_kernel(name_of(operator), key):
-        return here + key in registered_kernels
-    return any(here + general in registered_kernels for general in GENERAL)
+        return prefix + key in registered_kernels
+    return any(prefix + composite in registered_kernels for composite in COMPOSITE_KEYS)
 
 
 # ---- While a body runs
 
 
 class Handling(threading.local):
-    """The function modes that are off now because each is handling a function, outermost first."""
+    """This thread's TorchFunctionModes that are handling a function now, outermost first.
+
+    Torch disables a mode while its `__torch_function__` runs. An operator's body must be seen by these modes too.
+    """
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
@@ -197,9 +212,9 @@ HANDLING = Handling()
 
 
 def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function for a function mode of ours, which is off while it handles the function.
+    """Call a function from the `__torch_function__` of a mode, which torch disables meanwhile.
 
-    If the function runs a custom operator, the mode is entered again for the operator's body.
+    If the function runs a custom operator whose body is recorded, the mode is enabled again for that body.
     """
     handling = HANDLING.modes
     handling.append(mode)
@@ -210,8 +225,8 @@ def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -
 
 
 @contextlib.contextmanager
-def entering_handling_modes() -> Iterator[None]:
-    """Enter the function modes that are handling an operator again, for its body, and a BodyMode."""
+def modes_enabled_for_body() -> Iterator[None]:
+    """Enable, for an operator's body, the function modes that are handling the operator; and a BodyMode inside them."""
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
@@ -224,10 +239,10 @@ def entering_handling_modes() -> Iterator[None]:
 
 
 class BodyMode(TorchFunctionMode):
-    """A function mode that raises LeavesTorch where the body of an operator leaves torch."""
+    """A function mode that raises LeavesTorch where the body of an operator accesses a tensor's memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in MEMORY_ACCESS:
+        if func in MEMORY_ACCESS:  # the message names the user's line
             raise LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
             return tolist_by_items(*args)
@@ -246,20 +261,24 @@ MEMORY_ACCESS = (
 
 
 def tolist_by_items(tensor: Tensor) -> Any:
-    """Return `tensor.tolist()`, read with an `item` for each number, which modes see."""
+    """Return `tensor.tolist()`, but call `item` for each number: modes see `item`, and do not see `tolist`."""
     return [tolist_by_items(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 @functools.cache
 def is_composite(func: Any) -> bool:
-    """Whether an operator only calls others, on every device. Below autograd, modes see such an operator as a whole."""
+    """Whether an operator has no kernel of its own, and only calls other operators.
+
+    The dispatcher decomposes such an operator at the key `Autograd`. Where autograd is off, as in a custom operator's
+    kernel, modes get it undecomposed, and must decompose it themselves.
+    """
     if isinstance(func, HigherOrderOperator) or func.namespace != "aten":
         return False
     try:
-        own = has_kernel(name_of(func), "CPU")
+        has_cpu_kernel = has_kernel(name_of(func), "CPU")
     except RuntimeError:  # operators that read a nested tensor's sizes are unknown to the dispatcher
         return False
-    return not own and bool(can_decompose(func))
+    return not has_cpu_kernel and bool(can_decompose(func))
 
 
 def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -272,44 +291,49 @@ def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def is_capturing() -> bool:
-    """Whether this thread captures a program, and is not compiling one."""
+    """Whether this thread captures a program. False while Dynamo or AOTAutograd traces, for `torch.compile`."""
     return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
-def operator_bodies_captured(whole: dict[str, str]) -> Iterator[OpenedOperators]:
+def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[OpenedOperators]:
     """Run custom operators as their bodies in this thread, except those that are kept whole."""
-    opened_ = OpenedOperators(whole)
-    OPENED_OPERATORS.append(opened_)
+    operators_of_capture = OpenedOperators(kept_whole)
+    OPENED_OPERATORS.append(operators_of_capture)
     try:
-        opened_.register_kernels()
+        operators_of_capture.register_kernels()
         with marking_thread(True):
-            yield opened_
+            yield operators_of_capture
     finally:
-        opened_.remove_kernels()
-        OPENED_OPERATORS.remove(opened_)
+        operators_of_capture.remove_kernels()
+        OPENED_OPERATORS.remove(operators_of_capture)
 
 
-def operators_kept_as_they_are() -> contextlib.AbstractContextManager[None]:
-    """Run custom operators without their bodies recorded in this thread."""
+def without_operator_bodies() -> contextlib.AbstractContextManager[None]:
+    """Run custom operators as single calls in this thread, as if no program were captured."""
     return marking_thread(False)
 
 
 @contextlib.contextmanager
 def marking_thread(on: bool) -> Iterator[None]:
-    """Set or clear this thread's mark, and restore it afterwards. Another thread may end what this one began."""
+    """Set or clear this thread's mark, and restore it afterwards.
+
+    A recording may be closed in another thread than the one that opened it. The mark is then turned off, which the
+    first thread sees; its context variable cannot be reset from the other thread.
+    """
     mark = ThreadMark(on)
     token = MARK.set(mark)
     try:
         yield
     finally:
         mark.on = False
-        with contextlib.suppress(ValueError):  # of another thread's context
+        with contextlib.suppress(ValueError):  # the token was made in another thread's context
             MARK.reset(token)
 
 
 def is_marked() -> bool:
-    """Whether this thread is marked, or the thread whose backward runs here."""
+    """Whether this thread is marked. A device thread of autograd counts as marked if the thread that called the
+    backward is."""
     mark = MARK.get()
     if mark is None and (context := callers_context()) is not None:
         mark = context.get(MARK)
@@ -317,11 +341,11 @@ def is_marked() -> bool:
 
 
 def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
-    """Return the operators that stay whole from the start, by name, with the reason: `allow=` or `decompose=` has
-    them."""
+    """Return the operators that stay whole because the arguments `allow=` or `decompose=` name them, each with the
+    reason."""
     names = {
         name: f"torch.ops.{lookup_op(name)}"
-        for name in (*KERNELS_BEFORE, *(name_of(operator) for operator in operators()))
+        for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in operators()))
     }
     allow = tuple(name.removeprefix("torch.ops.") for name in allow)
     reasons = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
@@ -330,10 +354,11 @@ def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) ->
 
 
 def captures_operator_bodies(capture: Callable[P, Capture]) -> Callable[P, Capture]:
-    """Make a capturing function capture the bodies of custom operators; it takes `allow` and `decompose`.
+    """Make a function that captures a program also capture the bodies of custom operators.
 
-    Where a body leaves torch, the capture starts again with that operator whole, because a part of the body has run. It
-    also starts again where the program itself has registered an operator.
+    The function takes `allow` and `decompose`. A body is known to leave torch only after a part of it has run and was
+    recorded, so the capture then starts again, with that operator whole. It also starts again if an operator was
+    registered while the program ran, because that operator has no kernel for `Python` yet.
     """
 
     @functools.wraps(capture)
@@ -341,15 +366,15 @@ def captures_operator_bodies(capture: Callable[P, Capture]) -> Callable[P, Captu
         options: Any = kwargs
         with settings.ONE_AT_A_TIME:
             reasons = operators_kept_whole(options.get("allow") or (), options.get("decompose") or ())
-            kept_by_user, again = set(reasons), True
-            while again:
+            kept_by_user, must_repeat = set(reasons), True
+            while must_repeat:
                 with operator_bodies_captured(reasons) as opened:
                     try:
                         result = capture(*args, **kwargs)
-                        registered_meanwhile = (custom_operators_called(result) - set(reasons)) & {
+                        called_and_new = (custom_operators_called(result) - set(reasons)) & {
                             name_of(operator) for operator in operators()
                         }
-                        again = bool(opened.leaving_torch or registered_meanwhile)
+                        must_repeat = bool(opened.leaving_torch or called_and_new)
                     except Exception:
                         if not opened.leaving_torch:
                             raise

@@ -15,7 +15,7 @@ from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
-from backprint.tracing.custom import operators_kept_as_they_are
+from backprint.tracing.custom import without_operator_bodies
 from backprint.tracing.program import CalledProgram
 from backprint.tracing.scout import run_watched
 from backprint.tracing.watch import Watch
@@ -75,7 +75,7 @@ def find_line_of(program: CalledProgram, operator: str) -> Source | None:
         return finders[-1]
 
     try:
-        with operators_kept_as_they_are():
+        with without_operator_bodies():
             run_watched(program, watch)
     except CaptureError:  # the program cannot be watched
         return None

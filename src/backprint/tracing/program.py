@@ -1,9 +1,10 @@
 """The program as the user has it: a callable, its named tensors, and how it is called.
 
-A CalledProgram describes a call; `read_call` makes it, before the program runs, because the program may change its
+A CalledProgram describes a call. `read_call` makes it before the program runs, because the program may change its
 arguments. A ScoutedProgram adds the findings of a first run: which tensors the program reads from outside, and which it
-changes. Every engine traces a ScoutedProgram, and every proof compares with it (`witness` runs it). Both are immutable;
-the callable and the call's own arguments are in a HeldTarget, which is released at the end.
+changes. Every engine traces a ScoutedProgram, and every proof compares its results with those of the program itself,
+which `witness.py` runs. Both are immutable. The callable and the objects that the caller passed are in a HeldTarget,
+which drops them when the capture is done.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from backprint.values.tree import bind_names, copy_values, flatten_with_path, le
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """One tensor of a program: its name, its role, whether it requires grad, and (`same`) its further names if it was
-    passed more than once."""
+    """One tensor of a program: its name, its role, and whether it requires grad.
+
+    `same` has the tensor's further names: a tensor that was passed for several parameters has the name of the first.
+    """
 
     name: str
     role: str
@@ -45,40 +48,45 @@ class NamedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Stands for a tensor among a call's leaves."""
+    """Stands for a tensor among the pytree leaves of a call. `name` is the name of the tensor."""
 
     name: str
 
 
 A_TENSOR = Slot("")
-"""Stands for a tensor among a result's leaves."""
+"""Stands for a tensor among the pytree leaves of a result. It has no name: the leaves are in the order of the
+outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of one step: outputs by name, gradients and mutations by the program's own names.
+    """The results of one run of a program, forward and backward: outputs, gradients and mutations, each by name.
 
-    `tangled` are the written tensors that require grad afterwards. Of the mutations, `made` are tensors that modules
-    hold now and did not hold before, `left` are gradients and the state of optimizers. `leaves` are the leaves of the
-    result, with `A_TENSOR` in the place of each tensor, and `tree` is its structure.
+    `written_with_grad` has the names of the tensors that the program wrote to and that require grad after the run. Two
+    kinds of mutations are named apart: `new_state` are tensors that modules hold after the run and did not hold before
+    it, and `left_behind` are gradients and optimizer states that the run has set. `leaves` are the pytree leaves of the
+    program's result, with `A_TENSOR` in the place of each tensor, and `tree` is the structure of the result.
     """
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor | None]
     mutations: dict[str, Tensor]
-    tangled: frozenset[str] = frozenset()
-    made: frozenset[str] = frozenset()
-    left: frozenset[str] = frozenset()
+    written_with_grad: frozenset[str] = frozenset()
+    new_state: frozenset[str] = frozenset()
+    left_behind: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
     tree: ResultTree = NO_RESULT
 
 
-# ---- The callable, until it is released
+# ---- The callable, which is held until the capture is done
 
 
 @dataclass(slots=True, eq=False)
 class HeldTarget:
-    """The callable of a program, None after its release; and the open Snapshot of what it reaches, if there is one."""
+    """Holds the callable of a program until `release` is called.
+
+    `snapshot` is the Snapshot of all objects that the callable can reach, while the program is being captured.
+    """
 
     target: Any
     snapshot: Snapshot | None = None
@@ -87,22 +95,22 @@ class HeldTarget:
         return self.target
 
     def release(self) -> None:
-        """Drop all references."""
+        """Drop all references to the user's objects."""
         self.target = None
 
 
 @dataclass(slots=True, eq=False)
 class CallersObjects(HeldTarget):
-    """A callable with the caller's own arguments, on which it runs.
+    """Holds a callable and the objects that the caller passed to it. It runs on these objects, not on copies of them.
 
-    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `device` is the default
-    device, `training` says which modules were in train mode; `reached` are the tensors, by identity, that the callable
-    reaches without its arguments.
+    `own` has the tensors among the arguments, by name. `switches` has the process-wide settings at capture, `device`
+    the default device at capture, and `training` each module with its training mode. `reached` has the ids of the
+    tensors that the callable can reach in other ways than through its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     own: dict[str, Tensor] = field(default_factory=dict)
-    under: dict[str, Any] = field(default_factory=dict)
+    switches: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=torch.get_default_device)
     training: tuple[tuple[nn.Module, bool], ...] = ()
     loss: Callable[[Any], Any] | None = None
@@ -117,11 +125,17 @@ class CallersObjects(HeldTarget):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalledProgram:
-    """A callable with the named tensors of one call. `values` are the inputs as captured; a module's state is live.
+    """A callable with the named tensors of one call.
 
-    With a `world`, the program runs on fake tensors of that world. `shields` are arguments that require grad and are
-    written to: while the program is traced, it takes a copy of each. `cloned` are those that it takes a copy of in
-    eager runs too.
+    `values` has copies of the input tensors; parameters and buffers are read from the module itself whenever they are
+    needed. `structure` and `leaves` are the pytree of the arguments. `grad_by_default` says that no tensor of the call
+    required grad, so that all floating-point and complex inputs are taken to. `call_arguments` describes all arguments
+    as they were passed. `tangents` names the outputs whose tangents are inputs too, in a program that returns its own
+    gradients. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode.
+
+    Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors:
+    `cloned_when_traced` names those that it writes to or that have hooks. `cloned_in_eager` names those of them that
+    are cloned in eager runs too.
     """
 
     target: HeldTarget
@@ -131,18 +145,18 @@ class CalledProgram:
     leaf_names: tuple[str, ...]
     tensors: tuple[NamedTensor, ...]
     values: dict[str, Tensor]
-    shields: frozenset[str] = frozenset()
-    cloned: frozenset[str] = frozenset()
+    cloned_when_traced: frozenset[str] = frozenset()
+    cloned_in_eager: frozenset[str] = frozenset()
     hooks: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     mode: str | None = None
     loss: Callable[[Any], Any] | None = None
-    defaulted: bool = False
+    grad_by_default: bool = False
     tangents: tuple[str, ...] = ()
     foreign_random: ForeignRandomStates = field(default_factory=ForeignRandomStates)
     title: str = "program"
     world: FakeWorld | None = None
     specialize: bool = False
-    given: CallArguments | None = None
+    call_arguments: CallArguments | None = None
 
     @property
     def outside(self) -> dict[str, Tensor]:
@@ -155,13 +169,14 @@ class CalledProgram:
         return frozenset()
 
     @property
-    def assembled(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of tensors that share memory to which the program writes; empty before its first run."""
+    def written_alias_groups(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of input tensors that share memory, where the program writes to it; empty before its first run."""
         return ()
 
     @property
     def accumulates(self) -> bool:
-        """Whether its backward runs another backward inside, so that gradients must be read from the leaves."""
+        """Whether its backward runs another backward inside, such as reentrant checkpointing: gradients then arrive in
+        the `.grad` of autograd's leaves."""
         return False
 
     @property
@@ -213,7 +228,7 @@ class ScoutedProgram(CalledProgram):
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
-    assembled: tuple[tuple[str, ...], ...] = ()
+    written_alias_groups: tuple[tuple[str, ...], ...] = ()
     accumulates: bool = False
 
 
@@ -224,12 +239,12 @@ def scouted_program(program: CalledProgram, **findings: Any) -> ScoutedProgram:
 
 
 def called_program(program: CalledProgram, **changes: Any) -> CalledProgram:
-    """Return a program without the findings of a run, with `other` fields."""
+    """Return a program without the findings of a run, with `changes` to its fields."""
     values = {field_.name: getattr(program, field_.name) for field_ in fields(CalledProgram)}
     return CalledProgram(**{**values, **changes})
 
 
-# ---- Its tensors
+# ---- The tensors of a program
 
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -246,20 +261,21 @@ def hooks_of(tensor: Tensor) -> list[Any]:
     return list((backward_hooks(tensor) or {}).values()) if tensor.is_leaf else []
 
 
-def objects_given(program: CalledProgram) -> list[Any]:
-    """Return the arguments that are no tensors."""
+def nontensor_arguments(program: CalledProgram) -> list[Any]:
+    """Return the pytree leaves of the arguments that are not tensors."""
     return [leaf for leaf in program.leaves if not isinstance(leaf, Slot)]
 
 
-# ---- The arguments of a call: a likeness of each value, and the memory of its tensors
+# ---- The arguments of a call
+# A likeness is a description of a value as JSON (`values/likeness.py`), with which a replay compares its own arguments.
 
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
     """The arguments of a call, as they were passed.
 
-    `live` has, by parameter, the values that can be compared only by identity. `memory` has the part of a storage that
-    each tensor uses.
+    `live` has, by parameter, the values that JSON cannot describe, such as a lock or an open file: they are kept, and
+    compared by identity. `memory` has the part of its storage that each tensor uses.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -270,18 +286,21 @@ class CallArguments:
 def read_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> CallArguments:
-    """Return the arguments of a call; `names` are those of its tensors, in the order of their leaves."""
+    """Return the arguments of a call. `names` has the names of its tensors, in the order of the pytree leaves."""
     parameters = parameters_of(target)
     remaining_names = iter(names)
     passed: dict[str, list[tuple[Any, Like]]] = {}
     describing: dict[str, DescribeState] = {}
     for name, key, value in arguments_by_parameter(parameters, args, kwargs):
+        # Values are described in the order of the leaves, so the next tensor has the next name.
         state = describing.setdefault(name, DescribeState(lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
     rows = [
         argument_of_parameter(name, parameters.get(name), passed.get(name))
         for name in dict.fromkeys((*parameters, *passed))
     ]
+    # `state.live` are values without a description; `state.reached` are those that a described function or class
+    # reaches.
     live_values = {
         name: (*state.live, *state.reached) for name, state in describing.items() if state.live or state.reached
     }
@@ -373,7 +392,7 @@ def read_call(
     tensors = {**state, **values}
     refuse_inference_tensors(tensors)
     return CalledProgram(
-        target=HeldTarget(target) if fake else own_objects(target, args, kwargs, values, loss),
+        target=HeldTarget(target) if fake else callers_objects(target, args, kwargs, values, loss),
         arguments=arguments,
         structure=structure,
         leaves=leaves,
@@ -383,11 +402,13 @@ def read_call(
         hooks={name: tuple(hooks) for name, tensor in tensors.items() if (hooks := hooks_of(tensor))},
         mode=mode,
         loss=loss,
-        defaulted=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
+        grad_by_default=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
         world=world_of(tensors) if fake else None,
         specialize=specialize,
-        given=read_arguments(target, args, kwargs, list(reader.called), {**state, **reader.called}),
+        call_arguments=read_arguments(
+            target, args, kwargs, list(reader.by_passed_name), {**state, **reader.by_passed_name}
+        ),
     )
 
 
@@ -404,15 +425,16 @@ def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[
 
 @dataclass(slots=True)
 class ArgumentReader:
-    """Reads the leaves of a call in order. `first` has the name of each known tensor, by identity.
+    """Reads the pytree leaves of a call in order.
 
-    `called` has the tensors under each name that they were passed as, `values` those that are not the module's own.
+    `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has the tensors by all
+    names under which they were passed, and `values` those that are neither parameters nor buffers of the module.
     """
 
     tensors: list[NamedTensor]
-    first: dict[int, str]
+    name_of_id: dict[int, str]
     fake: bool
-    called: dict[str, Tensor] = field(default_factory=dict)
+    by_passed_name: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
 
     def read_leaf(self, name: str, leaf: Any) -> Any:
@@ -421,8 +443,8 @@ class ArgumentReader:
             return leaf
         check_tensor(name, leaf, self.fake)
         name = free_name(name, self.tensors)
-        self.called[name] = leaf
-        first = self.first.setdefault(id(leaf), name)
+        self.by_passed_name[name] = leaf
+        first = self.name_of_id.setdefault(id(leaf), name)
         if first == name:
             self.tensors.append(NamedTensor(name, "input", leaf.requires_grad))
             self.values[name] = leaf
@@ -432,21 +454,23 @@ class ArgumentReader:
         return Slot(first)
 
 
-def own_objects(
+def callers_objects(
     target: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     values: Mapping[str, Tensor],
     loss: Callable[[Any], Any] | None,
 ) -> CallersObjects:
-    """Return the callable with the caller's own arguments, the settings of the process, and the training mode of its
-    modules."""
-    modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
+    """Return the callable and its arguments as they are, with the settings of the process, and the training mode of
+    every module that the callable reaches."""
+    modules = {
+        id(module): module for _, root in roots(target) if isinstance(root, nn.Module) for module in root.modules()
+    }
     return CallersObjects(
         target,
         call=(tuple(args), dict(kwargs)),
         own=dict(values),
-        under={name: GLOBALS[name][0]() for name in SWITCHES},
+        switches={name: GLOBALS[name][0]() for name in SWITCHES},
         training=tuple((module, module.training) for module in modules.values()),
         loss=loss,
     )
@@ -454,7 +478,7 @@ def own_objects(
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if tensor.is_nested:
-        raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its values")
+        raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its parts as tensors")
     if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
         kind = "a fake tensor" if isinstance(tensor, FakeTensor) else "on the meta device"
         raise CaptureError(
@@ -499,7 +523,8 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 def choose_requires_grad(
     tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
 ) -> list[NamedTensor]:
-    """Choose the tensors that require grad: as requested, else as the tensors say, else every floating-point input."""
+    """Choose the tensors that require grad: those that `requires_grad` names. Without it, those that require grad
+    already, and if there are none, every floating-point and complex input."""
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
     mapping_keys: tuple[str, ...] = ()

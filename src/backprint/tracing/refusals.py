@@ -76,9 +76,9 @@ def refuse_callers_modes() -> Iterator[None]:
 
 def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
     """Refuse a program that writes to a tensor that it also holds as a view, or under another name."""
-    reached = dict(tensors_of(program.target())) if outcome.made else {}
+    reached = dict(tensors_of(program.target())) if outcome.new_state else {}
     held_too = {
-        name: tensor for name, tensor in reached.items() if name in outcome.made and tensor.layout is torch.strided
+        name: tensor for name, tensor in reached.items() if name in outcome.new_state and tensor.layout is torch.strided
     }
     memories = {storage_id(storage) for tensor in real_own_tensors(program).values() for storage in storages(tensor)}
     for name in sorted(name for name, tensor in held_too.items() if storage_id(tensor.untyped_storage()) in memories):

@@ -35,7 +35,7 @@ from backprint.tracing.program import (
     NamedTensor,
     Slot,
     hooks_of,
-    objects_given,
+    nontensor_arguments,
     state_of,
 )
 from backprint.tracing.reach import state_of_optimizer, stateful_objects, tensors_of
@@ -283,7 +283,7 @@ def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     return pytree.tree_unflatten(leaves, program.structure)
 
 
-def with_shields(
+def with_clones(
     program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """Return the values with copies, made by `mark`, of tensors that the program writes to or that have hooks.
@@ -291,7 +291,7 @@ def with_shields(
     Autograd refuses writes to leaves that require grad. Gradients still arrive at the leaves, through the copies.
     """
     ready = dict(values)
-    for name in program.shields:
+    for name in program.cloned_when_traced:
         ready[name] = mark(values[name])
         for hook in program.hooks.get(name, ()):
             if ready[name].requires_grad:
@@ -476,7 +476,7 @@ def settings_as_captured(program: CalledProgram) -> Iterator[None]:
     for module, training in target.training:
         if module.training != training:
             module.training = training
-    set_globals(target.under)
+    set_globals(target.switches)
     torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
     try:
         with default_device(target.device):
@@ -584,7 +584,7 @@ class Staged:
                 for name, tensor in self.ready.items()
                 if name not in new and (name in known or self.marks[name].touched(tensor))
             }
-        groups = (*self.program.assembled, *alias_groups(self.ready))
+        groups = (*self.program.written_alias_groups, *alias_groups(self.ready))
         return written | {name for group in groups if written & set(group) for name in group if name in self.ready}
 
 
@@ -600,9 +600,9 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         return
     leaves = leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
-        ready = with_shields(program, leaves, lambda tensor: tensor.clone())
+        ready = with_clones(program, leaves, lambda tensor: tensor.clone())
     with (
-        restoring_everything_reachable(program.target(), dict(program.outside), objects_given(program)),
+        restoring_everything_reachable(program.target(), dict(program.outside), nontensor_arguments(program)),
         with_values(program, ready),
     ):
         gradients = set_gradients_of_stand_ins(ready)
@@ -630,8 +630,8 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         own |= {name: alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])}
         ready, leaves = {}, {}
         for named in program.tensors:
-            shield = named.name in program.cloned and named.name in program.values
-            leaves[named.name], ready[named.name] = leaf_and_argument(own[named.name], named, shield)
+            is_cloned = named.name in program.cloned_in_eager and named.name in program.values
+            leaves[named.name], ready[named.name] = leaf_and_argument(own[named.name], named, is_cloned)
         stack.enter_context(training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
@@ -675,7 +675,7 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
     """
     assert isinstance(program.target, CallersObjects)
     plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
-    return program.defaulted and plain and threading.active_count() > 1
+    return program.grad_by_default and plain and threading.active_count() > 1
 
 
 def alias_of(tensor: Tensor) -> Tensor:
@@ -746,7 +746,7 @@ def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
     return TensorMark(version_of(tensor), tensor.detach(), content)
 
 
-def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
+def leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
     """Return the tensor whose gradient is taken, and the tensor that the program takes."""
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         detached = tensor.detach()
@@ -754,7 +754,7 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple
     is_view_requiring_grad = named.requires_grad and is_view(tensor)  # a view requires grad as soon as its base does
     if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or is_view_requiring_grad):
         tensor.requires_grad_(named.requires_grad)
-    if not shield:
+    if not is_cloned:
         return tensor, tensor
     with torch.enable_grad():
         return tensor, tensor.clone()

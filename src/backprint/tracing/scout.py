@@ -60,7 +60,7 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     tensors, and the other findings."""
     watch, outcome = watched_step(program, kind)
     seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
-    refuse_untraced_effects(program, seen, outcome.left)
+    refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
     groups = [
@@ -73,11 +73,11 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
     scouted = replace(
         with_outside_tensors,
-        shields=changed | outcome.tangled | frozenset(with_outside_tensors.hooks),
-        cloned=changed | outcome.tangled,
+        cloned_when_traced=changed | outcome.written_with_grad | frozenset(with_outside_tensors.hooks),
+        cloned_in_eager=changed | outcome.written_with_grad,
         accumulates=seen.reentrant,
         changed=frozenset(outcome.mutations) | written,
-        assembled=tuple(group for group in alias_groups(program.values) if set(group) & shared),
+        written_alias_groups=tuple(group for group in alias_groups(program.values) if set(group) & shared),
     )
     names = {
         f"outside {index}": named.name
@@ -118,7 +118,9 @@ def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> 
             raise
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
         with restoring_gradients(program.target()):
-            return run_watched(replace(program, shields=requiring_grad, cloned=requiring_grad), kind)
+            return run_watched(
+                replace(program, cloned_when_traced=requiring_grad, cloned_in_eager=requiring_grad), kind
+            )
 
 
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
@@ -153,7 +155,7 @@ def with_outside(program: CalledProgram, seen: Observations) -> ScoutedProgram:
     outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
-    if program.defaulted and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
+    if program.grad_by_default and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
     names = names_of_outside(program.target())
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]

@@ -75,11 +75,11 @@ class ForwardRun:
             outputs={name: detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
             gradients=gradients,
             mutations=mutations,
-            tangled=frozenset(
+            written_with_grad=frozenset(
                 name for name in effects.changed if ready[name].requires_grad and name not in effects.made
             ),
-            made=frozenset(effects.made) - set(ready),
-            left=frozenset(effects.left),
+            new_state=frozenset(effects.made) - set(ready),
+            left_behind=frozenset(effects.left),
             leaves=self.leaves,
             tree=self.tree,
         )
@@ -140,7 +140,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
         tensors=(*program.tensors, *(NamedTensor(name, "input", True) for name in values)),
         values=program.values | values,
         tangents=tuple(roots),
-        defaulted=False,
+        grad_by_default=False,
     )
 
 

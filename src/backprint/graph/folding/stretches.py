@@ -1,7 +1,8 @@
-"""The stretches of a graph: each iteration of an outermost loop, and the steps between loops.
+"""The stretches of a graph. A stretch is one iteration of an outermost loop, or the steps between two such loops.
 
-Together they are the steps of the graph, in their order. Each stretch can be made a graph of its own, which has a hash:
-equal stretches, of one graph or of many, are one part. `part_costs` says what a loop of a Pair costs.
+Together the stretches are all steps of the graph, in their order. A stretch can be made a Graph, whose hash tells
+whether two stretches, of one graph or of several, compute the same. `part_costs` returns what each loop of a Pair
+costs.
 """
 
 from __future__ import annotations
@@ -23,47 +24,49 @@ from backprint.graph.sizes import at_hints
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The steps of a graph from `start` to before `stop`."""
+    """The steps of a graph from number `start` up to, but not including, number `stop`."""
 
     start: int
     stop: int
     loop: int | None = None
-    """The number of the loop of which it is an iteration; None of what stands between loops."""
+    """The number of the loop whose iteration this is; None if the steps are between two loops."""
 
     def steps(self, graph: Graph) -> tuple[Step, ...]:
-        """Return its steps."""
+        """Return the steps of this stretch of the graph."""
         return graph.steps[self.start : self.stop]
 
 
 def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
-    """Return a graph in stretches."""
+    """Split a graph into its stretches."""
     stretches: list[Stretch] = []
-    at = 0
+    position = 0
     loops = [node for node in loops_of(steps_of(graph.steps)) if isinstance(node, Repeat)]
     for number, loop in enumerate(loops):
-        if at < loop.first:
-            stretches.append(Stretch(at, loop.first))
+        if position < loop.first:
+            stretches.append(Stretch(position, loop.first))
         starts = [row[0] for row in loop.rows]
-        for odd in loop.odd:
-            starts[odd.iteration] = min(starts[odd.iteration], odd.place)
-        at = loop.end
-        stretches += [Stretch(start, stop, number) for start, stop in pairwise([*starts, at])]
-    return (*stretches, Stretch(at, len(graph.steps))) if at < len(graph.steps) else tuple(stretches)
+        # A step that one iteration has more than the others may be its first.
+        for extra in loop.odd:
+            starts[extra.iteration] = min(starts[extra.iteration], extra.place)
+        position = loop.end
+        stretches += [Stretch(start, stop, number) for start, stop in pairwise([*starts, position])]
+    return (*stretches, Stretch(position, len(graph.steps))) if position < len(graph.steps) else tuple(stretches)
 
 
 def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
-    """Return the module that the iterations of a loop are in, with their number in it: `model.layers.{i}`; '' if they
-    are in none."""
-    blocks: dict[Index, str] = {
+    """Return the path of the module that each iteration of a loop calls, with `{i}` for the number that differs:
+    `model.layers.{i}`; '' if the iterations have no such module in common."""
+    module_of_iteration: dict[Index, str] = {
         (place,): most_common(map(block_of, stretch.steps(graph))) for place, stretch in enumerate(iterations)
     }
-    series = series_of(blocks, (len(blocks),))
+    # A Series is a pattern with `{i}` for the number of the iteration; it has no parts if the texts have no pattern.
+    series = series_of(module_of_iteration, (len(module_of_iteration),))
     return str(series) if series.parts else ""
 
 
 def module_of_stretch(graph: Graph, stretch: Stretch) -> str:
-    """Return the module that most steps of a stretch were called in: of an iteration the layer, as
-    `model.layers.3`."""
+    """Return the path of the module in which most steps of a stretch were called. For an iteration of a loop, the path
+    ends at the number of the layer: `model.layers.3`."""
     steps = stretch.steps(graph)
     if stretch.loop is not None:
         return most_common(map(block_of, steps))
@@ -71,39 +74,40 @@ def module_of_stretch(graph: Graph, stretch: Stretch) -> str:
 
 
 def most_common(texts: Iterable[str]) -> str:
-    """Return the text that is there most often; '' if there is none."""
+    """Return the most frequent text; '' if there are no texts."""
     counts = Counter(texts)
     return counts.most_common(1)[0][0] if counts else ""
 
 
-# ---- As graphs of their own
+# ---- Stretches as graphs
 
 
 class StretchGraphs:
     """Makes graphs of the stretches of one graph."""
 
     def __init__(self, graph: Graph, kept: Iterable[str] = ()) -> None:
-        """Names in `kept` are values that stretches give even where no other step takes them."""
+        """Make graphs of the stretches of `graph`. Values named in `kept` are outputs of their stretch even if no other
+        stretch reads them."""
         self.graph = graph
         self.specs: Mapping[str, Spec] = specs_of(graph)
-        self.last = {name: place for place, step in enumerate(graph.steps) for name in names_taken(step)}
-        self.last |= {name: len(graph.steps) for result in graph.results for name in refs(result)}
-        self.last |= dict.fromkeys(kept, len(graph.steps))
+        self.last_use = {name: place for place, step in enumerate(graph.steps) for name in names_read(step)}
+        self.last_use |= {name: len(graph.steps) for result in graph.results for name in refs(result)}
+        self.last_use |= dict.fromkeys(kept, len(graph.steps))
 
     def graph_of(self, stretch: Stretch) -> Graph:
-        """Return a stretch as a graph: what it takes from elsewhere are its inputs, in the order of use, and what is
-        taken elsewhere its outputs."""
+        """Return a stretch as a Graph. Its inputs are the values from other stretches that it reads, in the order of
+        their first use; its outputs are the values that later stretches or the graph's results read."""
         steps = stretch.steps(self.graph)
         own = {step.name for step in steps}
-        external = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
-        results = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
+        external = dict.fromkeys(name for step in steps for name in names_read(step) if name not in own)
+        results = [step for step in steps if self.last_use.get(step.name, -1) >= stretch.stop]
         inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(external))
         outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(results))
         return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in results), self.graph.subgraphs)
 
 
-def names_taken(step: Step) -> Iterator[str]:
-    """Yield the names in the arguments of a step."""
+def names_read(step: Step) -> Iterator[str]:
+    """Yield the names of the values that a step reads."""
     for value in (*step.args, *(value for _, value in step.kwargs)):
         yield from refs(value)
 
@@ -113,23 +117,24 @@ def names_taken(step: Step) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PartCost:
-    """A loop of a graph: a layer, as often as it is there."""
+    """What one loop of a graph costs, for instance all layers of a transformer together."""
 
     direction: str
     name: str
-    """The module that its iterations are in: `model.layers.{i}`; empty if there is none."""
+    """The path of the module that its iterations call: `model.layers.{i}`; empty if they have none in common."""
     count: int
     steps: int
-    """Of all iterations together, like the numbers below."""
+    """The number of steps of all iterations together."""
     flops: int
+    """The FLOPs of all iterations together."""
     saved_bytes: int
-    """Of a forward: of intermediate values that it saves for the backward."""
+    """The bytes of intermediate values that all iterations together save for the backward; 0 in a backward."""
     hash: str
-    """Of the graph of one iteration: models that have the same layer have the same hash here."""
+    """The hash of one iteration as a Graph: it is the same for two models that have the same layer."""
 
 
 def part_costs(pair: Pair) -> tuple[PartCost, ...]:
-    """Return the loops of a Pair that stand in no other loop, at the sizes of the capture."""
+    """Return the cost of each outermost loop of a Pair, at the sizes of the capture."""
     forward = at_hints(pair.forward)
     parts = [*costs_of_graph("forward", forward)]
     if pair.backward is not None:
@@ -138,21 +143,24 @@ def part_costs(pair: Pair) -> tuple[PartCost, ...]:
 
 
 def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
-    """Yield the loops of a graph."""
-    results = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].role == "saved"]
+    """Yield the cost of each outermost loop of a graph."""
+    saved_values = [value for port, value in zip(graph.outputs, graph.results, strict=True) if port.role == "saved"]
     graphs = StretchGraphs(graph)
     for loop, group in groupby(stretches_of(graph), lambda stretch: stretch.loop):
         if loop is not None:
             iterations = list(group)
             count = len(iterations)
             steps = graph.steps[iterations[0].start : iterations[-1].stop]
-            saved = bytes_saved(graph, results, {step.name for step in steps}) if direction == "forward" else 0
-            flops, middle = flops_of_steps(steps, graphs.specs), graphs.graph_of(iterations[count // 2])
+            saved = bytes_saved(graph, saved_values, {step.name for step in steps}) if direction == "forward" else 0
+            flops = flops_of_steps(steps, graphs.specs)
+            # The first and the last iteration often differ from the others, for instance in the inputs that they read.
+            middle = graphs.graph_of(iterations[count // 2])
             name = module_of_loop(graph, iterations)
             yield PartCost(direction, name, count, len(steps), flops, saved, middle.hash())
 
 
-def bytes_saved(graph: Graph, results: list[tuple[Port, Value]], names: set[str]) -> int:
-    """Return the bytes of what some steps save; a view of a saved tensor is free."""
-    own = [value for _, value in results if any(name in names for name in refs(value))]
-    return sum(line.bytes for line in saved_by_line(graph, own))
+def bytes_saved(graph: Graph, saved_values: list[Value], names: set[str]) -> int:
+    """Return the bytes of those saved values that the steps with these names compute. Each storage counts once, so a
+    view of a saved tensor adds nothing."""
+    values_of_steps = [value for value in saved_values if any(name in names for name in refs(value))]
+    return sum(line.bytes for line in saved_by_line(graph, values_of_steps))

@@ -46,7 +46,7 @@ def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
         return {}
     inputs = {named.name: program.values[named.name] for named in program.tensors if named.role == "input"}
     if dynamic is True:
-        apart = {name for group in program.assembled for name in group}
+        apart = {name for group in program.written_alias_groups for name in group}
         return {name: dict.fromkeys(range(value.dim()), "") for name, value in inputs.items() if name not in apart}
     if not isinstance(dynamic, Mapping):
         raise UsageError(
@@ -55,7 +55,7 @@ def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
     for name in dynamic:
         if name not in inputs:
             raise UsageError(f"dynamic names {name!r}, which is not a tensor input of this call: {', '.join(inputs)}")
-        if any(name in group for group in program.assembled):
+        if any(name in group for group in program.written_alias_groups):
             raise CaptureError(f"input {name!r} shares memory with one that is changed: its sizes cannot be symbolic")
     return {name: _requested_dimensions(name, inputs[name], requested) for name, requested in dynamic.items()}
 

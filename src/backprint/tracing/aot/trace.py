@@ -51,7 +51,7 @@ from backprint.tracing.fake import (
     replaced_dispatch,
 )
 from backprint.tracing.non_operator_effects import rewrite_for_tracing
-from backprint.tracing.program import A_TENSOR, ScoutedProgram, objects_given
+from backprint.tracing.program import A_TENSOR, ScoutedProgram, nontensor_arguments
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import (
     SubstituteTensors,
@@ -59,7 +59,7 @@ from backprint.tracing.running import (
     named_outputs,
     replace_tensors,
     result_of,
-    with_shields,
+    with_clones,
     with_values,
 )
 from backprint.tracing.scout import Findings
@@ -363,7 +363,7 @@ class TracedFunction:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
         values = self.program.current_tensors(keep_values=False)
         known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
-        apart = {name for group in self.program.assembled for name in group}
+        apart = {name for group in self.program.written_alias_groups for name in group}
         fakes = []
         for named in self.program.tensors:
             value = values[named.name].detach()
@@ -392,11 +392,13 @@ class TracedFunction:
         replay = ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.real_values is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
-        ready = sharing_memory(program, with_shields(program, values, marked_clone))
-        versions = {name: version_of(ready[name]) for name in (*program.shields, *_names_sharing_memory(program))}
+        ready = sharing_memory(program, with_clones(program, values, marked_clone))
+        versions = {
+            name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
+        }
         self.open.close()
         self.open.enter_context(
-            restoring_everything_reachable(program.target(), objects_given(program))
+            restoring_everything_reachable(program.target(), nontensor_arguments(program))
         )  # AOTAutograd runs the program more than once
         self.open.enter_context(with_values(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
@@ -442,13 +444,13 @@ def _leaf_without_tensor(leaf: Any) -> Any:
 
 
 def _names_sharing_memory(program: ScoutedProgram) -> tuple[str, ...]:
-    return tuple(name for group in program.assembled for name in group)
+    return tuple(name for group in program.written_alias_groups for name in group)
 
 
 def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
     """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
     real = program.values
-    for group in program.assembled:
+    for group in program.written_alias_groups:
         itemsize = real[group[0]].element_size()
         if len({real[name].dtype for name in group}) > 1:
             raise CaptureError(
@@ -648,7 +650,7 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-        stack.enter_context(restoring_everything_reachable(run.program.target(), objects_given(run.program)))
+        stack.enter_context(restoring_everything_reachable(run.program.target(), nontensor_arguments(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())

@@ -330,9 +330,9 @@ def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgr
         values={other(name): value for name, value in program.values.items()},
         leaves=tuple(Slot(other(leaf.name)) if isinstance(leaf, Slot) else leaf for leaf in program.leaves),
         leaf_names=tuple(map(other, program.leaf_names)),
-        shields=frozenset(map(other, program.shields)),
+        cloned_when_traced=frozenset(map(other, program.cloned_when_traced)),
         changed=frozenset(map(other, program.changed)),
-        assembled=tuple(tuple(map(other, group)) for group in program.assembled),
+        written_alias_groups=tuple(tuple(map(other, group)) for group in program.written_alias_groups),
     )
 
 
@@ -570,7 +570,7 @@ def check_program(program: ScoutedProgram, seen: Findings) -> None:
 
 def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
     """Run the program's own forward under Dynamo, on its own tensors; return the run and these tensors by name."""
-    if outside := sorted(set(program.outside) & program.shields):
+    if outside := sorted(set(program.outside) & program.cloned_when_traced):
         raise CaptureError(
             f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )

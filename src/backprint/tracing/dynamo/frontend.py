@@ -43,7 +43,7 @@ from backprint._torch.tensors import storage_id
 from backprint.errors import BackprintError, CaptureError, for_program, is_defect
 from backprint.graph.nouns import Source
 from backprint.tracing import frames
-from backprint.tracing.custom import operators_kept_as_they_are
+from backprint.tracing.custom import without_operator_bodies
 from backprint.tracing.watch import SILENT_WRITERS
 from backprint.values.tree import copy_values
 
@@ -316,7 +316,7 @@ def run_under_dynamo(
 
         return ran
 
-    with operators_kept_as_they_are(), quiet_dynamo(backend), warnings.catch_warnings():
+    with without_operator_bodies(), quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
         compiled = optimize(backend, dynamic=False, **private_region())
         breaks_before = len(graph_break_reasons)

@@ -111,15 +111,19 @@ def record_step(program: CalledProgram) -> RecordedStep:
         run = record_once(program)
     except RuntimeError as error:
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
-        if "leaf Variable" not in str(error) or requiring_grad <= program.cloned:
+        if "leaf Variable" not in str(error) or requiring_grad <= program.cloned_in_eager:
             raise
         return record_step(
-            replace(program, shields=program.shields | requiring_grad, cloned=program.cloned | requiring_grad)
+            replace(
+                program,
+                cloned_when_traced=program.cloned_when_traced | requiring_grad,
+                cloned_in_eager=program.cloned_in_eager | requiring_grad,
+            )
         )
     own = run.program.tensors[: len(program.tensors)]
-    if program.defaulted and own != program.tensors:
+    if program.grad_by_default and own != program.tensors:
         return record_step(
-            replace(program, tensors=own, defaulted=False)
+            replace(program, tensors=own, grad_by_default=False)
         )  # a tensor from outside requires grad, so inputs do not by default
     return run
 
@@ -210,7 +214,7 @@ def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
     return EngineResult(
-        program=replace(program, changed=changed, assembled=groups),
+        program=replace(program, changed=changed, written_alias_groups=groups),
         pairs=(assembled.pair,),
         outputs=tuple(run.outputs),
         differentiable=tuple(run.tangents),

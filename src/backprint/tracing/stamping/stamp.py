@@ -378,7 +378,7 @@ def with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
     """Return the program with the tensors that it has while its lists of layers are reduced."""
     state = [replace(known[id(tensor)], name=name) for name, tensor in program.state().items()]
     inputs = [named for named in program.tensors if named.role == "input"]
-    return replace(program, tensors=(*state, *inputs), given=None)
+    return replace(program, tensors=(*state, *inputs), call_arguments=None)
 
 
 def run_logged(program: CalledProgram) -> LoggedRun:
@@ -406,8 +406,8 @@ def refuse_what_no_log_shows(run: LoggedRun) -> None:
         (f"{reads[0]} reads values of an input" if reads else "", reads),
         ("it reads values unseen", findings.reads_without_operator),
         ("it draws from a generator that is not torch's", run.scouted.foreign_random.pins()),
-        ("it writes to parts of memory that its arguments share", run.scouted.assembled),
-        ("it writes to arguments that require grad", run.scouted.shields),
+        ("it writes to parts of memory that its arguments share", run.scouted.written_alias_groups),
+        ("it writes to arguments that require grad", run.scouted.cloned_when_traced),
     ):
         if present:
             raise CannotStamp(reason)
