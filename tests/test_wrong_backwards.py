@@ -71,6 +71,13 @@ def test_the_shipped_backward_is_wrong(row: Row) -> None:
 
 
 @pytest.mark.parametrize(("row", "kind"), KINDS)
+def test_the_shipped_backward_is_silent(row: Row, kind: str) -> None:
+    inputs = row.inputs()
+    wanted = [value for value in inputs if value.requires_grad]
+    assert [gradient.shape for gradient in gradients(row.wrong, inputs, kind)] == [value.shape for value in wanted]
+
+
+@pytest.mark.parametrize(("row", "kind"), KINDS)
 def test_the_mended_backward_is_right(row: Row, kind: str) -> None:
     for order in range(1, row.order + 1):
         found = gradients(row.mended, exact(row), kind, order)

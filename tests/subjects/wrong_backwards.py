@@ -3,7 +3,7 @@
 A class here is a `torch.autograd.Function` with the right backward. A subclass whose name ends in `Shipped` has the
 fault of the issue on the line that is marked `# wrong`, and nothing else of it differs, so the two forwards are equal
 bit for bit. `ROWS` is the table of them. Where the fault was in a kernel, in a compiler or in a formula of C++, what it
-computes is rewritten, not its code; memory that a kernel takes for what it is not is read by `dense`.
+computes is rewritten, not its code; memory that a kernel takes for what it is not is read by `read`.
 
 `plain` of a row is the same function without a Function: what autograd makes of it is the gradient. `inputs` are such
 that the fault shows, for tangents of the kind `tangents`; `shows` says in words when it does, and with the inputs
@@ -162,11 +162,17 @@ def gradients(program: Program, inputs: Inputs, kind: str = "random", order: int
     return [result.detach() for result in results]
 
 
-def dense(tensor: Tensor) -> Tensor:
-    """What a kernel reads that takes this tensor for contiguous: its memory in order, and zeros behind the end."""
-    length = min(tensor.numel(), tensor.untyped_storage().nbytes() // tensor.itemsize - tensor.storage_offset())
+def read(tensor: Tensor, strides: Sequence[int]) -> Tensor:
+    """What a kernel reads that takes these for the strides of a tensor, and zeros behind the end of its memory."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+    length = min(span, tensor.untyped_storage().nbytes() // tensor.itemsize - tensor.storage_offset())
     memory = tensor.as_strided((length,), (1,))
-    return torch.cat([memory, memory.new_zeros(tensor.numel() - length)]).view(tensor.shape)
+    return torch.cat([memory, memory.new_zeros(span - length)]).as_strided(tensor.shape, strides)
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """What a kernel reads that takes a tensor for contiguous."""
+    return read(tensor, torch.empty(tensor.shape, device="meta").stride())
 
 
 # ------------------------------------------------------------------ losses
@@ -391,7 +397,7 @@ class RmsNormOfColumnsShipped(RmsNorm):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        grad = grad.as_strided(grad.shape, (grad.stride(0), 1))  # wrong
+        grad = read(grad, (grad.stride(0), 1))  # wrong
         return rms_backward(grad, x, weight), (grad * x * inverse_rms(x)).sum(0)
 
 
@@ -994,7 +1000,7 @@ class SoftmaxShipped(Softmax):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (out,) = ctx.saved_tensors
-        return grad.sub_((grad * out).sum(-1, keepdim=True)).mul_(out)  # wrong
+        return grad.contiguous().sub_((grad * out).sum(-1, keepdim=True)).mul_(out)  # wrong
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -1552,7 +1558,7 @@ class TwoOutputsShipped(TwoOutputs):
     @staticmethod
     def backward(ctx: Any, to_product: Tensor, to_sum: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        to_product, to_sum = (grad.as_strided(x.shape, x.stride()) for grad in (to_product, to_sum))  # wrong
+        to_product, to_sum = read(to_product, x.stride()), read(to_sum, x.stride())  # wrong
         return to_product * weight + to_sum, (to_product * x + to_sum).sum(0)
 
 
