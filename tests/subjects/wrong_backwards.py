@@ -14,6 +14,7 @@ test_wrong_backwards.py` proves all of this, and `benchmarks/wrong_backwards.py`
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,11 @@ class Row:
 
     @property
     def line(self) -> int:
-        """The line of this file that is wrong."""
+        """The line of this file that is wrong.
+
+        Operators may be of another line: where this one calls a function, as a Function calls a kernel, they are of
+        that function, and where it binds a name or returns None, there are none.
+        """
         lines, first = inspect.getsourcelines(self.function)
         (found,) = (first + i for i, text in enumerate(lines) if re.search(r"# wrong\b", text))
         return found
@@ -163,11 +168,13 @@ def gradients(program: Program, inputs: Inputs, kind: str = "random", order: int
 
 
 def read(tensor: Tensor, strides: Sequence[int]) -> Tensor:
-    """What a kernel reads that takes these for the strides of a tensor, and zeros behind the end of its memory."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
-    length = min(span, tensor.untyped_storage().nbytes() // tensor.itemsize - tensor.storage_offset())
-    memory = tensor.as_strided((length,), (1,))
-    return torch.cat([memory, memory.new_zeros(span - length)]).as_strided(tensor.shape, strides)
+    """What a kernel reads that takes these for the strides of a tensor, and zeros behind the tensor's last element."""
+    have, want = (
+        1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, some, strict=True))
+        for some in (tensor.stride(), strides)
+    )
+    memory = tensor.as_strided((min(have, want),), (1,))
+    return F.pad(memory, (0, max(0, want - have))).as_strided(tensor.shape, strides)
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -308,6 +315,66 @@ class RowLossShipped(RowLoss):
     def backward(ctx: Any, grad: Tensor) -> Any:
         (errors,) = ctx.saved_tensors
         return errors * dense(grad)[..., None], None  # wrong
+
+
+class KeptLoss(Function):
+    """Cross entropy of rows, without those whose label is 1."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        ctx.save_for_backward(torch.softmax(logits, -1) - one_hot_like(labels, logits), labels)
+        losses = torch.logsumexp(logits, -1) - logits.gather(-1, labels[:, None])[:, 0]
+        return losses.masked_fill(labels == 1, 0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        errors, labels = ctx.saved_tensors
+        return errors * grad.masked_fill(labels == 1, 0)[:, None], None
+
+
+@row(
+    "ignored_and_trained",
+    "PaddlePaddle/Paddle#28622",
+    "The backward of softmax_with_cross_entropy does not leave out the rows whose label is ignore_index.",
+    shows="a label that is ignored",
+    plain=lambda logits, labels: F.cross_entropy(logits, labels, reduction="none", ignore_index=1),
+    ordinary=lambda: (leaf(4, 5), torch.tensor([0, 3, 2, 4])),
+    inputs=lambda: (leaf(4, 5), torch.tensor([0, 1, 2, 1])),
+)
+class KeptLossShipped(KeptLoss):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        errors, _ = ctx.saved_tensors
+        return errors * grad[:, None], None  # wrong
+
+
+class SummedLoss(Function):
+    """Cross entropy, the sum over rows."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        ctx.save_for_backward(torch.softmax(logits, -1) - one_hot_like(labels, logits))
+        return (torch.logsumexp(logits, -1) - logits.gather(-1, labels[:, None])[:, 0]).sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (errors,) = ctx.saved_tensors
+        return errors * grad, None
+
+
+@row(
+    "divided_though_summed",
+    "paiml/aprender#2182",
+    "The backward of CrossEntropyLoss divides by the number of rows whatever the reduction is, also for a sum.",
+    shows="any",
+    plain=lambda logits, labels: F.cross_entropy(logits, labels, reduction="sum"),
+    inputs=lambda: (leaf(4, 5), torch.tensor([0, 3, 2, 4])),
+)
+class SummedLossShipped(SummedLoss):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (errors,) = ctx.saved_tensors
+        return errors * grad / len(errors), None  # wrong
 
 
 class TotalScore(Function):
@@ -465,10 +532,10 @@ class GatedNormLinearShipped(GatedNormLinear):
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, gate, weight = ctx.saved_tensors
         normed, opened = x * inverse_rms(x), torch.sigmoid(gate)
-        again = normed  # wrong
         to_again = grad @ weight
         to_gate = to_again * normed * opened * (1 + gate * (1 - opened))
-        return rms_backward(to_again * F.silu(gate), x, torch.ones_like(x[0])), to_gate, grad.T @ again
+        to_weight = grad.T @ normed  # wrong
+        return rms_backward(to_again * F.silu(gate), x, torch.ones_like(x[0])), to_gate, to_weight
 
 
 class PreNorm(Function):
@@ -580,9 +647,10 @@ class LayerNormOfMatricesShipped(LayerNorm):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         normed, scale, weight = ctx.saved_tensors
-        rows, columns = tuple(range(grad.dim() - 1)), tuple(range(1, grad.dim()))  # wrong
+        rows, columns = tuple(range(grad.dim() - 1)), tuple(range(1, grad.dim()))
         scaled = grad * weight
-        inner = scaled - scaled.mean(columns, keepdim=True) - normed * (scaled * normed).mean(columns, keepdim=True)
+        means = scaled.mean(columns, keepdim=True), (scaled * normed).mean(columns, keepdim=True)  # wrong
+        inner = scaled - means[0] - normed * means[1]
         return inner * scale, (grad * normed).sum(rows), grad.sum(rows)
 
 
@@ -785,6 +853,103 @@ class SiluShipped(Silu):
         (x,) = ctx.saved_tensors
         below = 1 + torch.exp(-x)
         return grad * (1 / below + x * torch.exp(-x) / (below * below))  # wrong
+
+
+class Softplus(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.log(torch.exp(x) + 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        power = torch.exp(x)
+        return grad * power / (power + 1)
+
+
+@row(
+    "slope_at_the_tangent",
+    "NVlabs/tiny-cuda-nn#130",
+    "The backward of softplus evaluates the derivative at the tangent, not at the input.",
+    shows="any",
+    plain=F.softplus,
+    inputs=lambda: (leaf(2, 3),),
+)
+class SoftplusShipped(Softplus):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        power = torch.exp(grad)  # wrong
+        return grad * power / (power + 1)
+
+
+class Gelu(Function):
+    """The approximation of GELU with tanh."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        bend = torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+        steepness = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+        return grad * 0.5 * (1 + bend + x * (1 - bend * bend) * steepness)
+
+
+@row(
+    "slope_without_a_tangent",
+    "sony/nnabla#690",
+    "The backward of GELU is the derivative, written with six digits of its constants, and not multiplied by the "
+    "tangent.",
+    shows="tangents other than ones, and those too, by one part in a million",
+    plain=lambda x: F.gelu(x, approximate="tanh"),
+    inputs=lambda: (leaf(2, 3),),
+)
+class GeluShipped(Gelu):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        inner = 0.797885 * x + 0.0356774 * x**3
+        return 0.5 + (0.398942 * x + 0.0535161 * x**3) / torch.cosh(inner) ** 2 + 0.5 * torch.tanh(inner)  # wrong
+
+
+class Rotary(Function):
+    """A rotary embedding, whose table of sines and cosines is an input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+        ctx.save_for_backward(cosines, sines)
+        return x * cosines + half_turned(x) * sines
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        cosines, sines = ctx.saved_tensors
+        return grad * cosines - half_turned(grad * sines), None, None
+
+
+def half_turned(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return torch.cat([-second, first], -1)
+
+
+@row(
+    "turned_before_the_sines",
+    "PaddlePaddle/Paddle#74716",
+    "The backward of the fused rotary embedding turns its tangent and multiplies by the sines, in this order; the unit "
+    "test's sines were the same in both halves.",
+    shows="sines that differ between the halves",
+    plain=lambda x, cosines, sines: x * cosines + half_turned(x) * sines,
+    ordinary=lambda: (leaf(3, 4), draw(3, 4, seed=1).cos(), draw(3, 2, seed=1).sin().repeat(1, 2)),
+    inputs=lambda: (leaf(3, 4), draw(3, 4, seed=1).cos(), draw(3, 4, seed=1).sin()),
+)
+class RotaryShipped(Rotary):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        cosines, sines = ctx.saved_tensors
+        return grad * cosines - half_turned(grad) * sines, None, None  # wrong
 
 
 class Decay(Function):
@@ -1127,6 +1292,47 @@ class MaskedAttentionShipped(MaskedAttention):
         to_shares = grad @ value.mT
         to_scores = shares * (to_shares - (shares * to_shares).sum(-1, keepdim=True))
         return to_scores @ key, to_scores.mT @ query, shares.mT @ grad, None
+
+
+class TiledAttention(Function):
+    """Attention whose backward goes over the channels of the values by tiles of two."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        out = attend(query, key, value)
+        ctx.save_for_backward(query, key, value, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        query, key, value, out = ctx.saved_tensors
+        shares = torch.softmax(query @ key.mT, -1)
+        to_shares = torch.zeros_like(shares)
+        for tile in (slice(0, 2), slice(2, 4)):
+            to_shares = to_shares + grad[:, tile] @ value[:, tile].mT
+        to_scores = shares * (to_shares - (grad * out).sum(-1, keepdim=True))
+        return to_scores @ key, to_scores.mT @ query, shares.mT @ grad
+
+
+@row(
+    "tiles_that_overwrite",
+    "fla-org/flash-linear-attention#941",
+    "Where the values have more channels than a tile, the programs of parallel_attn's backward overwrite each other's "
+    "part of the gradients of query and key.",
+    shows="any, where there is more than one tile",
+    plain=attend,
+    inputs=lambda: (leaf(3, 2), leaf(3, 2, seed=1), leaf(3, 4, seed=2)),
+)
+class TiledAttentionShipped(TiledAttention):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        query, key, value, out = ctx.saved_tensors
+        shares = torch.softmax(query @ key.mT, -1)
+        to_shares = torch.zeros_like(shares)
+        for tile in (slice(0, 2), slice(2, 4)):
+            to_shares = grad[:, tile] @ value[:, tile].mT  # wrong
+        to_scores = shares * (to_shares - (grad * out).sum(-1, keepdim=True))
+        return to_scores @ key, to_scores.mT @ query, shares.mT @ grad
 
 
 class GroupedAttention(Function):
@@ -1761,6 +1967,69 @@ class SelectColumnsShipped(SelectColumns):
         (columns,) = ctx.saved_tensors
         memory = grad.new_zeros(ctx.shape[1:]).index_add(0, columns, grad.sum(0))  # wrong
         return memory.expand(ctx.shape), None
+
+
+class WhereScalar(Function):
+    """What is chosen from a tensor, and -1 elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, chosen: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(chosen)
+        return torch.where(chosen, x, -1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (chosen,) = ctx.saved_tensors
+        return None, torch.where(chosen, grad, 0)
+
+
+@row(
+    "the_other_branch",
+    "apache/mxnet#17893",
+    "The backward of np.where with a scalar gives the gradient to the elements that were not chosen.",
+    shows="any",
+    plain=lambda chosen, x: x.masked_fill(~chosen, -1),
+    inputs=lambda: (torch.tensor([True, False, True]), leaf_of(2.0, 3, 4)),
+)
+class WhereScalarShipped(WhereScalar):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (chosen,) = ctx.saved_tensors
+        return None, torch.where(chosen, 0, grad)  # wrong
+
+
+class SequenceMask(Function):
+    """Sequences of which what is behind their lengths is replaced by -1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
+        ctx.save_for_backward(lengths)
+        return sequence_mask(x, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (lengths,) = ctx.saved_tensors
+        return torch.where(torch.arange(grad.shape[1]) < lengths[:, None], grad, 0), None
+
+
+def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
+    return torch.where(torch.arange(x.shape[1]) < lengths[:, None], x, -1)
+
+
+@row(
+    "gradient_that_is_the_filling",
+    "apache/mxnet#4986",
+    "The backward of SequenceMask fills the gradient behind a sequence with the value that the forward fills with, not "
+    "with 0.",
+    shows="any, where a sequence is shorter than the others",
+    plain=sequence_mask,
+    inputs=lambda: (leaf(2, 4), torch.tensor([2, 4])),
+)
+class SequenceMaskShipped(SequenceMask):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (lengths,) = ctx.saved_tensors
+        return sequence_mask(grad, lengths), None  # wrong
 
 
 class PaddedEmbedding(Function):
