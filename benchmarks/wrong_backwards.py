@@ -1,6 +1,6 @@
 """Which checks find the wrong backwards that shipped, and which alarm at the mended ones.
 
-The programs are those of `tests/subjects/wrong_backwards.py`. Each check sees them in two forms, with the backward that
+The programs are those of `tests/subjects/wrong_backwards`. Each check sees them in two forms, with the backward that
 shipped and with the mended one, on the inputs with which the fault shows, or, with `--ordinary`, on ordinary ones where
 a row has them:
 
@@ -35,7 +35,8 @@ from torch._dynamo.utils import same
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from subjects.wrong_backwards import ROWS, Inputs, Program, Row, as_dtype, gradients
+from subjects.wrong_backwards import ROWS, Row, as_dtype, gradients
+from subjects.wrong_backwards.table import Inputs, Program
 
 Check = Callable[[Row, Program, Inputs], bool | None]
 """Whether a check alarms at a form of a row, None where it does not answer."""
@@ -50,8 +51,8 @@ def by_gradcheck(row: Row, form: Program, inputs: Inputs) -> bool:
 
 
 def by_allclose(kind: str, tolerance: float, row: Row, form: Program, inputs: Inputs) -> bool:
-    found, expected = (gradients(program, as_dtype(inputs, torch.float32), kind) for program in (form, row.plain))
-    return not all(torch.allclose(a, b, tolerance, tolerance) for a, b in zip(found, expected, strict=True))
+    actual, expected = (gradients(program, as_dtype(inputs, torch.float32), kind) for program in (form, row.plain))
+    return not all(torch.allclose(a, b, tolerance, tolerance) for a, b in zip(actual, expected, strict=True))
 
 
 def by_same(row: Row, form: Program, inputs: Inputs) -> bool:
@@ -65,8 +66,8 @@ def by_same(row: Row, form: Program, inputs: Inputs) -> bool:
 
 
 def by_cosine(row: Row, form: Program, inputs: Inputs) -> bool:
-    found, expected = (gradients(program, as_dtype(inputs, torch.float32)) for program in (form, row.plain))
-    pairs = [(a.flatten(), b.flatten()) for a, b in zip(found, expected, strict=True) if a.any() or b.any()]
+    actual, expected = (gradients(program, as_dtype(inputs, torch.float32)) for program in (form, row.plain))
+    pairs = [(a.flatten(), b.flatten()) for a, b in zip(actual, expected, strict=True) if a.any() or b.any()]
     return not all(F.cosine_similarity(a, b, dim=0) > 0.99 for a, b in pairs)
 
 
@@ -89,10 +90,10 @@ CHECKS: dict[str, Check] = {
 def answers(row: Row, ordinary: bool) -> dict[str, dict[str, bool | None]]:
     """For each check, whether it alarms at each form."""
     inputs = row.ordinary() if ordinary and row.ordinary else row.inputs()
-    found: dict[str, dict[str, bool | None]] = {
+    alarms: dict[str, dict[str, bool | None]] = {
         name: {which: check(row, getattr(row, which), inputs) for which in FORMS} for name, check in CHECKS.items()
     }
-    return found | {"ours": {which: ours(row, which) for which in FORMS}}
+    return alarms | {"ours": {which: ours(row, which) for which in FORMS}}
 
 
 def cell(answer: dict[str, bool | None]) -> str:
@@ -112,12 +113,12 @@ def print_row(*cells: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ordinary", action="store_true", help="inputs with which some faults do not show")
-    given = parser.parse_args()
+    options = parser.parse_args()
     logging.disable(logging.ERROR)  # `same` logs every difference
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
     names = [*CHECKS, "ours"]
-    table = [(row, answers(row, given.ordinary)) for row in ROWS]
+    table = [(row, answers(row, options.ordinary)) for row in ROWS]
     print_row("backward", "from", "shows with", *names)
     print_row(*["---"] * (len(names) + 3))
     for row, answer in table:
