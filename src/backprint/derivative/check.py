@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from backprint.derivative.duals import OperatorError
-from backprint.derivative.locate import Located, WrongPlace, locate
+from backprint.derivative.locate import Located, WrongPlace, locate, locate_formulas
 from backprint.derivative.setting import (
     CannotTell,
     Setting,
@@ -42,6 +42,20 @@ LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
 
 ROUNDING = 100.0
 """A gap up to so many times what rounding of the inputs changes is no proof of an error."""
+
+
+REST_IS_RIGHT = "everything else is the derivative"
+
+CONVENTIONS: Mapping[str, str] = {
+    "aten._ctc_loss.Tensor": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
+    "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
+    "aten.max_unpool2d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    "aten.max_unpool3d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
+    "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
+    "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
+}
+"""Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
 
 def derivatives_of(capture: Capture, meant: Sequence[str] = ()) -> list[Derivative]:
@@ -162,16 +176,19 @@ def explained(
         located = locate(setting)
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
-    wrong = grouped([described(place, setting, opaque) for place in located.places])
+    by_formula = not located.wrong
+    if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
+        located = locate_formulas(setting)
+    wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)
-    unmeant = [place for place in wrong if place.function not in meant]
+    unmeant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
     if wrong and not unmeant and sure:
         names = sorted({place.function for place in wrong})
         return replace(
             known,
             word=f"{DERIVATIVE} but for {', '.join(names)}",
-            detail="everything else is the derivative",
+            detail="; ".join([*dict.fromkeys(CONVENTIONS[n] for n in names if n in CONVENTIONS), REST_IS_RIGHT]),
             wrong=tuple(wrong),
             meant=tuple(names),
             ports=located.wrong,
@@ -184,7 +201,7 @@ def explained(
     if ones is not None and ones < LIMIT:
         words.append("tangents of ones do not show it")
     if sure:
-        words.append("everything else is the derivative")
+        words.append(REST_IS_RIGHT)
     return replace(
         known,
         word=NOT_THE_DERIVATIVE,
@@ -262,8 +279,10 @@ def add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
 # ---- Wrong places in words
 
 
-def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> WrongGradient:
-    """Return a wrong place as plain text and numbers."""
+def described(
+    place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool
+) -> WrongGradient:
+    """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = lines_of(place, opaque)
@@ -275,7 +294,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge])
         gradients=tuple(
             (port_of.get(name, name), error) for name, error in zip(place.inputs, place.errors, strict=True) if error > 1e-9
         ),
-        function=function_of(place, setting, opaque),
+        function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
     )
 
 

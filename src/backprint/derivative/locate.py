@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derivative.duals import DualRun
-from backprint.derivative.setting import Setting, inner, is_inexact
+from backprint.derivative.duals import DualRun, unpacked
+from backprint.derivative.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
@@ -80,6 +81,82 @@ def locate(setting: Setting) -> Located:
         places.append(place)
         wrong = search.wrong_ports(places)
     return Located(tuple(places), not wrong, tuple(first_wrong))
+
+
+def locate_formulas(setting: Setting) -> Located:
+    """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
+
+    Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
+    two products must agree, as for a whole Pair.
+    """
+    search = Search(setting)
+    right = search.right_gradients([])
+    places = []
+    for step in search.step_of.values():
+        if step.name not in search.reaching or step.name not in search.depending:
+            continue
+        inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
+        if inputs and formula_gap(search, step, inputs) > FORMULA_GAP:
+            returned = search.contributions((step,), inputs, right)
+            places.append(
+                WrongPlace(
+                    (step,),
+                    tuple(inputs),
+                    tuple(returned.get(name) for name in inputs),
+                    tuple(1.0 for _ in inputs),
+                    search.backward_steps((step,), ()),
+                )
+            )
+    return Located(tuple(places), bool(places), ())
+
+
+FORMULA_GAP = 1e-7
+"""The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
+
+
+def formula_gap(search: Search, step: Step, inputs: Sequence[str]) -> float:
+    """Return the gap of one step alone, relative to the sizes of the terms."""
+    source = torch.Generator().manual_seed(0)
+    values = {name: search.forward_values[name].detach() for name in inputs}
+    run = DualRun(search.graph)
+    tangents: list[Any] = []
+    with forward_ad.dual_level():
+        duals = {
+            name: forward_ad.make_dual(value.clone(), symmetric_as(value, drawn_like(value, source)))
+            for name, value in values.items()
+        }
+        tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
+        moved = run.continued([step], {**search.forward_values, **duals})[step.name]
+        along = [unpacked(leaf)[1] for leaf in plain_leaves(moved) if isinstance(leaf, Tensor)]
+    with torch.enable_grad():
+        leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+        fed = {name: leaf * 1 for name, leaf in leaves.items()}
+    results = [
+        leaf
+        for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
+        if isinstance(leaf, Tensor)
+    ]
+    cotangents = [drawn_like(result, source) if is_inexact(result) else None for result in results]
+    active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
+    if not active:
+        return 0.0
+    gradients = torch.autograd.grad(
+        [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
+    )
+    left, right = [0.0, 0.0], [0.0, 0.0]
+    for cotangent, tangent, result in zip(cotangents, along, results, strict=True):
+        if cotangent is not None and tangent is not None and result.requires_grad:
+            add(left, inner(cotangent, tangent))
+    for gradient, direction in zip(gradients, tangents, strict=True):
+        if gradient is not None:
+            add(right, inner(gradient, direction))
+    return gap_of((left[0], left[1]), (right[0], right[1]))
+
+
+def add(total: list[float], product: tuple[float, float]) -> None:
+    """Add a product, and the sizes of its terms, to a total of these."""
+    total[0] += product[0]
+    total[1] += product[1]
 
 
 class Search:

@@ -29,7 +29,8 @@ FLOOR = 1e-4
 """The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
 that is smaller than this part of the largest counts as that: one that is 0 but for rounding must not be blown up."""
 
-MAKES_TANGENTS = ("random", "ones")
+SYMMETRIC = 1e-5
+"""A matrix whose parts below and above the diagonal differ by less than this part of its largest value is symmetric."""
 
 
 class CannotTell(Exception):
@@ -182,7 +183,9 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
     """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
     of it, and their gradient is that of a symmetric matrix."""
-    if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not torch.equal(value, value.mH):
+    if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
+        return other
+    if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
         return other
     return (other + other.mH) / 2
 

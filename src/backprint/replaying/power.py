@@ -52,7 +52,7 @@ from backprint.values.tree import strided_parts
 # ---- A Capture in float64: every floating-point dtype in its graphs
 
 
-WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128", "complex32": "complex128"}
 
 
 def widened_value(value: Tensor) -> Tensor:
