@@ -310,20 +310,8 @@ def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]
 
 
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
-    """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that
-    is why a gradient is missing, or ''."""
-    edges = [edge for edge in opaque if edge.kind == "function" and edge.source is not None]
-    backward = [step.source for step in place.backward_steps if step.source is not None]
-    for source in backward:
-        if source.function == "backward":
-            before = [edge for edge in edges if edge.source.file == source.file and edge.source.line <= source.line]
-            if before:
-                return name_of_function(max(before, key=lambda edge: edge.source.line))
-    forward = [step.source for step in place.steps if step.source is not None and step.source.function == "forward"]
-    for source in forward:
-        after = [edge for edge in edges if edge.source.file == source.file and edge.source.line >= source.line]
-        if after:
-            return name_of_function(min(after, key=lambda edge: edge.source.line))
+    """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
+    gradient is missing, or ''."""
     steps = {step.name: step for step in setting.forward.steps}
     missing = [
         steps.get(name)
@@ -332,6 +320,11 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     ]
     if missing and all(step is not None and step.target == "aten.detach.default" for step in missing):
         return "detach"
+    lines = [line_text(step.source) for step in (*place.backward_steps, *place.steps)]
+    for line in lines:
+        for edge in opaque:
+            if line in edge.lines:
+                return edge.function
     without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
     if missing and all(step is not None and place_of(step) in without_grad for step in missing):
         return "no_grad"
@@ -340,10 +333,6 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
 
 def place_of(step: Step) -> tuple[str, int] | None:
     return None if step.source is None else (step.source.file, step.source.line)
-
-
-def name_of_function(edge: OpaqueEdge) -> str:
-    return edge.text.partition(" ")[0].removesuffix("Backward")
 
 
 def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:

@@ -198,6 +198,12 @@ def embedding(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return function(weight, indices, *rest, **kwargs)
 
 
+def copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return a source in the shape and dtype of a destination: `aten.copy` has no derivative in some versions."""
+    destination, source, *_ = args
+    return source.to(destination.dtype).expand_as(destination).clone()
+
+
 def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run the branch of a `cond` that its predicate chooses."""
     predicate, when_true, when_false, operands = args
@@ -206,6 +212,7 @@ def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "aten.detach.default": through,
+    "aten.copy.default": copied_values,
     "aten.embedding.default": embedding,
     "torch.ops.higher_order.cond": chosen_branch,
 }

@@ -96,7 +96,8 @@ def locate_formulas(setting: Setting) -> Located:
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
-        if inputs and formula_gap(search, step, inputs) > FORMULA_GAP:
+        tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
+        if inputs and tensors and formula_gap(search, step, inputs) > FORMULA_GAP:
             returned = search.contributions((step,), inputs, right)
             places.append(
                 WrongPlace(
@@ -336,8 +337,10 @@ class Search:
         region = [last]
         yield tuple(region)
         while len(region) < MOST_STEPS:
-            names = {name for step in region for name in names_in(step)} & inside & self.step_of.keys()
+            names = {name for step in region for name in names_in(step)} & self.step_of.keys()
             before = [self.step_of[name] for name in names if self.step_of[name] not in region]
+            several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
+            before = several or [step for step in before if step.name in inside]
             if not before:
                 return
             region.insert(0, max(before, key=lambda step: self.index[step.name]))
@@ -350,6 +353,8 @@ class Search:
         own = {step.name for step in steps}
         inputs = [name for step in steps for name in names_in(step) if name not in own]
         inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
+        if not all(isinstance(self.forward_values[name], Tensor) for name in inputs):
+            return  # a place that takes several results of a step has that step in it
         if not inputs or sum(name not in matched for name in inputs) > MOST_INPUTS:
             return
         contributions = self.contributions(steps, inputs, right)

@@ -616,11 +616,21 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueEdge:
-    """A place where autograd of the plain forward would not give the program's gradient, and the reason."""
+    """A place where autograd of the plain forward would not give the program's gradient, and the reason.
+
+    Of a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are those at which its
+    forward and its backward call operators, as `file.py:8`.
+    """
 
     kind: str
     text: str
     source: Source | None = None
+    lines: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """The name of the custom autograd.Function; '' for another edge."""
+        return self.text.partition(" ")[0].removesuffix("Backward") if self.kind == "function" else ""
 
 
 @dataclass(frozen=True, slots=True)

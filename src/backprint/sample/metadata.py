@@ -84,7 +84,7 @@ def describe(capture: Capture) -> dict[str, Any]:
         ],
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         **({"notes": list(capture.notes)} if capture.notes else {}),
-        "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
+        "opaque": [edge_json(edge) for edge in capture.opaque],
     }
 
 
@@ -355,6 +355,12 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         }
 
 
+def edge_json(edge: OpaqueEdge) -> dict[str, Any]:
+    """Return an opaque edge as JSON; one without lines as older versions wrote it."""
+    row = {"kind": edge.kind, "text": edge.text, "source": source_json(edge.source)}
+    return {**row, "lines": list(edge.lines)} if edge.lines else row
+
+
 def read_items(field: Field, read: Callable[[Field], T]) -> list[T]:
     """Call `read` on every item of a list, and return the results."""
     return [read(item) for item in field.items()]
@@ -381,7 +387,8 @@ def read_guard(field: Field) -> Guard:
 
 
 def read_edge(field: Field) -> OpaqueEdge:
-    return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")))
+    lines = field.get("lines", []).texts()
+    return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")), lines)
 
 
 class Witness(Mapping[str, Any]):

@@ -7,8 +7,10 @@ program writes to it, its bytes are restored. `non_operator_effects` sees what i
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
@@ -64,11 +66,6 @@ SIZED = {
 def reads_values(func: Any) -> bool:
     """Whether an operator's result, or its error, depends on more than its arguments' shapes."""
     return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
-
-
-def own_backward(node: Any) -> Any:
-    """Return the backward that the author of a custom autograd.Function wrote."""
-    return getattr(function_class(node), "backward", None)
 
 
 def writes(func: Any) -> bool:
@@ -194,6 +191,7 @@ class Watch(TorchDispatchMode):
         self.spans: dict[int, tuple[int, int]] = {}
         self.memory_requiring_grad: set[int] = set()
         self.hidden_updates: dict[int, OpaqueEdge] = {}
+        self.lines_below: dict[CodeType, set[str]] = {}
 
     def register_tensors(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """Register the program's own tensors; those in `callers` use the caller's own memory."""
@@ -392,6 +390,7 @@ class Watch(TorchDispatchMode):
         An update there of a tensor that requires grad is opaque only if a recorded call uses that memory afterwards:
         optimizers update parameters in this way after their last use.
         """
+        self.note_line_of_functions()
         requiring_grad = [tensor for tensor in tensors if requires_grad_of(tensor)]
         self.memory_requiring_grad |= {
             storage_id(tensor.untyped_storage()) for tensor in requiring_grad if _is_strided(tensor)
@@ -403,6 +402,15 @@ class Watch(TorchDispatchMode):
         elif func is not DETACH and not self.seen.opaque and requiring_grad:
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
+
+    def note_line_of_functions(self) -> None:
+        """Note the line of a call for every `forward` and `backward` that it is below, by their code: some are those of
+        custom autograd Functions."""
+        where, frame = frames.here(self.paths), sys._getframe(1).f_back
+        while where is not None and frame is not None:
+            if frame.f_code.co_name in ("forward", "backward"):
+                self.lines_below.setdefault(frame.f_code, set()).add(f"{where.file}:{where.line}")
+            frame = frame.f_back
 
     def note_edges_of_recorded_call(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Note the opaque edges of a call that autograd records."""
@@ -456,8 +464,16 @@ class Watch(TorchDispatchMode):
             queue += [following for following, _ in node.next_functions if following is not None]
             self.seen.reentrant |= node.name() == "CheckpointFunctionBackward"
             if isinstance(node, torch.autograd.function.BackwardCFunction):
-                text = f"{node.name()} is a custom autograd.Function"
-                self.seen.opaque.append(OpaqueEdge("function", text, frames.line_of_definition(own_backward(node))))
+                self.seen.opaque.append(self.edge_of_function(node))
+
+    def edge_of_function(self, node: Any) -> OpaqueEdge:
+        """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
+        function = function_class(node)
+        methods = [getattr(function, name, None) for name in ("forward", "backward")]
+        codes = [code for method in methods if (code := getattr(method, "__code__", None)) is not None]
+        lines = set[str]().union(*(self.lines_below.get(code, ()) for code in codes))
+        source = frames.line_of_definition(methods[1])
+        return OpaqueEdge("function", f"{node.name()} is a custom autograd.Function", source, tuple(sorted(lines)))
 
     def note_written(self) -> None:
         """Note which tensors from outside the run has written to."""
