@@ -173,7 +173,7 @@ def explained(
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
     try:
-        located = locate(setting)
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines])
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
     by_formula = not located.wrong

@@ -10,7 +10,7 @@ given, and what remains is searched in the same way; so several wrong places are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +68,12 @@ class Located:
     wrong: tuple[str, ...]
 
 
-def locate(setting: Setting) -> Located:
-    """Return the places where the backward of a Setting is not the derivative of its forward."""
-    search = Search(setting)
+def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
+    """Return the places where the backward of a Setting is not the derivative of its forward.
+
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`.
+    """
+    search = Search(setting, functions)
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
@@ -163,8 +166,8 @@ def add(total: list[float], product: tuple[float, float]) -> None:
 class Search:
     """The values of a Setting's backward, and the right gradients of its forward's values."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.graph = setting, setting.forward
+    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = ()) -> None:
+        self.setting, self.graph, self.functions = setting, setting.forward, functions
         self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
         self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
         self.consumers: dict[str, list[Step]] = {}
@@ -174,10 +177,10 @@ class Search:
         self.depending = self.depending_values()
         self.reaching = self.reaching_values()
         self.backward_values = run_backward(setting)
-        self.marks: dict[int, list[Mark]] = {}
+        self.marks: dict[int, list[tuple[Mark, Tensor]]] = {}
         for value in self.backward_values.values():
             if isinstance(value, Tensor) and is_inexact(value) and value.numel():
-                self.marks.setdefault(value.numel(), []).append(mark_of(value))
+                self.marks.setdefault(value.numel(), []).append((mark_of(value), value))
         self.forward_values = forward_values(setting)
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
 
@@ -266,6 +269,7 @@ class Search:
         """Return the wrong place nearest to the results, or None if there is none that explains what is wrong."""
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
+        matched -= {self.local_of_port[name] for name in wrong}
         ends, inside = self.ways(matched, wrong, {s.name for p in places for s in p.steps})
         for last in ends:
             for steps in self.regions(last, inside):
@@ -274,7 +278,29 @@ class Search:
                     return place
                 if is_right:  # what is wrong comes another way
                     break
+        for steps in self.function_calls({step.name for place in places for step in place.steps}):
+            place, _ = self.best_explanation(steps, places, right, matched, wrong)
+            if place is not None:
+                return place
         return None
+
+    def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
+        """Yield the steps of each call of a custom autograd.Function, the last calls first."""
+        calls: list[tuple[int, list[Step]]] = []
+        last: Step | None = None
+        for step in self.step_of.values():
+            before, last = last, step
+            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
+            if number is None or step.name in given:
+                continue
+            if calls and calls[-1][0] == number and calls[-1][1][-1] is before:
+                calls[-1][1].append(step)
+            else:
+                calls.append((number, [step]))
+        for _, steps in reversed(calls):
+            if any(step.name in self.reaching for step in steps):
+                yield tuple(steps)
 
     def best_explanation(
         self,
@@ -430,8 +456,8 @@ class Search:
         ]
         own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
         ranked = [*reversed(own), *(n for n in reversed(alike) if n not in own)]
-        if contribution is not None and (mark := mark_of(contribution)):
-            same = [n for n in ranked if mark.is_near(mark_of(self.backward_values[n]))]
+        if contribution is not None:
+            same = [n for n in ranked if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
             ranked = [*same, *(n for n in ranked if n not in same)]
         return [*ranked[:MOST_CANDIDATES], NOTHING]
 
@@ -456,7 +482,10 @@ class Search:
         if not gradient.numel():
             return True
         mark = mark_of(gradient)
-        return mark.is_zero or any(mark.is_near(other) for other in self.marks.get(gradient.numel(), ()))
+        return mark.is_zero or any(
+            mark.is_near(other) and (value.shape != gradient.shape or distance(value, gradient, 0.0) <= NEAR)
+            for other, value in self.marks.get(gradient.numel(), ())
+        )
 
 
 # ---- Values
