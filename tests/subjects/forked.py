@@ -63,7 +63,7 @@ COMMANDS = "commands"
 # ------------------------------------------------------------------ calls
 
 
-LEAKS = re.compile(r"^nanobind: leaked [\s\S]*?/refleaks\.html\n", re.MULTILINE)
+LEAKS = re.compile(r"^nanobind: leaked [\s\S]*?/refleaks\.html\n?", re.MULTILINE)
 """What the Triton of torch 2.15 prints when a process ends that has imported it, whatever the process did."""
 
 
