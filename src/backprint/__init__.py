@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from backprint import bench, corpus, diff, draw, errors, kernels, regions
 from backprint.api import (
     capture,
+    derivative,
     export,
     fake,
     forward_backward_graphs,
@@ -32,6 +33,7 @@ __all__ = [
     "bench",
     "capture",
     "corpus",
+    "derivative",
     "diff",
     "draw",
     "errors",

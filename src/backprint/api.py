@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, fx
 
     from backprint._torch.operators import OpOverload, OpOverloadPacket
-    from backprint.graph.verdicts import Power, Verdict
+    from backprint.graph.verdicts import Derivative, Power, Verdict
     from backprint.parts.cuts import Split
     from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
@@ -233,6 +233,38 @@ def verify(
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
+
+
+def derivative(
+    target: Capture | Callable[..., Any],
+    *args: Any,
+    meant: Sequence[str] = (),
+    hostile: bool | None = None,
+    **kwargs: Any,
+) -> list[Derivative]:
+    """Say whether each backward of a Capture is the derivative of its forward: return a Derivative for each Pair.
+
+    A `bitwise` verdict says that the graphs compute what the program computes; this says whether the program's
+    gradient is right. `target` may be a Capture, or a model or function, which is captured with these arguments. Both
+    graphs run in float64: for random tangents g and a random direction v, ⟨g, J·v⟩ by forward-mode AD of the forward
+    must be ⟨Jᵀ·g, v⟩ by the backward. A wrong backward is `not the derivative`, with the operators or the custom
+    autograd.Function at fault, its line, and the gradients that are wrong.
+
+    `meant` names Functions, `"detach"` or `"no_grad"`, where the gradient is meant to differ, as a surrogate gradient
+    does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents that are
+    expanded, transposed or sliced, and inputs with zeros and equal values are tried too. None tries them if the program
+    has a custom autograd.Function, a hook or a custom operator.
+    """
+    from backprint.common.text import check_sequence
+    from backprint.derivatives.check import derivatives_of
+    from backprint.errors import UsageError
+
+    check_sequence("meant", meant)
+    if not isinstance(target, Capture):
+        target = capture(target, *args, **kwargs)
+    elif args or kwargs:
+        raise UsageError("bp.derivative takes a Capture alone: its inputs are those that it was captured on")
+    return derivatives_of(target, meant, hostile)
 
 
 def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:

@@ -52,7 +52,11 @@ from backprint.values.tree import strided_parts
 # ---- A Capture in float64: every floating-point dtype in its graphs
 
 
-WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128", "complex32": "complex128"}
+WIDE = {
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float64"),
+    **dict.fromkeys(("complex32", "complex64"), "complex128"),
+}
+"""The dtype that stands for each floating-point dtype in float64."""
 
 
 def widened_value(value: Tensor) -> Tensor:

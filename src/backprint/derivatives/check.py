@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.derivative.duals import OperatorError
-from backprint.derivative.locate import Located, WrongPlace, locate, locate_formulas
-from backprint.derivative.setting import (
+from backprint.derivatives.hostile import InputFault, LayoutFault, input_faults, layout_faults
+from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, names_in, run_backward
+from backprint.derivatives.setting import (
     CannotTell,
+    NotFinite,
     Setting,
     backward_product,
     forward_product,
     gap_of,
+    inner,
     make_setting,
+    output_of,
+    values_of,
     wide,
 )
 from backprint.errors import BackprintError
@@ -33,6 +38,7 @@ from backprint.replaying.draws import draws_of
 from backprint.replaying.power import wide as widened_capture
 from backprint.replaying.whole import Play
 from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, with_settings
+from backprint.values.tree import plain_leaves
 
 DRAWS = 3
 """Inputs, tangents and directions are drawn at most so often; the least gap counts."""
@@ -58,13 +64,76 @@ CONVENTIONS: Mapping[str, str] = {
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
 
-def derivatives_of(capture: Capture, meant: Sequence[str] = ()) -> list[Derivative]:
+def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None) -> list[Derivative]:
     """Return for each Pair with a backward whether this is the derivative of the forward.
 
-    `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ.
+    `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ. With `hostile`, tangents in
+    other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
+    autograd.Function, a hook or a custom operator.
     """
+    if hostile is None:
+        hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        return list(checked_pairs(capture, tuple(meant)))
+        results = list(checked_pairs(capture, tuple(meant)))
+        if hostile:
+            results = list(tried_harder(capture, results, tuple(meant)))
+    return results
+
+
+def tried_harder(capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...]) -> Iterator[Derivative]:
+    """Yield the results, those that are good changed where tangents in other memory or other inputs show a fault."""
+    faults = layout_faults(capture) if any(result.good for result in results) else []
+    functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
+    try:
+        inputs = inputs_of_pairs(capture)
+    except CannotTell:
+        inputs = []
+    pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
+    for number, result in enumerate(results):
+        if not result.good:
+            yield result
+        elif faults and not (functions and set(functions) <= set(meant)):
+            yield for_layout(result, faults, functions, capture)
+        elif number < len(pairs):
+            pair, values = pairs[number]
+            fault = next(input_faults(pair, values, capture.seed), None)
+            yield result if fault is None else for_inputs(result, fault, pair, values, capture, meant)
+        else:
+            yield result
+
+
+def for_layout(
+    result: Derivative, faults: Sequence[LayoutFault], functions: Sequence[str], capture: Capture
+) -> Derivative:
+    """Return the verdict on a backward that reads the memory of its tangents wrongly."""
+    fault = faults[0]
+    kinds = ", ".join(fault.layout for fault in faults)
+    wrong = []
+    for edge in capture.opaque:
+        if edge.function and edge.source is not None:
+            at = line_text(edge.source)
+            wrong.append(WrongGradient((), at, edge.source.code, (at,), ((fault.port, fault.error),), edge.function))
+    detail = (
+        f"for {kinds} tangents the program's own gradient of {fault.port} differs by {fault.error:.1e} from that for "
+        "the same numbers in new memory"
+    )
+    if len(functions) > 1:
+        detail += f"; one of {', '.join(functions)} reads them wrongly"
+    return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, ports=(fault.port,), wrong=tuple(wrong))
+
+
+def for_inputs(
+    result: Derivative,
+    fault: InputFault,
+    pair: Pair,
+    values: Mapping[str, Any],
+    capture: Capture,
+    meant: tuple[str, ...],
+) -> Derivative:
+    """Return the verdict on a backward that is wrong at some inputs only."""
+    known = replace(result, word=DERIVATIVE, gap=fault.gap)
+    reason = f"it is wrong for inputs with {fault.inputs}"
+    return explained(known, pair, values, fault.setting, capture.seed, capture.opaque, meant, reason)
 
 
 def checked_pairs(capture: Capture, meant: tuple[str, ...]) -> Iterator[Derivative]:
@@ -116,10 +185,10 @@ def check_pair(
 ) -> Derivative:
     """Return whether the backward of a Pair is the derivative of its forward, on inputs near these values."""
     name = name or pair.name
+    gaps: list[tuple[float, Setting]] = []
+    used_second, used_differences = set[str](), set[str]()
+    limit = LIMIT
     try:
-        gaps: list[tuple[float, Setting]] = []
-        used_second, used_differences = set[str](), set[str]()
-        limit = LIMIT
         for seed in range(DRAWS):
             setting = make_setting(pair, values, seed, chance)
             left, left_size, run = forward_product(setting)
@@ -129,11 +198,14 @@ def check_pair(
             gaps.append((gap_of((left, left_size), backward_product(setting)), setting))
             if gaps[-1][0] < limit:
                 break
-    except CannotTell as error:
-        return Derivative(CANNOT_TELL, name, str(error))
-    except (BackprintError, RuntimeError) as error:
+    except NotFinite as error:
+        return not_finite(name, error, opaque)
+    except (CannotTell, BackprintError, RuntimeError) as error:
         return Derivative(CANNOT_TELL, name, str(error))
     gap, setting = min(gaps, key=lambda pair: pair[0])
+    largest = max(gaps, key=lambda pair: pair[0])
+    if largest[0] > NO_ROUNDING:  # a backward that is right for some tangents only
+        gap, setting = largest
     known = Derivative(
         DERIVATIVE,
         name,
@@ -143,9 +215,69 @@ def check_pair(
         by_differences=tuple(sorted(used_differences)),
         left_out=tuple(setting.left_out.items()),
     )
-    if gap < limit:
-        return replace(known, detail=how(known))
-    return explained(known, pair, values, setting, chance, opaque, meant)
+    if gap >= limit:
+        return explained(known, pair, values, setting, chance, opaque, meant)
+    other = with_other_tangents(setting)
+    if other is not None:
+        known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
+        return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
+    return replace(known, detail=how(known))
+
+
+NO_ROUNDING = 1e-6
+"""A gap that no rounding makes, however ill-conditioned the draw."""
+
+SCALE = -8.0
+"""A power of two: a gradient for tangents that are multiplied by it is multiplied by it, to the bit or nearly so."""
+
+
+def with_other_tangents(setting: Setting) -> Setting | None:
+    """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
+    tangents = {name: tangent * SCALE for name, tangent in setting.tangents.items()}
+    scaled = replace(setting, tangents=tangents)
+    returned = {key.name: value for key, value in values_of(setting.backward, scaled.backward_inputs).items()}
+    gradients = {
+        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
+        for name, gradient in setting.gradients.items()
+    }
+    for name, gradient in setting.gradients.items():
+        if gradient.numel():
+            size = max(float((gradient * SCALE).abs().max()), float(gradients[name].abs().max()))
+            if float((gradients[name] - gradient * SCALE).abs().max()) > 1e-9 * size:
+                return replace(scaled, gradients=gradients)
+    return None
+
+
+def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+    """Return the step of the backward that makes NaN or Inf of finite values, as a wrong place."""
+    values = run_backward(setting)
+    for step in setting.backward.steps:
+        leaves = [leaf for leaf in plain_leaves(values.get(step.name)) if isinstance(leaf, Tensor)]
+        if all(bool(leaf.isfinite().all()) for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()):
+            continue
+        taken = [values[name] for name in names_in(step) if isinstance(values.get(name), Tensor)]
+        if all(bool(value.isfinite().all()) for value in taken) or step.name in setting.gradients:
+            line = line_text(step.source)
+            function = next((edge.function for edge in opaque if line in edge.lines), "")
+            code = "" if step.source is None else step.source.code
+            return (WrongGradient((step.target,), line, code, (line,), ((step.name, 1.0),), function),)
+    return ()
+
+
+def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
+    """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
+    setting = error.setting
+    ports = tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
+    try:
+        left, _, _ = forward_product(setting)
+        finite = all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents)
+    except (CannotTell, BackprintError, RuntimeError):
+        finite, left = False, math.nan
+    if finite and math.isfinite(left):
+        detail = f"{error}, where the derivative of the forward is finite"
+        wrong = first_not_finite(setting, opaque)
+        return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
+    return Derivative(CANNOT_TELL, name, str(error))
 
 
 def how(known: Derivative) -> str:
@@ -166,6 +298,7 @@ def explained(
     chance: int,
     opaque: Sequence[OpaqueEdge],
     meant: tuple[str, ...],
+    reason: str = "",
 ) -> Derivative:
     """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
     gap = known.gap or 0.0
@@ -195,9 +328,11 @@ def explained(
             rest_is_right=True,
             ones=ones,
         )
-    words = [f"gap {gap:.1e}"]
+    words = [*filter(None, [reason]), f"gap {gap:.1e}"]
     if located.wrong:
-        words.append(f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else ""))
+        words.append(
+            f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else "")
+        )
     if ones is not None and ones < LIMIT:
         words.append("tangents of ones do not show it")
     if sure:
@@ -268,8 +403,6 @@ def is_right_elsewhere(setting: Setting, located: Located) -> bool:
 
 def add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
     """Add an inner product, and the sizes of its terms."""
-    from backprint.derivative.setting import inner
-
     if isinstance(tangent, Tensor):
         part, size = inner(gradient, tangent)
         total[0] += part
@@ -279,9 +412,7 @@ def add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
 # ---- Wrong places in words
 
 
-def described(
-    place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool
-) -> WrongGradient:
+def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool) -> WrongGradient:
     """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
@@ -292,7 +423,9 @@ def described(
         code="" if source is None else source.code,
         lines=lines,
         gradients=tuple(
-            (port_of.get(name, name), error) for name, error in zip(place.inputs, place.errors, strict=True) if error > 1e-9
+            (port_of.get(name, name), error)
+            for name, error in zip(place.inputs, place.errors, strict=True)
+            if error > 1e-9
         ),
         function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
     )

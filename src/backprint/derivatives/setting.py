@@ -8,19 +8,19 @@ For tangents g and a direction v of the inputs, a backward that is the derivativ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.derivative.duals import DualRun, Tangents
+from backprint.derivatives.duals import DualRun
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Pair
 from backprint.graph.sizes import at_hints
-from backprint.replaying.power import WIDE, widened
+from backprint.replaying.power import widened
 
 NUDGES = (0.1, 1e-3, 0.0)
 """How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
@@ -79,19 +79,19 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     """Return a Setting on inputs drawn near these values. `chance` is the seed of the program's own draws."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
-    reason = "it does not run in float64"
+    reason, not_finite = "it does not run in float64", None
     for nudge in NUDGES:
         source = torch.Generator().manual_seed(seed)
-        inputs = {
-            port.name: nudged(wide(values[port.name]), nudge, source) if port.name in wanted else wide(values[port.name])
-            for port in forward.inputs
-        }
+        inputs = {port.name: wide(values[port.name]) for port in forward.inputs}
+        inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
         try:
             return run_setting(forward, backward, inputs, source, chance, nudge, ones)
         except NotFinite as error:
-            reason = str(error)
+            not_finite, reason = error, str(error)
         except (ReplayError, GuardError, GraphError, RuntimeError) as error:
             reason = str(error)
+    if not_finite is not None:
+        raise not_finite
     raise CannotTell(reason)
 
 
@@ -101,7 +101,11 @@ def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
 
 
 class NotFinite(Exception):
-    """A result has NaN or Inf."""
+    """A gradient has NaN or Inf; `setting` has it, if the forward's results are finite."""
+
+    def __init__(self, message: str, setting: Setting) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 def run_setting(
@@ -135,11 +139,12 @@ def run_setting(
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
     if not gradients:
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
+    direction = directions(inputs, gradients, source)
+    setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
     for name, gradient in gradients.items():
         if not bool(gradient.isfinite().all()):
-            raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones")
-    direction = directions(inputs, gradients, source)
-    return Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
+            raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
+    return setting
 
 
 def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
@@ -199,12 +204,18 @@ def directions(
     inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
 ) -> dict[str, Tensor]:
     """Return a direction for each input: its share of the product is about as large as any other's."""
-    sizes = {name: float(gradient.norm()) for name, gradient in gradients.items()}
-    floor = max(FLOOR * max(sizes.values(), default=0.0), 1e-300)
+    sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
+    floor = FLOOR * max(sizes.values(), default=0.0) or 1.0
     return {
-        name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / (max(size, floor) if floor > 1e-300 else 1.0)
+        name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
+
+
+def size_of(gradient: Tensor) -> float:
+    """Return the norm of a gradient; 1 if it is not finite."""
+    size = float(gradient.norm())
+    return size if math.isfinite(size) else 1.0
 
 
 # ---- The two products

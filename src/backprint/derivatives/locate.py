@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derivative.duals import DualRun, unpacked
-from backprint.derivative.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
+from backprint.derivatives.duals import DualRun, unpacked
+from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
@@ -339,9 +339,7 @@ class Search:
                 newly += not mark.is_zero and not any(mark.is_near(other) for other in returned)
         return len(wrong) - len(self.wrong_among(right)), newly
 
-    def ways(
-        self, matched: set[str], wrong: Sequence[str], given: set[str]
-    ) -> tuple[list[Step], set[str]]:
+    def ways(self, matched: set[str], wrong: Sequence[str], given: set[str]) -> tuple[list[Step], set[str]]:
         """Return the steps on the ways from wrong gradients to the results whose result has a right gradient, those
         nearest to the results first, and the other values on these ways."""
         queue = [self.local_of_port[name] for name in wrong]
@@ -407,10 +405,7 @@ class Search:
         combinations = itertools.islice(itertools.product(*choices), 600)
 
         def wrong(chosen: tuple[str, ...]) -> int:
-            return sum(
-                error_of(values[name], right) > NEAR
-                for name, right in zip(chosen, contributions, strict=True)
-            )
+            return sum(error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True))
 
         return sorted(combinations, key=wrong)[:MOST_TRIED]
 
@@ -474,7 +469,8 @@ class Search:
         return tuple(
             step
             for step in self.setting.backward.steps
-            if step.name in chosen or (step.echo is not None and step.echo.kind == "gradient of" and names & set(step.echo.names))
+            if step.name in chosen
+            or (step.echo is not None and step.echo.kind == "gradient of" and names & set(step.echo.names))
         )
 
     def is_in_backward(self, gradient: Tensor) -> bool:

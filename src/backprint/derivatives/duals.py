@@ -18,7 +18,7 @@ from torch import Tensor
 
 from backprint._torch.operators import decomposition_table
 from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
-from backprint.errors import BackprintError, GuardError, ReplayError, for_program
+from backprint.errors import BackprintError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, resolve, value_evaluator
 from backprint.graph.nouns import Graph, Step
 from backprint.graph.text import show_step
@@ -59,7 +59,7 @@ class DualRun:
         self.by_second_derivative: set[str] = set()
         self.by_differences: set[str] = set()
 
-    def values(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
         """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
         with AS_WRITTEN(), torch.enable_grad():
             env = feed(self.graph, inputs, False, graded=True)
@@ -73,7 +73,7 @@ class DualRun:
                 self.perform(step, env, evaluate)
         return env
 
-    def along(self, inputs: Mapping[str, Any], direction: Mapping[str, Tensor]) -> Tangents:
+    def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> Tangents:
         """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
         with forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
@@ -294,27 +294,26 @@ class ActiveCall:
             for place, gradient in zip(inputs, gradients, strict=True)
             if gradient is not None
         ]
-        tangents = iter(
-            torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True)
-        )
+        tangents = iter(torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True))
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
     def by_differences(self) -> list[Tensor | None]:
         """Return the tangents by central differences of eighth order."""
-        size = max(float(self.leaves[place].abs().max()) if self.leaves[place].numel() else 0.0 for place in self.directions)
-        most = max(float(v.abs().max()) if v.numel() else 0.0 for v in self.directions.values())
+        size = max(map(largest, (self.leaves[place] for place in self.directions)))
+        most = max(map(largest, self.directions.values()))
         step = STEP * max(size, 1e-2) / max(most, 1e-300)
         totals: list[Any] = [None] * len(tree_flatten(self.result)[0])
         for count, weight in enumerate(WEIGHTS, 1):
-            ahead, behind = (
-                tree_flatten(self.at({p: self.leaves[p] + sign * count * step * v for p, v in self.directions.items()}))[0]
-                for sign in (1, -1)
-            )
+            ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
             for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
                 if isinstance(up, Tensor) and (up.is_floating_point() or up.is_complex()):
                     share = (up - down) * (weight / step)
                     totals[place] = share if totals[place] is None else totals[place] + share
         return totals
+
+    def moved(self, step: float) -> Any:
+        """Return the result so many steps along the direction."""
+        return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
         """Return the result with these tangents."""
@@ -330,6 +329,10 @@ class ActiveCall:
 def near(left: Tensor | None, right: Tensor | None) -> bool:
     """Whether a tangent is the one that differences estimate."""
     if left is None or right is None:
-        return all(value is None or not bool(value.abs().max() > 0) for value in (left, right) if value is None or value.numel())
-    scale = float(right.abs().max()) if right.numel() else 0.0
-    return left.numel() == 0 or float((left - right).abs().max()) <= 1e-6 * scale + 1e-12
+        return all(value is None or largest(value) == 0 for value in (left, right))
+    return left.numel() == 0 or largest(left - right) <= 1e-6 * largest(right) + 1e-12
+
+
+def largest(value: Tensor) -> float:
+    """Return the size of the largest element; 0 without any."""
+    return float(value.abs().max()) if value.numel() else 0.0
