@@ -11,7 +11,7 @@ from backprint.diff.nouns import Diff
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
-from backprint.graph.verdicts import PortVerdict, Power, Trial, Verdict
+from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
 from backprint.jobs import CorpusRun
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
@@ -26,6 +26,7 @@ __all__ = [
     "Capture",
     "CaptureKernels",
     "CorpusRun",
+    "Derivative",
     "Diff",
     "FoldedGraph",
     "Graph",
@@ -49,4 +50,5 @@ __all__ = [
     "Trial",
     "Verdict",
     "WebPage",
+    "WrongGradient",
 ]

@@ -58,6 +58,12 @@ from backprint.sample.place import check_place, settle
 )
 @DEVICE
 @TRUST
+@click.option(
+    "--meant",
+    multiple=True,
+    metavar="NAME",
+    help="An autograd.Function, detach or no_grad meant not to be the derivative.",
+)
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
@@ -201,6 +207,7 @@ def captured(
     entered("capture")
     allow = tuple(rest.pop("allow"))
     names = tuple(rest.pop("requires_grad")) or None
+    rest |= {"meant": tuple(rest["meant"])}
     rest |= {"allow": allow, "decompose": tuple(rest["decompose"]), "requires_grad": names, "order": int(rest["order"])}
     capture = capture_target(program, **rest)
     entered("save")

@@ -71,6 +71,7 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
+    meant = (*capture.meant, *meant)
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):

@@ -124,36 +124,6 @@ class PortVerdict:
         return f"PortVerdict({self.verdict}: {in_a_line(str(self.key))}{detail})"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of checking one Pair: the worst of its ports.
-
-    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
-    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance.
-    """
-
-    verdict: str
-    name: str
-    detail: str = ""
-    ports: tuple[PortVerdict, ...] = ()
-    power: float | None = None
-    vacuous: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        detail = f", {in_a_line(self.detail)}" if self.detail else ""
-        return f"Verdict({self.verdict}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
-
-    @property
-    def good(self) -> bool:
-        """Whether the Pair is proven, or has nothing to prove."""
-        return self.verdict in GOOD
-
-    @property
-    def proof(self) -> bool:
-        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
-        return has_proof(self.verdict, self.power, self.vacuous)
-
-
 # ---- Whether a backward is the derivative of its forward: a word of its own, beside the verdict
 
 DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL = "derivative", "not the derivative", "cannot tell"
@@ -222,6 +192,42 @@ class Derivative:
     def __repr__(self) -> str:
         detail = f", {in_a_line(self.detail)}" if self.detail else ""
         return f"Derivative({self.word}: {in_a_line(self.name)}{detail})"
+
+
+# ---- Verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of checking one Pair: the worst of its ports.
+
+    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
+    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance. `derivative` says whether
+    the backward is the derivative of the forward, if that was asked: a word of its own, which no verdict implies.
+    """
+
+    verdict: str
+    name: str
+    detail: str = ""
+    ports: tuple[PortVerdict, ...] = ()
+    power: float | None = None
+    vacuous: tuple[str, ...] = ()
+    derivative: Derivative | None = None
+
+    def __repr__(self) -> str:
+        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        word = f"{self.verdict}, {self.derivative.word}" if self.derivative is not None else self.verdict
+        return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
+
+    @property
+    def good(self) -> bool:
+        """Whether the Pair is proven, or has nothing to prove."""
+        return self.verdict in GOOD
+
+    @property
+    def proof(self) -> bool:
+        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
+        return has_proof(self.verdict, self.power, self.vacuous)
 
 
 @dataclass(frozen=True, slots=True)

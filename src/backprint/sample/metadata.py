@@ -85,6 +85,7 @@ def describe(capture: Capture) -> dict[str, Any]:
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         **({"notes": list(capture.notes)} if capture.notes else {}),
         "opaque": [edge_json(edge) for edge in capture.opaque],
+        **({"meant": list(capture.meant)} if capture.meant else {}),
     }
 
 
@@ -348,6 +349,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "pins": root.get("pins", []).pairs(),
             "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
             "opaque": tuple(read_items(root.get("opaque", []), read_edge)),
+            "meant": root.get("meant", []).texts(),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),

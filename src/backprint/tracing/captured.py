@@ -13,7 +13,7 @@ from torch import Tensor
 
 from backprint._torch import pytree
 from backprint.common.text import printable
-from backprint.errors import CaptureError, ReplayError
+from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
@@ -68,6 +68,7 @@ def capture_of(
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
         opaque=result.opaque,
+        meant=checked_meant(options.meant, result),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
@@ -75,6 +76,18 @@ def capture_of(
         notes=result.notes,
         origin=LiveProgram(result, options),
     )
+
+
+def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
+    """Return the places where the backward is meant to differ; raise if the program has none of a name."""
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad"])
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"meant={name!r} is no custom autograd.Function that {result.program.title} calls: it may be one of "
+                f"{', '.join(known)}"
+            )
+    return tuple(names)
 
 
 def signature_of(result: EngineResult) -> Signature:
