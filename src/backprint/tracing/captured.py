@@ -80,7 +80,7 @@ def capture_of(
 def signature_of(result: EngineResult) -> Signature:
     """Return how the program was called, and the structure of its result."""
     program = result.program
-    same = tuple((named.name, other) for named in program.tensors for other in named.same)
+    same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
@@ -270,7 +270,7 @@ class LiveProgram:
         tensors |= self.constants
         for named in self.program.tensors:
             if named.name in tensors:
-                tensors |= dict.fromkeys(named.same, tensors[named.name])
+                tensors |= dict.fromkeys(named.other_names, tensors[named.name])
         return tensors
 
     def run_step(
