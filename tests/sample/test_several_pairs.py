@@ -127,7 +127,7 @@ LIES: dict[str, tuple[Callable[[Links], object], str]] = {
     "a saved value": (other(0, 1, "saved x"), "a link starts at an output, a mutation or a gradient"),
     "a key that is not a text": (other(0, 1, 3), "links[0][1]: expected str"),
     "a pair that is a text": (other(0, 0, "0"), "links[0][0]: expected int"),
-    "too short": (lambda links: links[0].pop(), "links[0]: expected source, port, target, name"),
+    "too short": (lambda links: links[0].pop(), "links[0]: expected a list of source, port, target and name"),
     "too long": (lambda links: links[0].append(1), "links[0]: 5 items"),
     "fed twice": (lambda links: links.append([1, "output pair_1.a", 2, "pair_0.y"]), "is fed from two places"),
     "handed to a pair": (lambda links: links.append([None, "input x", 1, "x"]), "only a result is passed through"),
