@@ -223,7 +223,7 @@ def test_what_is_no_index_is_named(tmp_path: Path) -> None:
         KernelIndex.reading(tmp_path / "other.sqlite")
     with KernelIndex.writing(tmp_path / "newer.sqlite") as index:
         index.connection.execute("update facts set value = 99")
-    with pytest.raises(SampleError, match="an index of format 99; this version reads 3"):
+    with pytest.raises(SampleError, match="an index of format 99; this version reads 2"):
         KernelIndex.writing(tmp_path / "newer.sqlite")
 
 

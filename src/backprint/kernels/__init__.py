@@ -6,8 +6,8 @@ This module is the face: `extract` and `dedup`.
   `inductor`: the code that a compiler writes. `extraction`: kernels of a Pair and of a Capture.
 - `build_triton`: PTX and cubin. `winners`: the fastest configuration on a GPU that is here. `alone`, `alone_file`: one
   kernel as one file. `save`, `read`: kernels in folders. `work`: the verb of a run.
-- `normal`, `normal_triton`, `normal_cpp`: a kernel without its names, and its hashes. `index`, `groups`: programs,
-  their uses, and groups of equal ones. `reports`: the report of an index.
+- `normal`, `normal_triton`, `normal_order`, `normal_cpp`: a kernel without its names, and its hashes. `index`,
+  `groups`: programs, their uses, and groups of equal ones. `reports`: the report of an index.
 - `checking/`: kernels run and compared with eager.
 """
 

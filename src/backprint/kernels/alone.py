@@ -30,7 +30,8 @@ from backprint.kernels.alone_file import (
     template,
     tensor_dtypes,
 )
-from backprint.kernels.normal_triton import find_kernel, is_jitted, is_setup, parse_module
+from backprint.kernels.normal_order import is_setup
+from backprint.kernels.normal_triton import find_kernel, is_jitted, parse_module
 from backprint.kernels.nouns import Kernel
 
 # ------------------------------------------------------------------ the functions of PyTorch that a Triton kernel calls

@@ -142,7 +142,7 @@ def index_runs(index: KernelIndex) -> Iterator[IndexRun]:
 
 # ------------------------------------------------------------------ the file
 
-FORMAT = 3
+FORMAT = 2
 
 BATCH = 500
 """Kernels after which the samples that are whole are written for good."""

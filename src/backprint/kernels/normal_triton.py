@@ -1,4 +1,5 @@
-"""The normal form of a Triton kernel: its syntax tree, and the parts of its metadata that change the program.
+"""The normal form of a Triton kernel: its syntax tree, with independent statements in one order, and the parts of its
+metadata that change the program.
 
 It leaves out names of functions and variables, comments, docstrings, layout, `filename`, the device's properties, and
 the entries of `inductor_meta` about tuning, names and statistics. A parameter's name counts only if the launcher finds
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from backprint.errors import RefusedError
 from backprint.graph.text import count_tokens
+from backprint.kernels.normal_order import is_setup, ordered_body
 from backprint.kernels.nouns import Kernel, NormalForm
 
 TOKENS = 200_000
@@ -83,8 +85,6 @@ GRID_TEXT = "precomputed_grids"
 """Metadata that computes a grid from parameters by their names, inside texts."""
 
 WORD = re.compile(r"[A-Za-z_]\w*")
-
-SETUP = "set_driver_to_gpu"
 
 BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "getattr", "setattr", "sys", "__import__"}
 """Names with which a source may read a variable by a name in a text; such a module's own names are kept."""
@@ -234,17 +234,6 @@ def is_plain(value: ast.expr | None) -> bool:
             return isinstance(value, ast.Constant)
 
 
-def is_setup(statement: ast.stmt) -> bool:
-    """Whether a statement computes nothing: a docstring, or Inductor's choice of a driver."""
-    match statement:
-        case ast.Expr(value=ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])):
-            return name == SETUP
-        case _:
-            return False
-
-
 def is_launched_by_place(function: ast.FunctionDef) -> bool:
     """Whether no decorator knows a kernel's parameters by name: Triton's own alone, with no texts."""
     return len(function.decorator_list) == 1 and not any(
@@ -341,7 +330,7 @@ class TreeWriter:
         self.out.append(str(len(function.decorator_list)))
         for mark in function.decorator_list:
             self.write_decorator(mark)
-        self.write_value([statement for statement in function.body if not is_setup(statement)])
+        self.write_value(ordered_body(function, self.globals))
 
     # -------------------------------------------------------------- metadata
 

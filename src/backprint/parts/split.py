@@ -572,9 +572,9 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     whole = replace(capture, pairs=tuple(map(fixed_pair, capture.pairs)))
     cuts = [plan(pair.forward, by) for pair in whole.pairs]
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        played = runs_of_pairs(whole)
+        pair_runs = runs_of_pairs(whole)
         borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
-        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, played, strict=True)]
+        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, pair_runs, strict=True)]
         split_parts = [
             [
                 proven_part(PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,11 +45,10 @@ from backprint._torch.operators import (
     registered_kernels,
 )
 from backprint.errors import DataDependentError, UsageError, for_program, is_defect
+from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import BUILT_IN, Capture, allowed
 from backprint.tracing import frames
 from backprint.values import settings
-
-P = ParamSpec("P")
 
 KEYS_AFTER_PYTHON = keys_after(DispatchKey.Python)
 """The dispatch keys that come after `Python`."""
@@ -357,37 +356,31 @@ def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) ->
     return reasons | {name: "decompose= has it" for name in names if {name, name.partition(".")[0]} & decomposed}
 
 
-def captures_operator_bodies(capture: Callable[P, Capture]) -> Callable[P, Capture]:
-    """Make a function that captures a program also capture the bodies of custom operators.
+def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions) -> Capture:
+    """Return what `capture` captures, with the bodies of custom operators in place of their calls.
 
-    The function takes `allow` and `decompose`. A body is known to leave torch only after a part of it has run and was
-    recorded, so the capture then starts again, with that operator whole. It also starts again if an operator was
-    registered while the program ran, because that operator has no kernel for `Python` yet.
+    A body is known to leave torch only after a part of it has run and was recorded, so the capture then starts again,
+    with that operator whole. It also starts again if an operator was registered while the program ran, because that
+    operator has no kernel for `Python` yet.
     """
-
-    @functools.wraps(capture)
-    def captured(*args: P.args, **kwargs: P.kwargs) -> Capture:
-        options: Any = kwargs
-        with settings.ONE_AT_A_TIME:
-            reasons = operators_kept_whole(options.get("allow") or (), options.get("decompose") or ())
-            kept_by_user, must_repeat = set(reasons), True
-            while must_repeat:
-                with operator_bodies_captured(reasons) as body_capture:
-                    try:
-                        result = capture(*args, **kwargs)
-                        called_and_new = (custom_operators_called(result) - set(reasons)) & {
-                            name_of(operator) for operator in operators_with_body()
-                        }
-                        must_repeat = bool(body_capture.not_recordable or called_and_new)
-                    except Exception:
-                        if not body_capture.not_recordable:
-                            raise
-                reasons = reasons | body_capture.not_recordable
-        names = custom_operators_called(result)
-        notes = [f"{name} stays whole: {reason}" for name, reason in reasons.items() if name in names - kept_by_user]
-        return replace(result, why=(*result.why, *notes)) if notes else result
-
-    return captured
+    with settings.ONE_AT_A_TIME:
+        reasons = operators_kept_whole(options.allow or (), options.decompose or ())
+        kept_by_user, must_repeat = set(reasons), True
+        while must_repeat:
+            with operator_bodies_captured(reasons) as body_capture:
+                try:
+                    result = capture()
+                    called_and_new = (custom_operators_called(result) - set(reasons)) & {
+                        name_of(operator) for operator in operators_with_body()
+                    }
+                    must_repeat = bool(body_capture.not_recordable or called_and_new)
+                except Exception:
+                    if not body_capture.not_recordable:
+                        raise
+            reasons = reasons | body_capture.not_recordable
+    names = custom_operators_called(result)
+    notes = [f"{name} stays whole: {reason}" for name, reason in reasons.items() if name in names - kept_by_user]
+    return replace(result, why=(*result.why, *notes)) if notes else result
 
 
 def custom_operators_called(capture: Capture) -> set[str]:

@@ -28,7 +28,7 @@ from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.tracing import derivatives
 from backprint.tracing.aot.engine import by_aot
 from backprint.tracing.captured import LiveProgram, capture_of
-from backprint.tracing.custom import captures_operator_bodies
+from backprint.tracing.custom import with_operator_bodies
 from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.dynamo.engine import by_dynamo
 from backprint.tracing.eager.engine import by_eager
@@ -375,7 +375,6 @@ def refuse_nested_capture() -> Iterator[None]:
 
 
 @refuse_nested_capture()
-@captures_operator_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -383,7 +382,14 @@ def capture_call(
     options: CaptureOptions,
     check: Check = lambda capture, program: None,
 ) -> Capture:
-    """Capture the forward and backward of `target(*args, **kwargs)`."""
+    """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators."""
+    return with_operator_bodies(lambda: capture_once(target, args, kwargs, options, check), options)
+
+
+def capture_once(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: CaptureOptions, check: Check
+) -> Capture:
+    """Capture a call once."""
     check_options(target, options)
     specialize = bool(options.specialize)
     program = read_call(

@@ -31,7 +31,7 @@ from backprint.graph.nouns import Capture
 from backprint.tracing import frames
 from backprint.tracing.aot.engine import by_aot
 from backprint.tracing.captured import capture_of
-from backprint.tracing.custom import captures_operator_bodies
+from backprint.tracing.custom import with_operator_bodies
 from backprint.tracing.dynamo.frontend import (
     GraphRunner,
     function_of,
@@ -67,7 +67,6 @@ def outside_tracing() -> Iterator[None]:
         yield
 
 
-@captures_operator_bodies
 def capture_graph(
     module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **engine_options: Any
 ) -> Capture:
@@ -75,12 +74,15 @@ def capture_graph(
 
     Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
     """
-    program = program_of(module, inputs, torch.is_grad_enabled())
     sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
     options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
-    with outside_tracing():
-        result = by_aot(program, options)
-        return capture_of(result, "dynamo", options)
+
+    def capture_once() -> Capture:
+        program = program_of(module, inputs, torch.is_grad_enabled())
+        with outside_tracing():
+            return capture_of(by_aot(program, options), "dynamo", options)
+
+    return with_operator_bodies(capture_once, options)
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
