@@ -60,10 +60,10 @@ def alone(path: Path) -> dict[str, str]:
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)
     loaded = bp.load(path)
-    from backprint.replaying.draws import drawn
+    from backprint.replaying.draws import draw_from_recipes
     from backprint.replaying.verify import checked_run
 
-    got = checked_run(loaded, drawn(loaded, "recipe", None)).replayed
+    got = checked_run(loaded, draw_from_recipes(loaded, "recipe", None)).replayed
     for pair, played in zip(loaded.pairs, got.parts, strict=True):
         found = alone(path / pair.name / "forward" / "model.py")
         given = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}

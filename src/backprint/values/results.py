@@ -87,8 +87,8 @@ NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 def fill_leaf(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
     """Return a leaf, or a copy of an object's template with these leaves."""
     if part is None:
-        # An object without tensors stays as it is, but the lists and dicts in it are copied: a caller may write to
-        # them.
+        # A leaf without tensors is returned as it is, except a container or an array, which the caller may write to:
+        # that is copied.
         return (
             leaves[0]
             if is_plain_leaf(leaves[0])
