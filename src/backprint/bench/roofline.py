@@ -169,8 +169,8 @@ def read_bytes(flow: GraphFlow) -> int:
             if base in inputs:
                 count = read_at(step, position, name, flow.specs)
                 # The spec of a view (shape, strides and offset) tells which bytes of its base it covers. All steps that
-                # read the whole of views with one spec read the same bytes, which count once. Which bytes a step reads
-                # of a view of which it reads a part is not known, so each such step counts.
+                # read the whole of views with one spec read the same bytes, which count once. A step that reads only a
+                # part of a view may read another part than other steps do, so each such step counts.
                 part = flow.specs[name] if count == memory_of(flow.specs[name]) else step.name
                 parts = reads.setdefault(base, {})
                 parts[part] = max(count, parts.get(part, 0))

@@ -43,7 +43,7 @@ Gradients = dict[str, "Tensor | None"]
 
 @dataclass(slots=True)
 class PairRun:
-    """One run of a Pair: its inputs, results and saved values, and the random state that it started from."""
+    """One run of a Pair: its inputs (`values`), results and saved values, and the random state that it started from."""
 
     values: dict[str, Tensor]
     random: RandomStates
@@ -55,8 +55,8 @@ class PairRun:
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
-        """The inputs of the backward that are known so far, by port: saved values, tangents, and inputs of the forward,
-        for which the backward has ports of the role `constant`."""
+        """The inputs of the backward that are known so far, by port: saved values, tangents, and constants of the
+        program, which are among `values`."""
         return keyed("constant", self.values) | keyed("saved", self.saved) | keyed("tangent", self.tangents)
 
     @property
