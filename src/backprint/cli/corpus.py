@@ -48,13 +48,9 @@ def command() -> None:
 def options(function: F) -> F:
     """Add the options of every run."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each sample, as it finishes."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes."),
         ALLOW_UNPROVEN,
-        click.option(
-            "--list",
-            type=click.Path(path_type=Path),
-            help="A file with the ids of the samples to run on, one per line.",
-        ),
+        click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
         run_options(),
     ):
         function = option(function)
