@@ -15,7 +15,7 @@ import click
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.errors import BackprintError, UsageError
-from backprint.graph.verdicts import DERIVATIVE, GOOD, NOT_THE_DERIVATIVE, WORDS, ports_without
+from backprint.graph.verdicts import DERIVATIVE, GOOD, NOT_THE_DERIVATIVE, WORDS, ports_without_power
 from backprint.jobs.apart import Answer, run_apart, write_answer
 from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
@@ -257,5 +257,5 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    text += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
+    text += f"; {empty} of them vacuous, which is no proof ({ports_without_power(ports)})" if empty else ""
     echo(f"{len(rows)} checked: {text}")

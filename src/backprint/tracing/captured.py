@@ -93,7 +93,7 @@ def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]
 def signature_of(result: EngineResult) -> Signature:
     """Return how the program was called, and the structure of its result."""
     program = result.program
-    same = tuple((named.name, other) for named in program.tensors for other in named.same)
+    same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
@@ -215,7 +215,7 @@ class LiveProgram:
         )
         self.last_leaves: tuple[Any, ...] = self.describe_leaves(result.leaves, result.tree)
         self.captured_leaves = self.last_leaves
-        self.shape = result.tree.shape
+        self.result_summary = result.tree.summary
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
@@ -283,7 +283,7 @@ class LiveProgram:
         tensors |= self.constants
         for named in self.program.tensors:
             if named.name in tensors:
-                tensors |= dict.fromkeys(named.same, tensors[named.name])
+                tensors |= dict.fromkeys(named.other_names, tensors[named.name])
         return tensors
 
     def run_step(
@@ -295,7 +295,7 @@ class LiveProgram:
         own_values = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, own_values, tangents, anew=anew)
         self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
-        self.shape = outcome.tree.shape
+        self.result_summary = outcome.tree.summary
         return outcome
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
@@ -313,8 +313,8 @@ class LiveProgram:
     def result_difference(self) -> str:
         """Return how the last run's result differs from the Capture's in its containers or its leaves that are no
         tensors; '' if it does not."""
-        if self.shape != self.structure.shape:
-            ours, theirs = (printable(shape)[:200] for shape in (self.structure.shape, self.shape))
+        if self.result_summary != self.structure.summary:
+            ours, theirs = (printable(summary)[:200] for summary in (self.structure.summary, self.result_summary))
             return f"the result is {ours}, and the program returns {theirs}"
         if len(self.last_leaves) != len(self.captured_leaves):
             return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
