@@ -233,7 +233,7 @@ def test_a_verdict_has_both_words_and_a_sample_keeps_what_is_meant(tmp_path: Pat
 def test_the_command_says_it_and_exits_with_1(tmp_path: Path) -> None:
     place = bp.capture(RowLoss.apply, leaf(5, 4), leaf(4, 3)).save(tmp_path / "sample")
     result = CliRunner().invoke(command, [str(place), "--derivative", "--json"])
-    row = json.loads(result.output)
+    row = json.loads(result.stdout)
     assert (row["verdict"], row["derivative"]["word"], result.exit_code) == ("bitwise", "not the derivative", 1)
     assert "RowLoss" in row["derivative"]["wrong"][0]
     assert CliRunner().invoke(command, [str(place)]).exit_code == 0
