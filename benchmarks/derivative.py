@@ -82,14 +82,19 @@ class Row:
 # ---- Programs
 
 
-def operators(dtype: torch.dtype) -> Programs:
-    """Yield PyTorch's operators by their OpInfos."""
+def operators(dtype: torch.dtype, samples: int) -> Programs:
+    """Yield PyTorch's operators by their OpInfos: with several samples each of these, else the first with a gradient."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
         if info.supports_autograd and dtype in info.supported_dtypes("cpu"):
             name = " ".join(filter(None, (info.name, info.variant_test_name)))
-            yield f"{name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(operator_calls(info, dtype))
+            if samples == 1:
+                yield f"{name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(operator_calls(info, dtype))
+                continue
+            torch.manual_seed(0)
+            for number, call in enumerate(islice(operator_calls(info, dtype), samples)):
+                yield f"{name} {str(dtype)[6:]} #{number}", lambda call=call: first_with_gradient([call])
 
 
 def operator_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
@@ -112,21 +117,38 @@ def modules(dtype: torch.dtype) -> Programs:
 
 
 def module_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[nn.Module, tuple[Any, ...]]]:
-    """Yield a module with its samples; those with keywords of their forward are left out."""
+    """Yield a module with its samples."""
     for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True):
-        if sample.forward_input is not None and not sample.forward_input.kwargs:
+        if sample.forward_input is not None:
             made = sample.constructor_input
             module = info.module_cls(*made.args, **made.kwargs).to(dtype).train()
-            yield module, tuple(sample.forward_input.args)
+            args, kwargs = tuple(sample.forward_input.args), sample.forward_input.kwargs
+            if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in module.parameters()):
+                module(*args, **kwargs)
+            yield WithKeywords(module, kwargs) if kwargs else module, args
+
+
+class WithKeywords(nn.Module):
+    """A module with some keywords of its forward."""
+
+    def __init__(self, module: nn.Module, kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.module, self.kwargs = module, kwargs
+
+    def forward(self, *args: Any) -> Any:
+        return self.module(*args, **self.kwargs)
 
 
 def first_with_gradient(calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Capture | None:
-    """Return a capture of the first call that has a backward with steps."""
+    """Return a capture of the first call that has a backward with steps, else of the first with a backward."""
+    without_steps = None
     for function, args in islice(calls, SAMPLES):
         capture = bp.capture(function, *args)
         if any(pair.backward is not None and pair.backward.steps for pair in capture.pairs):
             return capture
-    return None
+        if without_steps is None and any(pair.backward is not None for pair in capture.pairs):
+            without_steps = capture
+    return without_steps
 
 
 def architectures() -> Programs:
@@ -253,6 +275,8 @@ def summary(rows: Sequence[Row]) -> str:
         counts = Counter(row.word for row in own)
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         lines.append(f"{part}: {words}")
+        named = [f"{row.name}: {row.word}" for row in answered if row.word != DERIVATIVE]
+        lines += [f"  {line}" for line in named]
         if answered:
             seconds, verify = [row.seconds for row in answered], [row.verify for row in answered]
             lines.append(
@@ -482,7 +506,7 @@ def of_parts(options: argparse.Namespace) -> Iterator[tuple[str, str, Make]]:
     dtypes = [getattr(torch, name) for name in options.dtype or ("float32", "float64")]
     every: dict[str, Callable[[], Programs]] = {}
     for dtype in dtypes:
-        every[f"operators {str(dtype)[6:]}"] = lambda dtype=dtype: operators(dtype)
+        every[f"operators {str(dtype)[6:]}"] = lambda dtype=dtype: operators(dtype, options.samples)
         every[f"modules {str(dtype)[6:]}"] = lambda dtype=dtype: modules(dtype)
     every["architectures"] = architectures
     every["scale"] = stacks
@@ -501,6 +525,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, nargs="?", help="with samples of GraphNet")
     parser.add_argument("--dtype", action="append", choices=("float32", "float64"), help="else both")
     parser.add_argument("--only", action="append", metavar="NAME", help="programs whose name begins so")
+    parser.add_argument("--samples", type=int, default=1, metavar="N", help="so many of an operator, each a row")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th program")
     parser.add_argument("--of", action="append", metavar="PART", help="faults in programs of these parts")
     parser.add_argument("--most", type=int, default=40, help="faults of one pair")
@@ -512,6 +537,7 @@ def main() -> int:
         parser.error("graphnet takes a FOLDER")
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     kind: type[Row] | type[Planted] = Planted if options.part == "faults" else Row
     rows: list[Any] = []
     if options.json and options.json.exists():

@@ -222,7 +222,7 @@ def check_pair(
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
         return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
-    return replace(known, detail=how(known))
+    return replace(known, detail=how(known, setting))
 
 
 NO_ROUNDING = 1e-6
@@ -281,9 +281,27 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
     return Derivative(CANNOT_TELL, name, str(error))
 
 
-def how(known: Derivative) -> str:
+def with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
+    """Return the verdict, the Setting and the limit of its gap where the tangents of these operators are not from their
+    formulas in PyTorch, which differences refute."""
+    setting = replace(setting, refuted=refuted)
+    left, size, run = forward_product(setting)
+    known = replace(
+        known,
+        gap=gap_of((left, size), backward_product(setting)),
+        by_second_derivative=tuple(sorted(run.by_second_derivative)),
+        by_differences=tuple(sorted(run.by_differences)),
+    )
+    return known, setting, LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+
+
+def how(known: Derivative, setting: Setting) -> str:
     """Return what a check did, in a line."""
     words = [f"gap {known.gap:.0e}"]
+    if setting.absolute:
+        words.append("on absolute values of the inputs, because the captured ones give NaN or Inf")
+    if setting.refuted:
+        words.append(f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used")
     if known.by_differences:
         words.append(f"{', '.join(known.by_differences)} by differences")
     if known.left_out:
@@ -313,6 +331,10 @@ def explained(
     by_formula = not located.wrong
     if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
         located = locate_formulas(setting)
+        if located.refuted:
+            known, setting, limit = with_refuted(known, setting, located.refuted)
+            if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
+                return replace(known, detail=how(known, setting))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)

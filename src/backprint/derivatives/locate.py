@@ -61,11 +61,13 @@ class WrongPlace:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right."""
+    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
+    operators whose gradient is right and whose formula for tangents is wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
     wrong: tuple[str, ...]
+    refuted: frozenset[str] = frozenset()
 
 
 def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
@@ -90,39 +92,54 @@ def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
     Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
-    two products must agree, as for a whole Pair.
+    two products must agree, as for a whole Pair. Where they do not and differences agree with the gradient, the formula
+    for the tangent is what is wrong.
     """
     search = Search(setting)
     right = search.right_gradients([])
     places = []
+    refuted = set[str]()
     for step in search.step_of.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
         tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if inputs and tensors and formula_gap(search, step, inputs) > FORMULA_GAP:
-            returned = search.contributions((step,), inputs, right)
-            places.append(
-                WrongPlace(
-                    (step,),
-                    tuple(inputs),
-                    tuple(returned.get(name) for name in inputs),
-                    tuple(1.0 for _ in inputs),
-                    search.backward_steps((step,), ()),
-                )
+        if not inputs or not tensors or formula_gap(search, step, inputs) <= FORMULA_GAP:
+            continue
+        if formula_gap(search, step, inputs, (step.target,)) <= FORMULA_GAP:
+            refuted.add(step.target)
+            continue
+        steps = (step, *parts_of(search, step))
+        returned = search.contributions(steps, inputs, right)
+        places.append(
+            WrongPlace(
+                steps,
+                tuple(inputs),
+                tuple(returned.get(name) for name in inputs),
+                tuple(1.0 for _ in inputs),
+                search.backward_steps(steps, ()),
             )
-    return Located(tuple(places), bool(places), ())
+        )
+    return Located(tuple(places), bool(places), (), frozenset(refuted))
+
+
+def parts_of(search: Search, step: Step) -> list[Step]:
+    """Return the steps that take one of several results of a step."""
+    if isinstance(search.forward_values[step.name], Tensor):
+        return []
+    return [taker for taker in search.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
 
 
 FORMULA_GAP = 1e-7
 """The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
 
 
-def formula_gap(search: Search, step: Step, inputs: Sequence[str]) -> float:
-    """Return the gap of one step alone, relative to the sizes of the terms."""
+def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()) -> float:
+    """Return the gap of one step alone, relative to the sizes of the terms; the tangents of operators in `refuted` are
+    not from their formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph)
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted})
     tangents: list[Any] = []
     with forward_ad.dual_level():
         duals = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,7 +41,8 @@ class CannotTell(Exception):
 class Setting:
     """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
 
-    `ports` are the gradients that are compared, in order; `left_out` says of each other one why it is not.
+    `left_out` says of each gradient that is not compared why. With `absolute`, the inputs are near the absolute values
+    of the captured ones. `refuted` are operators whose formula for tangents is wrong.
     """
 
     forward: Graph
@@ -54,6 +55,8 @@ class Setting:
     direction: dict[str, Tensor]
     chance: int
     nudge: float
+    absolute: bool = False
+    refuted: frozenset[str] = frozenset()
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
@@ -76,13 +79,27 @@ def wide(value: Any) -> Any:
 
 
 def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
-    """Return a Setting on inputs drawn near these values. `chance` is the seed of the program's own draws."""
+    """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
+    Inf for these. `chance` is the seed of the program's own draws."""
+    try:
+        return setting_near(pair, values, seed, chance, ones)
+    except NotFinite as error:
+        if error.is_forward_finite:
+            raise
+        try:
+            return replace(setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
+        except (NotFinite, CannotTell):
+            raise error from None
+
+
+def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
+    """Return a Setting on inputs drawn near these values."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
     reason, not_finite = "it does not run in float64", None
     for nudge in NUDGES:
         source = torch.Generator().manual_seed(seed)
-        inputs = {port.name: wide(values[port.name]) for port in forward.inputs}
+        inputs = inputs_of(forward, backward, values)
         inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
         try:
             return run_setting(forward, backward, inputs, source, chance, nudge, ones)
@@ -95,17 +112,41 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     raise CannotTell(reason)
 
 
+def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
+    names = [port.name for port in forward.inputs]
+    names += [port.name for port in backward.by_role("constant") if port.name in values]
+    return {name: wide(values[name]) for name in names}
+
+
+def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with the absolute ones of inputs that have a gradient."""
+    wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    return {
+        name: value.detach().abs()
+        if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+        else value
+        for name, value in values.items()
+    }
+
+
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Return the results of a graph by port."""
     return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
 
 
 class NotFinite(Exception):
-    """A gradient has NaN or Inf; `setting` has it, if the forward's results are finite."""
+    """A gradient has NaN or Inf; `setting` has it."""
 
     def __init__(self, message: str, setting: Setting) -> None:
         super().__init__(message)
         self.setting = setting
+
+    @property
+    def is_forward_finite(self) -> bool:
+        """Whether the results that have a tangent are finite."""
+        results = self.setting.results
+        return all(bool(output_of(results, name).isfinite().all()) for name in self.setting.tangents)
 
 
 def run_setting(
@@ -143,6 +184,9 @@ def run_setting(
     setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
     for name, gradient in gradients.items():
         if not bool(gradient.isfinite().all()):
+            bad = [name for name, value in inputs.items() if isinstance(value, Tensor) and not is_finite(value)]
+            if bad:
+                raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
             raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
     return setting
 
@@ -169,6 +213,11 @@ def inputs_of_backward(
         else:
             passed[port.key] = inputs.get(port.name)
     return passed
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether a dense tensor has no NaN and no Inf."""
+    return value.layout is not torch.strided or bool(value.isfinite().all())
 
 
 def is_inexact(value: Tensor) -> bool:
@@ -240,7 +289,7 @@ def forward_product(
     setting: Setting, constant: Collection[str] = (), watch: Any = None
 ) -> tuple[float, float, DualRun]:
     """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
-    run = DualRun(setting.forward, constant, watch)
+    run = DualRun(setting.forward, constant, watch, refuted=setting.refuted)
     torch.manual_seed(setting.chance)
     along = run.along(setting.inputs, setting.direction)
     total = size = 0.0
