@@ -18,10 +18,12 @@ from backprint.derivatives.setting import (
     Setting,
     backward_product,
     forward_product,
+    gap_by_accuracy,
     gap_of,
     inner,
     make_setting,
     output_of,
+    rounded,
     values_of,
     wide,
 )
@@ -57,6 +59,7 @@ CONVENTIONS: Mapping[str, str] = {
     "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
     "aten.max_unpool2d.default": "several values are put at one place, and PyTorch leaves open which one counts",
     "aten.max_unpool3d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    "aten.cholesky_inverse.default": "PyTorch's gradient is that of a whole matrix, of which one triangle is read",
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
@@ -196,8 +199,11 @@ def check_pair(
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
-            gaps.append((gap_of((left, left_size), backward_product(setting)), setting))
-            if gaps[-1][0] < limit:
+            gap = gap_of((left, left_size), backward_product(setting))
+            if gap >= limit:
+                gap, setting = gap_by_accuracy(setting)
+            gaps.append((gap, setting))
+            if gap < limit:
                 break
     except NotFinite as error:
         return not_finite(name, error, opaque)
@@ -301,7 +307,9 @@ def how(known: Derivative, setting: Setting) -> str:
     if setting.absolute:
         words.append("on absolute values of the inputs, because the captured ones give NaN or Inf")
     if setting.refuted:
-        words.append(f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used")
+        words.append(
+            f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used"
+        )
     if known.by_differences:
         words.append(f"{', '.join(known.by_differences)} by differences")
     if known.left_out:
@@ -375,10 +383,7 @@ def rounding(setting: Setting) -> float:
     """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
     source = torch.Generator().manual_seed(1)
     moved = {
-        name: value * (1 + 2**-52 * torch.randint(-1, 2, value.shape, generator=source).to(value.device))
-        if name in setting.gradients
-        else value
-        for name, value in setting.inputs.items()
+        name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
     }
     before = forward_product(setting)
     after = forward_product(replace(setting, inputs=moved))

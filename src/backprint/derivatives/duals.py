@@ -8,6 +8,8 @@ the derivative of its backward, confirmed by differences; and from differences a
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -324,10 +326,17 @@ class ActiveCall:
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
     def by_differences(self) -> list[Tensor | None]:
-        """Return the tangents by central differences of eighth order."""
+        """Return the tangents by central differences of eighth order, with the step at which they change least when it
+        is made smaller: a larger one leaves the neighbourhood of a function that is steep, a smaller one rounds."""
         size = max(map(largest, (self.leaves[place] for place in self.directions)))
         most = max(map(largest, self.directions.values()))
         step = STEP * max(size, 1e-2) / max(most, 1e-300)
+        estimates = [self.differences(step / 8**power) for power in range(FINER)]
+        changes = [change(*pair) for pair in itertools.pairwise(estimates)]
+        return estimates[changes.index(min(changes)) + (min(changes) > 0)]
+
+    def differences(self, step: float) -> list[Tensor | None]:
+        """Return the tangents by central differences with this step."""
         totals: list[Any] = [None] * len(tree_flatten(self.result)[0])
         for count, weight in enumerate(WEIGHTS, 1):
             ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
@@ -350,6 +359,21 @@ class ActiveCall:
             for leaf, tangent in zip(leaves, tangents, strict=True)
         ]
         return tree_unflatten(duals, structure)
+
+
+FINER = 4
+"""How many steps of differences are tried, each an eighth of the one before."""
+
+
+def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
+    """Return how far two estimates of tangents are apart, relative to their size; infinite with NaN."""
+    most = 0.0
+    for left, right in zip(before, after, strict=True):
+        if left is not None and right is not None:
+            size = max(largest(left), largest(right), 1e-300)
+            apart = largest(left - right) / size
+            most = max(most, apart) if apart == apart else math.inf
+    return most
 
 
 def near(left: Tensor | None, right: Tensor | None) -> bool:

@@ -241,6 +241,8 @@ def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
         return other
     if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
         return other
+    if not bool((value.tril(-1) != 0).any()):  # zeros or ones on the diagonal, as weights may begin with
+        return other
     return (other + other.mH) / 2
 
 
@@ -259,6 +261,59 @@ def directions(
         name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
+
+
+def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
+    """Return the gap of a Setting with each input's share of the product as large as its gradient is accurate, and this
+    Setting.
+
+    A gradient may be 0 but for rounding, or exact to a few digits only. How accurate it is shows when inputs and
+    tangents are rounded otherwise.
+    """
+    noise = dict.fromkeys(setting.gradients, 0.0)
+    for seed in range(ROUNDINGS):
+        source = torch.Generator().manual_seed(seed)
+        inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
+        tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
+        torch.manual_seed(setting.chance)
+        other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
+        returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+        for name, gradient in setting.gradients.items():
+            if returned[name] is not None:
+                noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
+    sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
+    floor = FLOOR * max(sizes.values(), default=0.0) or 1.0
+    taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
+    noise = {name: min(value, most) for name, value in noise.items()}
+    direction = {}
+    for name, v in setting.direction.items():
+        before, least = max(sizes[name], floor), ACCURATE * noise[name]
+        direction[name] = v * (before / max(before, least))
+    setting = replace(setting, direction=direction)
+    left, left_size, _ = forward_product(setting)
+    # The directions are such that the product has terms of the size 1, if a gradient is more than rounding.
+    least_size = 1.0 if any(sizes.values()) else 0.0
+    return gap_of((left, max(left_size, least_size)), backward_product(setting)), setting
+
+
+ROUNDINGS = 3
+"""How often inputs are rounded otherwise, to see how accurate gradients are."""
+
+ROUNDED = 1e-12
+"""The most that counts as rounding of a gradient, relative to the largest of what the backward takes: a backward that
+computes in fewer digits than float64 is not excused."""
+
+ACCURATE = 1e13
+"""The inverse of the share that rounding of a gradient may have in the product, below the limit of a gap."""
+
+
+def rounded(value: Any, source: torch.Generator) -> Any:
+    """Return a dense tensor whose elements are moved by up to 4 units in the last place."""
+    if value.layout is not torch.strided or not is_inexact(value):
+        return value
+    moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
+    return value * (1 + 2**-52 * moves)
 
 
 def size_of(gradient: Tensor) -> float:
