@@ -31,7 +31,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -39,7 +39,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import backprint as bp
 from backprint.derivatives import check
@@ -62,7 +62,7 @@ SAMPLES = 4
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of one backward. `word` may also be `no gradient`, or `refused`, `crashed` or `timeout` of a capture."""
+    """What came of one backward. `word` may also be `no gradient`, `refused`, `crashed` or `timeout`."""
 
     part: str
     name: str
@@ -83,7 +83,7 @@ class Row:
 
 
 def operators(dtype: torch.dtype, samples: int) -> Programs:
-    """Yield PyTorch's operators by their OpInfos: with several samples each of these, else the first with a gradient."""
+    """Yield PyTorch's operators by their OpInfos: several samples of each, or the first that has a gradient."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
@@ -241,7 +241,7 @@ def rows_of(part: str, name: str, make: Make, limit: int, proved: bool) -> list[
     ]
 
 
-class time_limit:  # noqa: N801
+class time_limit:
     """Raises TimeoutError in what runs longer."""
 
     def __init__(self, seconds: int) -> None:
@@ -323,7 +323,7 @@ def faults_of(pair: Pair, source: random.Random) -> Iterator[Fault]:
 
         def planted(kind: str, other: Step, index: int = index, step: Step = step) -> Fault:
             steps = (*graph.steps[:index], other, *graph.steps[index + 1 :])
-            return Fault(kind, replace(graph, steps=steps), belonging(graph, step))
+            return Fault(kind, replace(graph, steps=steps), belonging(pair, step))
 
         for place, value in enumerate(step.args):
             before, after = step.args[:place], step.args[place + 1 :]
@@ -375,8 +375,14 @@ def same_type(one: Any, other: Any) -> bool:
     return (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
-def belonging(graph: Graph, step: Step) -> frozenset[str]:
-    """Return the forward steps that a step of the backward belongs to."""
+def belonging(pair: Pair, step: Step) -> frozenset[str]:
+    """Return the forward steps that a step of the backward belongs to: of a sum of gradients, those that take the value
+    whose gradient it is."""
+    graph = pair.backward
+    assert graph is not None
+    if step.echo is not None and step.echo.kind == "sum of gradients of":
+        values = set(step.echo.names)
+        return frozenset({*values, *(other.name for other in pair.forward.steps if values & set(names_taken(other)))})
     if step.echo is not None:
         return frozenset(step.echo.names)
     names: set[str] = set()
@@ -385,6 +391,12 @@ def belonging(graph: Graph, step: Step) -> frozenset[str]:
         if other.echo is not None and (other.name in taken or step.name in names_taken(other)):
             names.update(other.echo.names)
     return frozenset(names)
+
+
+def beside(graph: Graph, names: Collection[str]) -> set[str]:
+    """Return the steps that make what the named steps take, or take what they make."""
+    taken = {name for step in graph.steps if step.name in names for name in names_taken(step)}
+    return taken | {step.name for step in graph.steps if set(names) & set(names_taken(step))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +411,7 @@ class Planted:
     seen: int
     alarms: int
     placed: int
+    next_to: int
     placed_of: int
     any_place: int
     complete: int
@@ -432,7 +445,7 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
             return located[-1]
 
         with mock.patch.object(check, "locate", recorded):
-            result = check.check_pair(replace(pair, backward=fault.backward), values, capture.seed)
+            result = check.check_pair(Pair(pair.name, pair.forward, fault.backward), values, capture.seed)
         alarm = result.word == NOT_THE_DERIVATIVE
         if change <= CHANGED:
             counts["same"] += 1
@@ -451,12 +464,14 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
             counts["any_place"] += any(fault.steps & steps for steps in names)
             right = bool(names) and bool(fault.steps & names[0])
             counts["placed"] += right
+            counts["next_to"] += right or (bool(names) and bool(beside(pair.forward, fault.steps) & names[0]))
             if not right:
                 at = " then ".join(",".join(sorted(steps)) for steps in names[:4]) or "nowhere"
                 elsewhere.append(
                     f"{fault.kind} in {','.join(sorted(fault.steps))}: found at {at}; {result.detail[:100]}"
                 )
-    fields = ("faults", "same", "seen", "alarms", "placed", "placed_of", "any_place", "complete", "raised", "unknown")
+    fields = ("faults", "same", "seen", "alarms", "placed", "next_to", "placed_of", "any_place", "complete")
+    fields += ("raised", "unknown")
     assert pair.backward is not None
     return Planted(
         part,
@@ -496,13 +511,14 @@ def planted_summary(rows: Sequence[Planted]) -> str:
     def share(part: str, whole: str) -> str:
         return f"{total(part)} of {total(whole)}" + (f" ({total(part) / total(whole):.2%})" if total(whole) else "")
 
-    return (
-        f"{len(rows)} pairs; {total('faults')} faults that change a gradient: seen {share('seen', 'faults')}, cannot tell "
-        f"{total('unknown')}; first place right {share('placed', 'placed_of')}, some place right "
-        f"{share('any_place', 'placed_of')}, all explained {share('complete', 'placed_of')}; {total('same')} changes that "
-        f"change nothing: {total('alarms')} alarms; {total('raised')} that do not run; "
-        f"{sum(row.seconds for row in rows):.0f} s"
+    lines = (
+        f"{len(rows)} pairs, {total('faults')} faults that change a gradient: seen {share('seen', 'faults')},",
+        f" cannot tell {total('unknown')}; first place right {share('placed', 'placed_of')},",
+        f" right or the step before or after {share('next_to', 'placed_of')}, some place right {share('any_place', 'placed_of')}, all explained",
+        f" {share('complete', 'placed_of')}; {total('same')} changes that change nothing: {total('alarms')} alarms;",
+        f" {total('raised')} that do not run; {sum(row.seconds for row in rows):.0f} s",
     )
+    return "".join(lines)
 
 
 # ---- All of it
@@ -538,9 +554,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th program")
     parser.add_argument("--of", action="append", metavar="PART", help="faults in programs of these parts")
     parser.add_argument("--most", type=int, default=40, help="faults of one pair")
-    parser.add_argument(
-        "--limit", type=int, default=30, metavar="SECONDS", help="for one capture, one check, one proof"
-    )
+    parser.add_argument("--limit", type=int, default=30, metavar="SECONDS", help="for a capture, a check, a proof")
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not time the proofs")
     parser.add_argument("--seconds", type=float, default=1e9, help="end the run after so many")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append rows to it; do not run those again")
@@ -602,7 +616,8 @@ def planted_shown(row: Planted) -> str:
     """Return what became of the faults of one pair."""
     line = (
         f"{row.name:<50} {row.steps:>4} steps: seen {row.seen} of {row.faults}, {row.unknown} cannot tell, place "
-        f"{row.placed} (any {row.any_place}) of {row.placed_of}, same {row.same}, alarms {row.alarms}, {row.seconds:.1f} s"
+        f"{row.placed} (beside {row.next_to}) of {row.placed_of}, same {row.same}, alarms {row.alarms}, "
+        f"{row.seconds:.1f} s"
     )
     return "\n    ".join([line, *row.missed[:5], *row.elsewhere[:5]])
 
