@@ -280,6 +280,9 @@ class Search:
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         matched -= {self.local_of_port[name] for name in wrong}
+        place = self.wrong_sum(places, right, matched, wrong, alone=True)
+        if place is not None:
+            return place
         ends, inside = self.ways(matched, wrong, {s.name for p in places for s in p.steps})
         for last in ends:
             for steps in self.regions(last, inside):
@@ -292,7 +295,7 @@ class Search:
             place, _ = self.best_explanation(steps, places, right, matched, wrong)
             if place is not None:
                 return place
-        return self.wrong_sum(places, right, matched, wrong)
+        return self.wrong_sum(places, right, matched, wrong, alone=False)
 
     def wrong_sum(
         self,
@@ -300,9 +303,11 @@ class Search:
         right: Mapping[str, Tensor],
         matched: set[str],
         wrong: Sequence[str],
+        alone: bool,
     ) -> WrongPlace | None:
         """Return the steps that take a value whose gradient the backward adds up, or returns, wrongly, though it has
-        the right gradients of all that these steps make."""
+        the right gradients of all that these steps make. With `alone`, it must have each right share of the sum too, so
+        that nothing but the sum is wrong."""
         given = {step.name for place in places for step in place.steps}
         returned = {self.local_of_port[name]: self.setting.gradients[name] for name in wrong}
         returned |= {name: value for name, value in self.sums().items() if name not in returned}
@@ -312,6 +317,8 @@ class Search:
             if not taken or name not in right or any(step.name in given for step in takers) or not taken <= matched:
                 continue
             if distance(gradient, right[name], 0.0) <= NEAR or gradient.shape != right[name].shape:
+                continue
+            if alone and not (len(takers) > 1 and all(self.has_share(step, name, right) for step in takers)):
                 continue
             error = distance(gradient, right[name], 0.0)
             backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is gradient])
@@ -331,6 +338,11 @@ class Search:
             if self.progress([*places, place], place, matched, wrong) > (0, 0):
                 return place
         return None
+
+    def has_share(self, step: Step, name: str, right: Mapping[str, Tensor]) -> bool:
+        """Whether the backward has the right gradient of a value by one step that takes it."""
+        share = self.contributions(tuple(dict.fromkeys((step, *self.parts(step)))), [name], right).get(name)
+        return share is None or self.is_in_backward(share)
 
     def sums(self) -> dict[str, Tensor]:
         """Return for each value of the forward whose gradient the backward adds up what it adds up to, those nearest
@@ -543,9 +555,11 @@ class Search:
         if not gradient.numel():
             return True
         mark = mark_of(gradient)
+        alike = self.marks.get(gradient.numel(), ())
+        same_shape = [(other, value) for other, value in alike if value.shape == gradient.shape]
         return mark.is_zero or any(
             mark.is_near(other) and (value.shape != gradient.shape or distance(value, gradient, 0.0) <= NEAR)
-            for other, value in self.marks.get(gradient.numel(), ())
+            for other, value in same_shape or alike
         )
 
 

@@ -88,8 +88,10 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
             raise
         try:
             return replace(setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
-        except (NotFinite, CannotTell):
+        except CannotTell:
             raise error from None
+        except NotFinite as other:
+            raise (other if other.is_forward_finite else error) from None
 
 
 def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
