@@ -331,7 +331,15 @@ class ActiveCall:
         size = max(map(largest, (self.leaves[place] for place in self.directions)))
         most = max(map(largest, self.directions.values()))
         step = STEP * max(size, 1e-2) / max(most, 1e-300)
-        estimates = [self.differences(step / 8**power) for power in range(FINER)]
+        estimates: list[list[Tensor | None]] = []
+        for power in range(FINER):
+            try:
+                estimates.append(self.differences(step / 8**power))
+            except RuntimeError:  # so far along the direction the operator refuses its inputs
+                if power == FINER - 1:
+                    raise
+        if len(estimates) == 1:
+            return estimates[0]
         changes = [change(*pair) for pair in itertools.pairwise(estimates)]
         return estimates[changes.index(min(changes)) + (min(changes) > 0)]
 
