@@ -71,6 +71,7 @@ ALLOWED = {
     "kernels/checking/interpreter.py": "parts of Triton's interpreter",
     "kernels/compilers.py": WORDS,
     "kernels/inductor.py": "a symbol of torch's C++ library",
+    "kernels/normal_order.py": NAMES_IN_KERNELS,
     "kernels/read.py": NAMES_IN_KERNELS,
     "sample/generator.py": RUNS_ALONE,
     "sample/judged.py": RUNS_ALONE,

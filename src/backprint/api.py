@@ -45,6 +45,7 @@ def capture(
     stamp: bool = True,
     order: int = 1,
     allow: Sequence[str] = (),
+    meant: Sequence[str] = (),
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -57,8 +58,9 @@ def capture(
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
-    `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
-    then decomposes: `decompose=("aten::gelu",)`.
+    `meant` names custom autograd.Functions, `"detach"` or `"no_grad"`, where the gradient is meant not to be the
+    derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of
+    operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
@@ -207,14 +209,21 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
 
 
 def verify(
-    capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin | None = None, trace: Capture | bool = False
+    capture: Capture,
+    draws: Sequence[str] | None = None,
+    *,
+    twin: Twin | None = None,
+    trace: Capture | bool = False,
+    derivative: bool = False,
 ) -> list[Verdict]:
     """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
     whole's last.
 
     A fake Capture is `unproven`. With a `twin` (a small version of the same program: `(model, args)`, `(model, args,
     kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow. `trace=True`
-    traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ.
+    traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ. With
+    `derivative`, the Verdict of each Pair with a backward says too whether that is the derivative of the forward
+    (`bp.derivative`).
     """
     from backprint.calls import check_capture
     from backprint.common.text import check_sequence
@@ -229,11 +238,26 @@ def verify(
 
         return [verify_stamped(capture, trace)]
     if twin is None:
-        return prove(capture, tuple(draws or DRAWS))
+        verdicts = prove(capture, tuple(draws or DRAWS))
+        return with_derivatives(capture, verdicts) if derivative else verdicts
     from backprint.replaying.verify import beside
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
+
+
+def with_derivatives(capture: Capture, verdicts: list[Verdict]) -> list[Verdict]:
+    """Return the Verdicts, those of Pairs with a backward with a Derivative."""
+    from dataclasses import replace
+
+    from backprint.derivatives.check import derivatives_of
+
+    results = iter(derivatives_of(capture))
+    with_backward = [pair.backward is not None for pair in capture.pairs]
+    return [
+        replace(verdict, derivative=next(results)) if number < len(with_backward) and with_backward[number] else verdict
+        for number, verdict in enumerate(verdicts)
+    ]
 
 
 def derivative(

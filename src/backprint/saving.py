@@ -21,7 +21,7 @@ from backprint.graph.verdicts import REFUTED, Verdict
 from backprint.graphnet.write import graphnet_writer, write_trees
 from backprint.replaying.annotations import with_found_annotations
 from backprint.replaying.attest import Attested, attest, port_values, verdict_json
-from backprint.replaying.draws import drawn
+from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.run import run_graph
 from backprint.replaying.verify import checked_run, verify_capture
 from backprint.sample.export import check_export, without_exact, write_export
@@ -191,7 +191,7 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).replayed)
+        return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
 
 
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:

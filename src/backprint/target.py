@@ -355,6 +355,7 @@ def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
     """Return the options of a call with losses and decompositions resolved by name; a string instead of a sequence of
     names is refused."""
     check_sequence("allow", options.get("allow"))
+    check_sequence("meant", options.get("meant"))
     check_sequence("decompose", options.get("decompose"))
     resolved = dict(options)
     if isinstance(resolved.get("loss"), str):

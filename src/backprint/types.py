@@ -12,7 +12,7 @@ from backprint.diff.nouns import Diff
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
-from backprint.graph.verdicts import PortVerdict, Power, Trial, Verdict
+from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
 from backprint.jobs import CorpusRun
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
@@ -29,6 +29,7 @@ __all__ = [
     "CheckReport",
     "CheckRow",
     "CorpusRun",
+    "Derivative",
     "Diff",
     "FoldedGraph",
     "Graph",
@@ -52,4 +53,5 @@ __all__ = [
     "Trial",
     "Verdict",
     "WebPage",
+    "WrongGradient",
 ]

@@ -26,7 +26,7 @@ from backprint.jobs.split import split_sample
 from backprint.parts import split as splitting
 from backprint.parts.cuts import Split, weighty
 from backprint.parts.split import DERIVED, SLICED, split_capture
-from backprint.replaying.draws import drawn
+from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.whole import replay_values
 
 # ------------------------------------------------------------------ what is cut
@@ -98,7 +98,7 @@ CAPTURES: dict[str, Any] = {
 
 def whole_and_joined(cap: Capture, found: Split) -> tuple[Any, Any]:
     """Both replayed on the recipe's inputs."""
-    draw = drawn(cap, "recipe", None)
+    draw = draw_from_recipes(cap, "recipe", None)
     torch.manual_seed(7)
     whole = replay_values(cap, draw.values, draw.tangents)
     torch.manual_seed(7)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.cli import main
 from backprint.graph.nouns import Capture, Pair
-from backprint.graph.verdicts import has_proof, proofs, without_power
+from backprint.graph.verdicts import has_proof, proofs, why_no_proof
 from backprint.sample.redraws import another, disturbed, nudged
 
 keep: list[Any] = []
@@ -387,9 +387,9 @@ def test_the_one_answer() -> None:
     assert not has_proof("bitwise", None, ())
     assert not has_proof("close", 0.2, ("output y",))
     assert not has_proof("wrong", 3.0, ())
-    assert without_power("bitwise", 3.0, ()) == without_power("wrong", None, ("output y",)) == ""
-    assert without_power("bitwise", 0.0, ("output y",)) == "1 port without power"
-    assert without_power("close", None, ()) == "power not measured"
+    assert why_no_proof("bitwise", 3.0, ()) == why_no_proof("wrong", None, ("output y",)) == ""
+    assert why_no_proof("bitwise", 0.0, ("output y",)) == "1 port without power"
+    assert why_no_proof("close", None, ()) == "power not measured"
     found = proofs(
         [
             ("a", "bitwise", 3.0, ()),
@@ -399,9 +399,15 @@ def test_the_one_answer() -> None:
             ("e", "bitwise", None, ()),
         ]
     )
-    assert (found.proved, found.of, found.forwards, found.of_forwards, found.ports) == (1, 4, 1, 1, 2)
+    assert (found.proved, found.differentiable, found.proved_forwards, found.forwards_alone, found.ports) == (
+        1,
+        4,
+        1,
+        1,
+        2,
+    )
     assert found.without == (("b", ("x", "y")), ("e", ()))
-    assert found.told() == (
+    assert found.in_one_line() == (
         "1 of 4 that are done and differentiable; 1 of 1 forwards alone; 2 ports without power in 1 that compared "
         "equal; the power of 1 was not measured"
     )

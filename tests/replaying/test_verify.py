@@ -131,7 +131,7 @@ def test_a_check_without_power_is_flagged() -> None:
 
 def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     """Why autograd of the plain forward is no oracle: here it gives other gradients than the program."""
-    from backprint.replaying.draws import drawn
+    from backprint.replaying.draws import draw_from_recipes
     from backprint.replaying.oracles import second_opinion
 
     def f(x: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     assert capture.verify()[0].verdict == "bitwise"
     f(x).backward()
     assert torch.equal(bp.replay(capture, x).gradients["x"], x.grad)
-    draw = drawn(capture, "recipe", None)
+    draw = draw_from_recipes(capture, "recipe", None)
     opinion = second_opinion(capture.pairs[0], ("output",), {}, draw.values, draw.tangents)[PortKey("gradient", "x")]
     right = bp.replay(capture, draw.values["x"], tangents=[draw.tangents["output"]]).gradients["x"]
     assert not torch.allclose(opinion, right)

@@ -19,7 +19,7 @@ from subjects.ledgers import ledger, many
 from backprint.cli.corpus_report import command
 from backprint.corpus.report import ReportPlan, RunView, report
 from backprint.errors import PlaceError, SampleError, UsageError
-from backprint.report.nouns import Column, Report, spell
+from backprint.report.nouns import Column, Report, cell_text
 
 EVIL = "<script>alert('x')</script>"
 
@@ -470,12 +470,12 @@ def test_every_format_has_the_comparison(tmp_path: Path, format: str) -> None:
     ],
 )
 def test_values_are_spelled_for_people(kind: str, value: Any, said: str) -> None:
-    assert spell(value, Column("", kind)) == said
+    assert cell_text(value, Column("", kind)) == said
 
 
 def test_a_column_of_no_known_kind_is_an_error() -> None:
     with pytest.raises(KeyError):
-        spell(1, Column("", "weight"))
+        cell_text(1, Column("", "weight"))
 
 
 def test_ten_thousand_samples_are_no_trouble(tmp_path: Path) -> None:

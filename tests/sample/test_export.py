@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.replaying.draws import drawn
+from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.verify import checked_run
 from backprint.sample.alone import printed_line
 from backprint.sample.judged import Eager, judged
@@ -91,7 +91,7 @@ def of_graphs(text: str) -> dict[str, list[str]]:
 def of_verify(capture: bp.Capture) -> dict[str, list[str]]:
     """What the replay of the sample's own verify gives at each port."""
     with settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        parts = checked_run(capture, drawn(capture, "recipe", None)).replayed.parts
+        parts = checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed.parts
     found = {}
     for pair, played in zip(capture.pairs, parts, strict=True):
         values: dict[str, Any] = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}

@@ -367,7 +367,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a source of two": (
         field("opaque", value=[{"kind": "a", "text": "b", "source": ["f", 1]}]),
         "capture.json",
-        "opaque[0].source: expected file, line",
+        "opaque[0].source: expected a list of file, line",
     ),
     "a source on no line": (
         field("opaque", value=[{"kind": "a", "text": "b", "source": ["f", -1, "g", "", ""]}]),

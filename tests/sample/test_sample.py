@@ -484,7 +484,7 @@ def test_an_ending_of_an_earlier_version_is_read_once_it_is_known(
         model.write_text(model.read_text().replace(standalone.FOOTER, older))
     with pytest.raises(bp.errors.RefusedError, match=r"model\.py: line \d+: the lines below the graph"):
         bp.load(tmp_path / "sample").pairs[0].forward  # noqa: B018  # reading it is what is refused
-    monkeypatch.setattr(standalone, "KNOWN_FOOTERS", frozenset({standalone.ending_digest(older)}))
+    monkeypatch.setattr(standalone, "KNOWN_FOOTERS", frozenset({standalone.footer_digest(older)}))
     assert verdict_of(tmp_path / "sample").verdict == "bitwise"
     assert verdict_of(one.path).verdict == "bitwise"
 

@@ -60,10 +60,10 @@ def alone(path: Path) -> dict[str, str]:
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)
     loaded = bp.load(path)
-    from backprint.replaying.draws import drawn
+    from backprint.replaying.draws import draw_from_recipes
     from backprint.replaying.verify import checked_run
 
-    got = checked_run(loaded, drawn(loaded, "recipe", None)).replayed
+    got = checked_run(loaded, draw_from_recipes(loaded, "recipe", None)).replayed
     for pair, played in zip(loaded.pairs, got.parts, strict=True):
         found = alone(path / pair.name / "forward" / "model.py")
         given = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
@@ -127,7 +127,7 @@ LIES: dict[str, tuple[Callable[[Links], object], str]] = {
     "a saved value": (other(0, 1, "saved x"), "a link starts at an output, a mutation or a gradient"),
     "a key that is not a text": (other(0, 1, 3), "links[0][1]: expected str"),
     "a pair that is a text": (other(0, 0, "0"), "links[0][0]: expected int"),
-    "too short": (lambda links: links[0].pop(), "links[0]: expected source, port, target, name"),
+    "too short": (lambda links: links[0].pop(), "links[0]: expected a list of source, port, target and name"),
     "too long": (lambda links: links[0].append(1), "links[0]: 5 items"),
     "fed twice": (lambda links: links.append([1, "output pair_1.a", 2, "pair_0.y"]), "is fed from two places"),
     "handed to a pair": (lambda links: links.append([None, "input x", 1, "x"]), "only a result is passed through"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from operator import methodcaller
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,12 @@ sequence_number: Any = methodcaller("_sequence_nr")
 def function_class(node: Any) -> Any:
     """Return the custom autograd.Function that a node runs the backward of; None if it does not say."""
     return getattr(type(node), "_forward_cls", None)
+
+
+@functools.cache
+def load_tangent_decompositions() -> None:
+    """Load what forward-mode AD loads when it is first used, without the warning of torch about torch."""
+    private.imported("torch._decomp.decompositions_for_jvp")
 
 
 def metadata_of_inputs(node: Any) -> tuple[Any, ...]:

@@ -86,7 +86,7 @@ NAMES = {
     ),
     "is_always": Private(
         "torch.fx.experimental.symbolic_shapes.ShapeEnv._maybe_evaluate_static",
-        "Return True or False if a condition is that for all sizes in range; None if it depends on the sizes.",
+        "Return True if a condition is true for all sizes in range, False if it is false for all, and None otherwise.",
         (private.AOT,),
         passed=("axioms",),
     ),

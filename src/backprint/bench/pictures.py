@@ -1,4 +1,4 @@
-"""Names of compilers as pictures and narrow columns show them."""
+"""The pictures of a run of compilers, and the short names of the compilers in pictures and narrow columns."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ from backprint.report.svg import (
     wrapped,
 )
 
-OWN = re.compile(r".*[/\\](?P<name>[^/\\]+\.py:[^/\\]+)", re.DOTALL)
-"""A function in a file: `FOLDER/FILE.py:FUNCTION`."""
+FUNCTION_IN_FILE = re.compile(r".*[/\\](?P<name>[^/\\]+\.py:[^/\\]+)", re.DOTALL)
+"""The name of a compiler that is a function of the user's: `FOLDER/FILE.py:FUNCTION`."""
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return each name without its folder; with it, where two names would be the same."""
-    known = list(dict.fromkeys(names))
-    short = [OWN.fullmatch(name) for name in known]
-    folderless = [match["name"] if match else name for match, name in zip(short, known, strict=True)]
-    return {name: own if folderless.count(own) == 1 else name for name, own in zip(known, folderless, strict=True)}
+    """Return, for each name, the name without its folder. If several would then be the same, they keep their
+    folders."""
+    full_names = list(dict.fromkeys(names))
+    matches = [FUNCTION_IN_FILE.fullmatch(name) for name in full_names]
+    short = [match["name"] if match else name for match, name in zip(matches, full_names, strict=True)]
+    return {
+        name: short_name if short.count(short_name) == 1 else name
+        for name, short_name in zip(full_names, short, strict=True)
+    }
 
 
 # ------------------------------------------------------------------ curves, violins, and speedup by size
@@ -46,34 +50,35 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 # All are drawn from ScoredSamples, so that the pictures of a run and of a GraphNet log agree.
 
 Scored = Mapping[str, Sequence[ScoredSample]]
-"""By name of a compiler, or of a log: its samples."""
+"""The samples of each compiler, or of each log, by its name."""
 
 WIDTH = 620.0
 
 
 def pictures(scored: Scored) -> tuple[Figure, ...]:
-    """Return the pictures for which there are samples."""
+    """Return the pictures of the samples that have a measured time; none if there are no such samples."""
     measured = {
         name: tuple(scored_sample for scored_sample in samples if scored_sample.measured)
         for name, samples in scored.items()
     }
-    shown = short_names(measured)
-    known = {shown[name]: samples for name, samples in measured.items() if samples}
-    if not known:
+    short = short_names(measured)
+    by_short_name = {short[name]: samples for name, samples in measured.items() if samples}
+    if not by_short_name:
         return ()
-    speeds = {name: right_speedups(samples) for name, samples in known.items()}
-    figures = [*curve_pictures(known)]
+    speeds = {name: right_speedups(samples) for name, samples in by_short_name.items()}
+    figures = [*curve_pictures(by_short_name)]
     if any(speeds.values()):
         figures.append(violin_picture(speeds))
-    if any(operators_of(sample) for samples in known.values() for sample in samples if right_and_timed(sample)):
-        figures.append(size_picture(known))
+    all_samples = [sample for samples in by_short_name.values() for sample in samples]
+    if any(operators_of(sample) for sample in all_samples if right_and_timed(sample)):
+        figures.append(size_picture(by_short_name))
     return tuple(figures)
 
 
 def operators_of(sample: ScoredSample) -> int:
     """Return a sample's number of operators; 0 where it is unknown."""
-    known = sample.setting("operators")
-    return int(known) if known.isdecimal() else 0
+    count = sample.setting("operators")
+    return int(count) if count.isdecimal() else 0
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------
@@ -111,9 +116,11 @@ def curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) ->
     def across(level: int) -> float:
         return LEFT + 14 + (level - levels[0]) / (levels[-1] - levels[0]) * (EDGE - LEFT - 28)
 
-    places = {name: [(across(level), scale.place(value)) for level, value in points] for name, points in series.items()}
+    positions = {
+        name: [(across(level), scale.place(value)) for level, value in points] for name, points in series.items()
+    }
     ticks = [(across(level), str(level)) for level in levels]
-    return chart(title, places, value_axis(scale, scale.ticks(), EDGE, "score"), ticks, "tolerance level t")
+    return chart(title, positions, value_axis(scale, scale.ticks(), EDGE, "score"), ticks, "tolerance level t")
 
 
 # --- violins ----------------------------------------------------------------------------------------------------------
@@ -121,14 +128,16 @@ def curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) ->
 COLUMN = 112.0
 
 NAME_LINE = 14.0
-"""From one line of a name to the next."""
+"""The distance between two lines of a name."""
 
 FEWEST_SHAPED = 5
-"""From so many speedups on a violin has a shape; fewer are dots."""
+"""The least number of speedups that are drawn as a violin. Fewer are drawn as dots."""
 
 LEVELS_OF_SHAPE = 60
+"""How many steps the density of a violin is computed in."""
 
 FEWEST_TICKS = 4
+"""The least number of powers of two on an axis of speedups; with fewer, it has round values."""
 
 VIOLIN_NOTE = (
     "Speedups of what is right at level 0; the bar is from the first to the third quartile, the line in it the median. "
@@ -155,8 +164,8 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
             parts += [marker(middle, scale.place(value), index) for value in values]
         median = f"median {statistics.median(values):.2f}×" if values else ""
         parts += [
-            label(middle, HEIGHT - 38 + NAME_LINE * place, line, letters=int(column / 6))
-            for place, line in enumerate(names[name])
+            label(middle, HEIGHT - 38 + NAME_LINE * index_of_line, line, letters=int(column / 6))
+            for index_of_line, line in enumerate(names[name])
         ]
         parts.append(label(middle, below + 17, f"n = {len(values):,}", kind="label soft"))
         parts.append(label(middle, below + 32, median, kind="label soft"))
@@ -164,7 +173,7 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
 
 
 Shape = Sequence[tuple[float, float]]
-"""The density at each base-two logarithm of a speedup."""
+"""Pairs of a base-two logarithm of a speedup and the density of the speedups there."""
 
 
 def violin(
@@ -174,8 +183,8 @@ def violin(
     highest = max(thick for _, thick in shape)
     sides = [(half * thick / highest, scale.place(2.0**level)) for level, thick in shape]
     outline = [(middle + wide, y) for wide, y in sides] + [(middle - wide, y) for wide, y in reversed(sides)]
-    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
-    yield f'<polygon class="violin {series_class(index)}" points="{places}"/>'
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
+    yield f'<polygon class="violin {series_class(index)}" points="{points}"/>'
     quarter, _, three_quarters = statistics.quantiles(values, method="inclusive")
     first, third = scale.place(quarter), scale.place(three_quarters)
     tall = max(first - third, 1.0)
@@ -191,14 +200,17 @@ def speedup_ticks(scale: LogScale) -> Sequence[float]:
 
 
 def density(values: Sequence[float]) -> Shape:
-    """Return a Gaussian kernel density of speedups' logarithms, by Silverman's width."""
+    """Return a Gaussian kernel density estimate of the logarithms of speedups, with the bandwidth of Silverman's
+    rule."""
     ordered = sorted(map(math.log2, values))
     quarter, _, three_quarters = statistics.quantiles(ordered, method="inclusive")
     spread = min(statistics.stdev(ordered), (three_quarters - quarter) / 1.34)
     width = max(0.9 * (spread or statistics.stdev(ordered)) * len(ordered) ** -0.2, 0.02)
     low, high = ordered[0] - 2 * width, ordered[-1] + 2 * width
-    levels = [low + (high - low) * place / LEVELS_OF_SHAPE for place in range(LEVELS_OF_SHAPE + 1)]
-    return [(level, math.fsum(math.exp(-(((level - each) / width) ** 2) / 2) for each in ordered)) for level in levels]
+    levels = [low + (high - low) * index / LEVELS_OF_SHAPE for index in range(LEVELS_OF_SHAPE + 1)]
+    return [
+        (level, math.fsum(math.exp(-(((level - value) / width) ** 2) / 2) for value in ordered)) for level in levels
+    ]
 
 
 # --- speedup by size --------------------------------------------------------------------------------------------------
@@ -207,23 +219,23 @@ def density(values: Sequence[float]) -> Shape:
 def size_picture(scored: Scored) -> Figure:
     """Draw the speedups of samples that are right at level 0, by the number of operators."""
     series = {name: size_points(samples) for name, samples in scored.items()}
-    every = [point for points in series.values() for point in points]
+    all_points = [point for points in series.values() for point in points]
     height = height_for(len(series))
-    largest = max(size for size, _ in every)
-    across = LogScale(min(size for size, _ in every) / 1.3, largest * 1.3, LEFT + 4, EDGE - 4)
-    up = LogScale(*range_around((speedup for _, speedup in every), 2.0), height - BOTTOM, TOP)
-    places = {
+    largest = max(size for size, _ in all_points)
+    across = LogScale(min(size for size, _ in all_points) / 1.3, largest * 1.3, LEFT + 4, EDGE - 4)
+    up = LogScale(*range_around((speedup for _, speedup in all_points), 2.0), height - BOTTOM, TOP)
+    positions = {
         name: [(across.place(size), up.place(speed)) for size, speed in points] for name, points in series.items()
     }
     ticks = [(across.place(tick), f"{tick:,.0f}") for tick in across.ticks()]
     axis, title = value_axis(up, speedup_ticks(up), EDGE, "speedup"), "Speedup by size"
-    svg = chart(title, places, axis, ticks, "operators of the graph", joined=False, mark="mark dot")
+    svg = chart(title, positions, axis, ticks, "operators of the graph", joined=False, mark="mark dot")
     return Figure(title, "Speedups of what is right at level 0.", svg)
 
 
 def size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:
     return [
-        (operators_of(each), each.speedup)
-        for each in samples
-        if right_and_timed(each) and operators_of(each) and each.speedup
+        (operators_of(sample), sample.speedup)
+        for sample in samples
+        if right_and_timed(sample) and operators_of(sample) and sample.speedup
     ]

@@ -26,10 +26,10 @@ from backprint.graph.cost import (
     graph_flops,
     is_view,
     memory_of,
-    places,
     read_at,
     specs_of,
     sum_by_dtype,
+    values_read,
 )
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import unguarded_graph
@@ -63,7 +63,7 @@ def least_step_work(forward: Graph, backward: Graph) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphFlow:
-    """A program as the bytes are counted for it: inputs, steps and results, by names.
+    """The inputs, steps and results of a program, as names. Its bytes are counted from them.
 
     `specs` has the spec of each value. `bases` has, for a view, the value whose memory it uses, and else the value
     itself.
@@ -90,8 +90,8 @@ def flow_with_bases(
     views: set[str] = set()
     for step in steps:
         parent = next(refs(argument(step, 0)), None)
-        picked = step.target == "operator.getitem" and parent in views
-        if parent is not None and (picked or is_view(step, specs)):
+        is_part_of_views = step.target == "operator.getitem" and parent in views  # one of the views of a `split`
+        if parent is not None and (is_part_of_views or is_view(step, specs)):
             views.add(step.name)
             bases[step.name] = bases[parent]
         else:
@@ -164,12 +164,13 @@ def read_bytes(flow: GraphFlow) -> int:
     for step in flow.steps:
         if flow.bases[step.name] != step.name:
             continue  # a view reads nothing itself; the steps that use it do
-        for position, name in places(step):
+        for position, name in values_read(step):
             base = flow.bases.get(name, name)
             if base in inputs:
                 count = read_at(step, position, name, flow.specs)
-                # Steps that read a whole view read the same bytes, so these are counted once for each spec of a view.
-                # Each step that reads a part may read another part.
+                # The spec of a view (shape, strides and offset) tells which bytes of its base it covers. All steps that
+                # read the whole of views with one spec read the same bytes, which count once. A step that reads only a
+                # part of a view may read another part than other steps do, so each such step counts.
                 part = flow.specs[name] if count == memory_of(flow.specs[name]) else step.name
                 parts = reads.setdefault(base, {})
                 parts[part] = max(count, parts.get(part, 0))
@@ -183,7 +184,7 @@ def written_bytes(flow: GraphFlow) -> int:
     for name in flow.results:
         base = flow.bases.get(name, name)
         if base not in inputs:
-            spec = flow.specs[name]
+            spec = flow.specs[name]  # results with one base and one spec are the same bytes
             writes.setdefault(base, {})[spec] = memory_of(spec)
     return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in writes.items())
 

@@ -86,10 +86,10 @@ def rows_with_check(check: Check, names: str) -> dict[str, Check]:
 
 
 CHECKS: dict[str, Check] = {
-    # These two allow the index -1, which marks an empty window.
+    # In these two, the index -1 is allowed: it marks an empty window.
     "aten.max_pool2d_with_indices_backward": pool_backward_check(2, -1),
     "aten.max_pool3d_with_indices_backward": pool_backward_check(3, -1),
-    # Others do not.
+    # The backwards of the other max pools do not allow it.
     "aten.adaptive_max_pool2d_backward": pool_backward_check(2),
     "aten.adaptive_max_pool3d_backward": pool_backward_check(3),
     "aten.fractional_max_pool2d_backward": pool_backward_check(2),

@@ -19,7 +19,7 @@ from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
-from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
+from backprint.graph.verdicts import REFUTED, has_proof, proof_arguments, verdict_text
 from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import TREE_NAMES, Task, stage
 from backprint.jobs.verbs import load_only
@@ -58,6 +58,12 @@ from backprint.sample.place import check_place, settle
 )
 @DEVICE
 @TRUST
+@click.option(
+    "--meant",
+    multiple=True,
+    metavar="NAME",
+    help="An autograd.Function, detach or no_grad meant not to be the derivative.",
+)
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
@@ -201,6 +207,7 @@ def captured(
     entered("capture")
     allow = tuple(rest.pop("allow"))
     names = tuple(rest.pop("requires_grad")) or None
+    rest |= {"meant": tuple(rest["meant"])}
     rest |= {"allow": allow, "decompose": tuple(rest["decompose"]), "requires_grad": names, "order": int(rest["order"])}
     capture = capture_target(program, **rest)
     entered("save")
@@ -209,7 +216,7 @@ def captured(
         return trees(capture, place, output, program, target, rest, overwrite, as_json)
     stored = bp.load(bp.save(capture, place, data, allow=allow, overwrite=overwrite), allow=allow)
     answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
-    answer["proof"] = has_proof(*standing(stored.verdict))
+    answer["proof"] = has_proof(*proof_arguments(stored.verdict))
     if program.kind == "graphnet" or capture.notes:
         answer |= {"asks": program.with_grad, "notes": capture.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))

@@ -48,9 +48,9 @@ def command() -> None:
 def options(function: F) -> F:
     """Add the options of every run."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes."),
         ALLOW_UNPROVEN,
-        click.option("--list", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
+        click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
         run_options(),
     ):
         function = option(function)
@@ -72,26 +72,26 @@ def capturing(function: F) -> F:
 @choice("mode", "It is train, which is what the verb means.", hidden=True)
 @capturing
 @options
-def backward(source: Path, out: Path, **given: Any) -> None:
+def backward(source: Path, out: Path, **options: Any) -> None:
     """Capture, prove and save the training forward and backward of every sample below SRC.
 
     `corpus capture --mode train` is the same.
     """
-    chosen, rest = parted(given)
-    carry_out("backward", source, out, chosen, **rest)
+    options_of_verb, options_of_run = split_options(options)
+    carry_out("backward", source, out, options_of_verb, **options_of_run)
 
 
 @command.command("capture")
 @MODE
 @capturing
 @options
-def capture(source: Path, out: Path, **given: Any) -> None:
+def capture(source: Path, out: Path, **options: Any) -> None:
     """Capture, prove and save every sample below SRC, in its own mode or that of --mode."""
-    chosen, rest = parted(given)
-    carry_out("capture", source, out, chosen, **rest)
+    options_of_verb, options_of_run = split_options(options)
+    carry_out("capture", source, out, options_of_verb, **options_of_run)
 
 
-def parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of a verb that captures, and those of the run."""
     names = ("mode", "engine", "data", "device", "trust", "layout", "power")
     return {name: options[name] for name in names}, {
@@ -104,11 +104,11 @@ def parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 @click.option("-o", "--output", "out", metavar="OUT", type=click.Path(path_type=Path), help="Keep the ledger here.")
 @ALLOW
 @options
-def verify(source: Path, out: Path | None, allow: tuple[str, ...], **rest: Any) -> None:
+def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_run: Any) -> None:
     """Prove every sample of Backprint's below SRC again, each from its files alone in a fresh process."""
     with contextlib.ExitStack() as stack:
-        place = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="backprint-")))
-        carry_out("verify", source, place, {"allow": list(allow)}, resumable=out is not None, **rest)
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="backprint-")))
+        carry_out("verify", source, folder, {"allow": list(allow)}, resumable=out is not None, **options_of_run)
 
 
 @command.command("run")
@@ -117,7 +117,7 @@ def verify(source: Path, out: Path | None, allow: tuple[str, ...], **rest: Any) 
 @OUT
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
 @options
-def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **rest: Any) -> None:
+def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **options_of_run: Any) -> None:
     """Run any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.
 
     The function takes (task, options, staging): task.path is the sample's folder, options are those of --set, staging
@@ -126,10 +126,12 @@ def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **re
     """
     from backprint.errors import UsageError
 
-    chosen = dict(map(setting, settings))
-    if both := sorted(chosen.keys() & rest.keys()):
-        raise UsageError(f"--set {both[0]}=…: {both[0]!r} is an option of every run: call the verb's another name")
-    carry_out(verb, source, out, chosen, **rest)
+    options_of_verb = dict(map(setting, settings))
+    if both := sorted(options_of_verb.keys() & options_of_run.keys()):
+        raise UsageError(
+            f"--set {both[0]}=…: {both[0]!r} is an option of every run: give the option of the verb another name"
+        )
+    carry_out(verb, source, out, options_of_verb, **options_of_run)
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -149,14 +151,14 @@ def carry_out(
     verb: str,
     source: Path,
     out: Path,
-    chosen: dict[str, Any],
+    options_of_verb: dict[str, Any],
     *,
     allow_unproven: bool,
     as_json: bool,
     resumable: bool = True,
     show: Callable[[bool], Any] | None = None,
     close: Callable[[CorpusRun, bool], None] | None = None,
-    **given: Any,
+    **options_of_run: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
     from backprint.graph.verdicts import GOOD
@@ -166,10 +168,10 @@ def carry_out(
 
     try:
         with (show or display_for)(as_json) as watcher:
-            done = run_corpus(verb, source, out, watch=watcher, **given, **chosen)
+            done = run_corpus(verb, source, out, watch=watcher, **options_of_run, **options_of_verb)
     except Stopped as stopped:
         echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
-        if given["executor"] == "ray":
+        if options_of_run["executor"] == "ray":
             end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
     (close or summarize_run)(done, as_json)
@@ -178,7 +180,8 @@ def carry_out(
 
 
 def end_at_once(code: int) -> NoReturn:
-    """Skip Ray's exit handlers, which race with running tasks. The ledger is closed."""
+    """End the process without Ray's exit handlers, which race with running tasks. Nothing is lost, because the ledger
+    is closed by now."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -203,10 +206,10 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
             yield f"{count:6} {cause}"
         proofs = ledger.proofs()
         if proofs.ports or (proofs.without and ledger.facts()["options"].get("power") == "none"):
-            yield f"proved: {proofs.told()}"
+            yield f"proved: {proofs.in_one_line()}"
             yield from (powerless_text(id, ports) for id, ports in proofs.without[:NAMED])
             if len(proofs.without) > NAMED:
-                yield f"and {len(proofs.without) - NAMED:,} samples more: corpus report names them"
+                yield f"and {len(proofs.without) - NAMED:,} more samples: `backprint corpus report` names them"
 
 
 @command.command("status")

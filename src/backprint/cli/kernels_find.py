@@ -21,18 +21,26 @@ if TYPE_CHECKING:
 
 @click.command("find")
 @click.argument("index", metavar="INDEX", type=click.Path(path_type=Path))
-@click.option("--sample", metavar="NAME", help="The kernels that this sample needs.")
-@click.option("--kernel", metavar="HASH", help="The samples that use this kernel: the beginning of its hash.")
-@click.option("--since", type=click.IntRange(0), metavar="RUN", help="What came after a run of `kernels dedup`.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N uses.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a use of a kernel, or a run.")
+@click.option("--sample", metavar="NAME", help="Only the kernels of this sample.")
+@click.option("--kernel", metavar="HASH", help="Only uses of this kernel: the beginning of its hash.")
+@click.option(
+    "--since",
+    type=click.IntRange(0),
+    metavar="RUN",
+    help="Only what came after this run of `kernels dedup`: its number.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N uses.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object for each use of a kernel, or for each run."
+)
 def command(
     index: Path, sample: str | None, kernel: str | None, since: int | None, limit: int | None, as_json: bool
 ) -> None:
-    """Ask an index of `kernels dedup --index`: who uses a kernel, what does a sample need, what is new?
+    """Search an index that `kernels dedup --index` wrote: which samples use a kernel, which kernels a sample uses, and
+    what is new.
 
-    Several options together must all hold. Without one of them it shows the runs that wrote the index, by whose
-    numbers --since goes. HASH is that of a program, or of a structure.
+    With several options, only uses that meet all of them are shown. Without --sample, --kernel and --since, the runs
+    that wrote the index are shown, with their numbers for --since. HASH is the hash of a program or of a structure.
     """
     from backprint.kernels.index import KernelIndex, find_uses, index_runs
 
@@ -49,12 +57,12 @@ def command(
 
 def json_uses(uses: Iterator[IndexedUse], since: int | None) -> Iterator[str]:
     for use in uses:
-        known = {**asdict(use.use), "language": use.language, "program_run": use.program_run}
-        yield json.dumps(known if since is None else {**known, "new_program": use.program_run > since})
+        row = {**asdict(use.use), "language": use.language, "program_run": use.program_run}
+        yield json.dumps(row if since is None else {**row, "new_program": use.program_run > since})
 
 
 def use_lines(uses: list[IndexedUse], since: int | None, limit: int | None) -> Iterator[str]:
-    """Yield the uses as a table, and how many there are of what."""
+    """Yield the uses as a table, and a line with the numbers of kernels, samples and programs."""
     rows = [
         [
             *(short_name(use.use.name), short_name(use.use.sample), use.use.direction, use.use.target),

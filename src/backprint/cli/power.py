@@ -15,7 +15,7 @@ from backprint.cli.options import ALLOW, MODE, TRUST, power_option
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import first_three, numbered
 from backprint.errors import UsageError
-from backprint.graph.verdicts import GOOD, has_proof, ports_without
+from backprint.graph.verdicts import GOOD, has_proof, ports_without_power
 from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
@@ -147,5 +147,5 @@ def verdict(row: dict[str, Any]) -> str:
     if row["power"] is None:
         why.append("no result could move: nothing to measure")
     if row["vacuous"]:
-        why.append(f"nothing moves {first_three(row['vacuous'])} ({ports_without(len(row['vacuous']))})")
+        why.append(f"nothing moves {first_three(row['vacuous'])} ({ports_without_power(len(row['vacuous']))})")
     return "no proof: " + "; ".join(filter(None, (*why, hidden)))

@@ -14,7 +14,7 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
-from backprint.graph.verdicts import has_proof, standing, verdict_text
+from backprint.graph.verdicts import has_proof, proof_arguments, verdict_text
 
 
 @click.command("show")
@@ -94,7 +94,7 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
-    facts["proof"] = has_proof(*standing(capture.verdict))
+    facts["proof"] = has_proof(*proof_arguments(capture.verdict))
     guards = [guard.text for guard in capture.guards]
     links = [[link.source, str(link.port), link.target, link.name] for link in capture.links]
     assumptions = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import click
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.errors import BackprintError, UsageError
-from backprint.graph.verdicts import GOOD, WORDS, ports_without
+from backprint.graph.verdicts import DERIVATIVE, GOOD, NOT_THE_DERIVATIVE, WORDS, ports_without_power
 from backprint.jobs.apart import Answer, run_apart, write_answer
 from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
@@ -27,13 +29,14 @@ from backprint.jobs.verbs import load_only
 @MODE
 @TRUST
 @click.option("--trace", metavar="TARGET", help="Trace this program in full, and compare stamped samples with it.")
+@click.option("--derivative", is_flag=True, help="Say too whether each backward is the derivative of its forward.")
 @click.option("--loss", help="With --trace: the loss that the samples were captured with.")
 @limits
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof.",
+    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof; with --derivative, derivative.",
 )
 def command(
     samples: tuple[Path, ...],
@@ -42,6 +45,7 @@ def command(
     mode: str | None,
     trust: bool,
     trace: str | None,
+    derivative: bool,
     loss: str | None,
     timeout: float,
     memory: float | None,
@@ -55,6 +59,9 @@ def command(
 
     With `--trace TARGET`, the graphs of stamped samples are compared with those of TARGET, which is executed here,
     captured with `--fake` and traced in full.
+
+    With `--derivative`, each backward is compared with the derivative of its forward: `bitwise, derivative`. One that
+    is not the derivative is named with its line, and the exit code is 1.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -62,7 +69,7 @@ def command(
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
             with working() as at:
-                options = {"allow": list(allow), "mode": mode, "trust": trust}
+                options = {"allow": list(allow), "mode": mode, "trust": trust, "derivative": derivative}
                 arguments = (places, options, (timeout, memory), numbered(places, at))
                 answers = (
                     (
@@ -84,8 +91,13 @@ def command(
     if wrong:
         raise UsageError(wrong)
     good = GOOD | ({"unproven"} if allow_unproven else set())
-    if not rows or any(row["verdict"] not in good for row in rows):
+    if not rows or any(row["verdict"] not in good or is_not_derivative(row) for row in rows):
         raise SystemExit(1)
+
+
+def is_not_derivative(row: Mapping[str, Any]) -> bool:
+    """Whether the backward of a row is not the derivative of its forward."""
+    return (row.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE
 
 
 def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Path], None]:
@@ -134,7 +146,10 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
 def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Verify in the sample's own process, and write its rows as the answer."""
     return write_answer(
-        staging, list(rows_of_sample(task.path, tuple(options["allow"]), options["mode"], options["trust"]))
+        staging,
+        list(
+            rows_of_sample(task.path, tuple(options["allow"]), options["mode"], options["trust"], options["derivative"])
+        ),
     )
 
 
@@ -142,7 +157,7 @@ verified.warm = load_only  # type: ignore[attr-defined]  # what its worker loads
 
 
 def rows_of_sample(
-    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False
+    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False, derivative: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each Pair of a sample; a sample that cannot be read has a row too."""
     import backprint as bp
@@ -150,7 +165,7 @@ def rows_of_sample(
 
     try:
         capture = read_capture(place, mode, trust, allow)
-        verdicts = bp.verify(capture)
+        verdicts = bp.verify(capture, derivative=derivative)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield failed_row(place.name, f"{type(error).__name__}: {error}")
         return
@@ -174,7 +189,23 @@ def verdict_row(verdict: Any) -> dict[str, Any]:
         "power": verdict.power if verdict.power is None or verdict.power < float("inf") else "inf",
         "vacuous": list(verdict.vacuous),
         "proof": verdict.proof,
+        **({"derivative": derivative_row(verdict.derivative)} if verdict.derivative is not None else {}),
     }
+
+
+def derivative_row(derivative: Any) -> dict[str, Any]:
+    """Return a Derivative as JSON."""
+    row = asdict(derivative)
+    return {
+        **row,
+        "gap": None if row["gap"] is None else safe_number(row["gap"]),
+        "wrong": list(map(str, derivative.wrong)),
+    }
+
+
+def safe_number(number: float) -> float | str:
+    """Return a number that JSON can hold."""
+    return number if math.isfinite(number) else str(number)
 
 
 def missing(verdict: Any) -> str:
@@ -198,6 +229,13 @@ def first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def derivative_text(derivative: Mapping[str, Any] | None) -> str:
+    """Return what is to be said of a Derivative in a table."""
+    if not derivative or derivative["word"] == DERIVATIVE:
+        return ""
+    return "; ".join([derivative["detail"], *derivative["wrong"]])
+
+
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table."""
     from rich.table import Table
@@ -207,8 +245,11 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
-        verdict = table_text(row["verdict"], WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
-        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(row["detail"]))
+        derivative = row.get("derivative")
+        words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
+        verdict = table_text(words, WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
+        detail = "; ".join(filter(None, [row["detail"], derivative_text(row.get("derivative"))]))
+        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(detail))
     console().print(shown)
     counts: dict[str, int] = {}
     for row in rows:
@@ -216,5 +257,5 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    text += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
+    text += f"; {empty} of them vacuous, which is no proof ({ports_without_power(ports)})" if empty else ""
     echo(f"{len(rows)} checked: {text}")

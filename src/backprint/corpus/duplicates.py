@@ -30,7 +30,7 @@ from backprint.graph.cost import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_hints
-from backprint.graph.verdicts import PROVED, rank, standing, without_power
+from backprint.graph.verdicts import PROVED, proof_arguments, rank, why_no_proof
 from backprint.jobs.find import MAIN, Job, find
 from backprint.jobs.find import file_digest as sha256
 from backprint.jobs.ledger import NAME, Ledger, place_below, place_of
@@ -266,7 +266,7 @@ def members_of_ledger(source: Path, by: str) -> Iterator[Member]:
 
 def lacks_proof(row: Mapping[str, Any]) -> bool:
     """Whether a row or a stored verdict compared equal, but is no proof."""
-    return bool(without_power(*standing(row)))
+    return bool(why_no_proof(*proof_arguments(row)))
 
 
 def members_of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:

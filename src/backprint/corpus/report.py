@@ -507,7 +507,8 @@ def facts(
         ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
         (
             "proved",
-            proof_counts.told() + (f" ({share(proof_counts.proved / proof_counts.of)})" if proof_counts.of else ""),
+            proof_counts.in_one_line()
+            + (f" ({share(proof_counts.proved / proof_counts.differentiable)})" if proof_counts.differentiable else ""),
         ),
     ]
     rows += [("operators", operators_fact(operators))] if operators.counted else []
@@ -571,7 +572,7 @@ def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
         *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
         *(
             len(samples) - done,
-            proof_counts.proved / proof_counts.of if proof_counts.of else None,
+            proof_counts.proved / proof_counts.differentiable if proof_counts.differentiable else None,
             statistics.median(spent) if spent else None,
         ),
     )
@@ -866,7 +867,7 @@ COSTS = (("time", "seconds", "seconds"), ("peak memory", "peak_bytes", "size"), 
 
 def cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Compare time and memory of the samples in both runs, after divided by before."""
-    from backprint.report.nouns import SPELLED
+    from backprint.report.nouns import CELL_TEXTS
 
     rows: list[tuple[Cell, ...]] = []
     for name, column, kind in COSTS:
@@ -875,8 +876,8 @@ def cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table
         if both:
             old, new = sum(old for old, _ in both), sum(new for _, new in both)
             ratios = [new / old for old, new in both]
-            spelled = SPELLED[kind]
-            rows.append((name, len(both), spelled(old), spelled(new), new / old, statistics.median(ratios)))
+            text_of = CELL_TEXTS[kind]
+            rows.append((name, len(both), text_of(old), text_of(new), new / old, statistics.median(ratios)))
     note = "Sums over the samples that are in both; a ratio under 1 is less."
     heads = "what samples:count before after ratio_of_sums:times median_ratio:times"
     return Table("Cost of both", note, columns(heads), tuple(rows))

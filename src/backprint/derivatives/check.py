@@ -36,7 +36,7 @@ from backprint.graph.verdicts import (
 )
 from backprint.replaying.draws import draws_of
 from backprint.replaying.power import wide as widened_capture
-from backprint.replaying.whole import Play
+from backprint.replaying.whole import CaptureRun
 from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, with_settings
 from backprint.values.tree import plain_leaves
 
@@ -71,6 +71,7 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
+    meant = (*capture.meant, *meant)
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
@@ -166,13 +167,13 @@ def inputs_of_pairs(capture: Capture) -> list[Mapping[str, Any]]:
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:
         return [draw.values]
-    play = Play(widened_capture(capture), {name: wide(value) for name, value in draw.values.items()}, None)
+    run = CaptureRun(widened_capture(capture), {name: wide(value) for name, value in draw.values.items()}, None)
     torch.manual_seed(capture.seed)
     try:
-        play.forward()
+        run.forward()
     except BackprintError as error:
         raise CannotTell(str(error)) from error
-    return [played.values for played in play.played]
+    return [pair_run.values for pair_run in run.runs]
 
 
 def check_pair(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 OK, WRONG, NOT_TRIED = "ok", "wrong", "not tried"
 
-FORWARD = "forward"
-"""The first word of the checks that compare outputs; those of the others compare gradients."""
+GRADIENT, DERIVATIVE = "gradient", "derivative"
+"""The first words of the checks that say whether a gradient is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class CheckRow:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether a gradient was compared, rather than an output."""
-        return not self.check.startswith(FORWARD)
+        """Whether a gradient was compared with what it must be, and not only with that for other memory."""
+        return self.check.startswith((GRADIENT, DERIVATIVE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ def table(rows: Iterator[CheckRow]) -> Iterator[str]:
 
 def cells_of(row: CheckRow) -> tuple[str, ...]:
     names = row.name if len(row.name) <= LONGEST else row.name[: LONGEST - 2] + " …"
-    verdict = f"{row.verdict} ({row.detail})" if row.detail and row.verdict == OK else row.verdict
-    return row.check, row.dtype, names, number(row.error), number(row.allowed), in_a_line(verdict)
+    verdict = row.verdict if row.tried else NOT_TRIED
+    return row.check, row.dtype, names, number(row.error), number(row.allowed), verdict
 
 
 def number(value: float | None) -> str:
@@ -158,38 +158,64 @@ def number(value: float | None) -> str:
 
 
 def explanation(report: CheckReport) -> Iterator[str]:
-    """Yield what is said below the table: the first fault, and what of the other rows goes with it."""
+    """Yield what is said below the table: why something was not tried, what is said of what is right, and the first
+    fault."""
+    for title, texts in (
+        ("Not tried:", by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])),
+        ("Said of what is ok:", by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
+    ):
+        if texts:
+            yield from ("", title)
+            yield from (f"  {', '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
     wrong = report.wrong
-    if not wrong:
-        if not report.good:
-            yield from ("", "No gradient was compared: the verdicts say why. Nothing is known of the backward.")
-        return
-    first = wrong[0]
-    yield ""
-    if first.error is None or first.allowed is None:
-        yield f"First fault: {first.check}, {first.name} in {first.dtype}: {first.detail}"
+    if wrong:
+        yield from ("", *first_fault(report, wrong[0]))
+    elif not report.good:
+        yield from ("", "No gradient was compared with what it must be: nothing is known of the backward.")
+
+
+def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
+    """Return the checks of rows by what is said of them."""
+    texts: dict[str, list[str]] = {}
+    for row in rows:
+        if text := text_of(row):
+            texts.setdefault(text, []).append(row.check)
+    return texts
+
+
+def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
+    """Yield the first fault: what is wrong, by how much, with which tangents it is right, and where if known."""
+    what = first.name if first.check.startswith(OUTPUTS) else f"the gradient of {first.name}"
+    about = f"First fault: {first.check}, {first.dtype}: {what} is wrong"
+    if first.error is None or first.allowed is None or first.check == DERIVATIVE:
+        yield about
     else:
-        what = "gradient of " if first.is_gradient else ""
-        yield (
-            f"First fault: {first.check}: the {what}{first.name} in {first.dtype} is wrong by {number(first.error)}, "
-            f"and rounding explains {number(first.allowed)}."
-        )
-        if first.detail:
-            yield f"  {first.detail}"
+        yield f"{about} by {number(first.error)}, where {number(first.allowed)} is allowed"
+    if first.detail:
+        yield from indented(first.detail)
     yield from by_tangents(report.rows, first)
-    yield from (f"  {row.detail}" for row in wrong if row.check.startswith("derivative") and row is not first)
-    if first.is_gradient and not any(row.check.startswith("derivative") for row in wrong):
-        right = [row for row in report.rows if row.check == "derivative" and row.verdict == OK]
-        if right:
-            yield "  In float64, for ordinary tangents, its backward is the derivative of its own forward."
+    derivative = [row for row in report.rows if row.check.startswith(DERIVATIVE) and row.tried and row is not first]
+    yield from (line for row in derivative if row.verdict == WRONG for line in indented(row.detail))
+    if first.check.startswith(GRADIENT) and derivative and all(row.verdict == OK for row in derivative):
+        yield "  Its backward is the derivative of its own forward, in float64 and near these inputs."
+
+
+OUTPUTS = ("forward", "same output")
+
+
+def indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
-    """Yield for which tangents the first wrong gradient is wrong too, and for which it is not."""
-    prefix = "gradient, "
-    same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(prefix)]
-    good, bad = ([row.check.removeprefix(prefix) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
-    if bad and good:
-        yield f"  It is wrong with {', '.join(bad)}; right with {', '.join(good)}."
-    elif len(bad) > 1:
-        yield f"  It is wrong with {', '.join(bad)}."
+    """Yield with which tangents the first wrong gradient is wrong too, and with which it is not."""
+    kind = first.check.partition(", ")[0] + ", "
+    same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
+    right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
+    if not wrong or kind.startswith(OUTPUTS):
+        return
+    if right:
+        yield f"  wrong with {', '.join(wrong)}"
+        yield f"  right with {', '.join(right)}"
+    else:
+        yield "  wrong with every kind of tangents and inputs that was tried"

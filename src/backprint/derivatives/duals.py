@@ -16,6 +16,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from backprint._torch.autograd import load_tangent_decompositions
 from backprint._torch.operators import decomposition_table
 from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
 from backprint.errors import BackprintError, ReplayError, for_program
@@ -75,6 +76,7 @@ class DualRun:
 
     def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> Tangents:
         """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
+        load_tangent_decompositions()
         with forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
                 name: forward_ad.make_dual(value.clone(), direction[name]) if name in direction else copied(value)

@@ -21,13 +21,14 @@ from torch import Tensor
 from backprint.derivatives.called import (
     Call,
     Forward,
+    Place,
     Program,
     draws_random_numbers,
     in_dtype,
     read_check,
     run_forward,
 )
-from backprint.derivatives.check import derivatives_of
+from backprint.derivatives.check import LIMIT, derivatives_of
 from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckReport, CheckRow
 from backprint.derivatives.differences import by_differences
 from backprint.derivatives.hostile import LAYOUTS, tolerance, with_ties, with_zeros
@@ -35,7 +36,7 @@ from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import drawn_like, is_inexact, wide
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import CANNOT_TELL
+from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, Derivative
 from backprint.values.settings import outside_modes, preserving_random_states
 
 Result = tuple[CheckRow, Fault | None]
@@ -46,7 +47,7 @@ TIMES = 2.0
 TIMES_OF_ROUNDING = 16.0
 """The same, of a gradient that is 0 but for rounding: there is no telling how much rounding there is."""
 
-TINY = {torch.float64: 1e-11, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+TINY = {torch.float64: 1e-11, torch.float32: 4e-6, torch.float16: 4e-3, torch.bfloat16: 3.2e-2}
 """What is always allowed, relative to the largest value: some rounding of the result itself."""
 
 SMALL = 0.1
@@ -83,12 +84,16 @@ def check_function(
     return CheckReport(name_of(fn), tuple(row for row, _ in results), fault)
 
 
+LONGEST_NAME = 40
+"""The most letters of the name of something that has none, such as `<CustomOpDef(mine::silu)>`."""
+
+
 def name_of(fn: Callable[..., Any]) -> str:
     """Return a name for a function: that of the class for `Function.apply` and for a module."""
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         return owner.__name__
-    return getattr(fn, "__name__", type(fn).__name__)
+    return getattr(fn, "__name__", None) or (str(fn) if len(str(fn)) <= LONGEST_NAME else type(fn).__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +106,16 @@ class Subject:
     has_reference: bool
     dtype: torch.dtype | None
     values: dict[str, Tensor]
+
+    @property
+    def output(self) -> str:
+        """The first word of checks of outputs: without a reference they are compared with those for other memory."""
+        return "forward" if self.has_reference else "same output"
+
+    @property
+    def gradient(self) -> str:
+        """The first word of checks of gradients."""
+        return "gradient" if self.has_reference else "same gradient"
 
     @property
     def text(self) -> str:
@@ -140,25 +155,36 @@ def checks_of(subject: Subject, order: int) -> Iterator[Result]:
     try:
         expected = expected_of(subject, subject.values)
     except Exception as error:
-        yield row(subject, "forward", "output", f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
+        yield not_tried(subject, "forward", "output", f"the reference raised {in_words(error)}")
         return
     if subject.has_reference:
         results = list(forward_rows(subject, "forward", forward, expected, subject.values))
         yield from results
-        if any(result.verdict == WRONG and result.error is None for result, _ in results):
-            return  # other shapes: gradients cannot be compared
+        if not comparable(results):
+            return
     shapes = outputs_with_gradients(forward, expected)
     for check, make in kinds_of(subject, shapes).items():
         source = torch.Generator().manual_seed(subject.ours.seed)
         tangents = tangents_for(shapes, make, source)
         if tangents is not None:
-            yield from gradient_rows(subject, f"gradient, {check}", subject.values, tangents, expected)
+            yield from gradient_rows(subject, f"{subject.gradient}, {check}", subject.values, tangents, expected)
     yield from other_memory(subject, expected)
     if subject.has_reference:
         yield from other_values(subject)
         yield from behind_masks(subject, expected)
     if order > 1 and subject.has_reference:
         yield from second_rows(subject, expected)
+
+
+def comparable(results: Sequence[Result]) -> bool:
+    """Whether gradients can be compared: not where outputs have other shapes, or are of other random numbers."""
+    outputs = [output for output, _ in results if output.error is None and not output.check.endswith(", dtype")]
+    return not any(output.verdict == WRONG or NUMBERS in output.verdict for output in outputs)
+
+
+def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
+    """Return the row of a comparison that was not made."""
+    return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
 
 
 def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
@@ -305,13 +331,16 @@ def forward_rows(
         yield numbered(subject, check, name, difference, expected.random), fault
 
 
+NUMBERS = "the function or the reference draws other random numbers here: pass them as an input"
+
+
 def numbered(
     subject: Subject, check: str, name: str, difference: Difference, random: bool, detail: str = ""
 ) -> CheckRow:
     """Return a row with numbers. Of functions that draw random numbers, what differs may be these."""
     verdict = difference.verdict
     if verdict == WRONG and random:
-        verdict = f"{NOT_TRIED}: the function or the reference draws random numbers: pass these as an input"
+        verdict = f"{NOT_TRIED}: {NUMBERS}"
     tried = not verdict.startswith(NOT_TRIED)
     error, allowed = (difference.error, difference.allowed) if tried else (None, None)
     return CheckRow(check, subject.text, name, error, allowed, verdict, detail)
@@ -336,7 +365,7 @@ def gradient_rows(
     except Exception as error:
         text = f"the function raised {in_words(error)}"
         if hostile and check != FIRST:
-            yield row(subject, check, "all", f"{NOT_TRIED}: {text}"), None
+            yield not_tried(subject, check, "all", f"{text}")
         else:
             yield row(subject, check, "all", WRONG, text), None
         return
@@ -354,7 +383,7 @@ def gradient_rows(
             and subject.has_reference
             and not known_to_reference(subject, name)
         ):
-            yield row(subject, check, name, f"{NOT_TRIED}: the reference has no parameter {name}"), None
+            yield not_tried(subject, check, name, f"the reference has no parameter {name}")
             continue
         if right is None:
             right = torch.zeros_like(wide(values[name]))
@@ -566,14 +595,17 @@ def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expe
     try:
         forward = run_forward(subject.ours, subject.call, values)
     except Exception as error:
-        yield row(subject, f"forward, {check}", "output", f"{NOT_TRIED}: the function raised {in_words(error)}"), None
+        yield not_tried(subject, f"{subject.output}, {check}", "output", f"the function raised {in_words(error)}")
         return
-    yield from forward_rows(subject, f"forward, {check}", forward, expected, values)
+    results = list(forward_rows(subject, f"{subject.output}, {check}", forward, expected, values))
+    yield from results
+    if not comparable(results):
+        return
     shapes = outputs_with_gradients(forward, expected)
     source = torch.Generator().manual_seed(subject.ours.seed)
     tangents = tangents_for(shapes, always(drawn_like), source)
     if tangents:
-        yield from gradient_rows(subject, f"gradient, {check}", values, tangents, expected)
+        yield from gradient_rows(subject, f"{subject.gradient}, {check}", values, tangents, expected)
 
 
 HOSTILE: Mapping[str, Callable[[Tensor], Tensor]] = {"zeros among inputs": with_zeros, "equal inputs": with_ties}
@@ -592,7 +624,12 @@ def other_values(subject: Subject) -> Iterator[Result]:
             expected = expected_of(subject, values)
         except Exception as error:
             yield (
-                row(subject, f"gradient, {check}", "all", f"{NOT_TRIED}: the reference raised {in_words(error)}"),
+                row(
+                    subject,
+                    f"{subject.gradient}, {check}",
+                    "all",
+                    f"{NOT_TRIED}: the reference raised {in_words(error)}",
+                ),
                 None,
             )
             continue
@@ -678,33 +715,33 @@ def with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapp
                 }
             runs[which] = forward, forward.gradients({n: t.to(forward.outputs[n].dtype) for n, t in tangents.items()})
         except Exception as error:
-            yield row(subject, check, "all", f"{NOT_TRIED}: {which} raised {in_words(error)}"), None
+            yield not_tried(subject, check, "all", f"{which} raised {in_words(error)}")
             return
     (base, base_gradients), (ours, gradients), (kept, kept_gradients) = runs.values()
     for output, value in ours.outputs.items():
         places = seen[output]
         if bool((kept.outputs[output].isnan() & places).any()):
             reason = f"{NOT_TRIED}: the reference passes NaN on too"
-            yield row(subject, f"forward, {check}", output, reason), None
+            yield row(subject, f"{subject.output}, {check}", output, reason), None
             return
         difference = Difference(
             distance(value, base.outputs[output], places), subject.tiny * size_of(base.outputs[output])
         )
         right = base.outputs[output].detach()
         fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"forward, {check}", output, difference, False), fault
+        yield numbered(subject, f"{subject.output}, {check}", output, difference, False), fault
     for wanted in call.wanted:
         gradient, right, of_kept = gradients[wanted], base_gradients[wanted], kept_gradients[wanted]
         if right is None or gradient is None:
             continue
         places = torch.ones_like(right, dtype=torch.bool) if of_kept is None else ~of_kept.isnan()
         if not bool(places.any()):
-            yield row(subject, f"gradient, {check}", wanted, f"{NOT_TRIED}: the reference passes NaN on too"), None
+            yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
             continue
         apart = distance(gradient, right, places & ~hidden if wanted == name else places)
         difference = Difference(apart, 4 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"gradient, {check}", wanted, difference, False), fault
+        yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False), fault
 
 
 # ---- The gradient of the gradient
@@ -720,7 +757,7 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
     try:
         ours = second(subject.ours, call, subject.values, tangents, directions)
     except RuntimeError as error:
-        yield row(subject, check, "all", f"{NOT_TRIED}: the function raised {in_words(error)}"), None
+        yield not_tried(subject, check, "all", f"the function raised {in_words(error)}")
         return
     widened = {name: wide(value) for name, value in subject.values.items()}
     moved = {name: rounded_again(value, subject.values[name].dtype, source) for name, value in widened.items()}
@@ -728,7 +765,7 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
         exact, again = (second(subject.reference, call, some, tangents, directions) for some in (widened, moved))
         own = second(subject.reference, call, subject.values, tangents, directions)
     except RuntimeError as error:
-        yield row(subject, check, "all", f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
+        yield not_tried(subject, check, "all", f"the reference raised {in_words(error)}")
         return
     largest = max(map(size_of, exact.values()), default=0.0)
     for name, gradient in ours.items():
@@ -780,25 +817,40 @@ def derivative_rows(
     call: Call, ours: Program, order: int, meant: Sequence[str], capture: Callable[..., Capture]
 ) -> Iterator[Result]:
     """Yield rows that say whether the backward is the derivative of the function's own forward."""
-    args, kwargs = call.arguments({name: value.detach() for name, value in call.values.items()})
-    reasons = []
+    values = {name: value.detach() for name, value in call.values.items()}
+    args, kwargs = call.arguments(values)
+    places = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
     for degree in range(1, order + 1):
         check = "derivative" if degree == 1 else f"derivative, order {degree}"
-        try:
-            captured = capture(ours.function, args=args, kwargs=kwargs, requires_grad=call.wanted, order=degree)
-            verdicts = derivatives_of(captured, meant, True)
-        except Exception as error:
-            reasons = [f"it cannot be captured ({in_words(error)})"]
+        reason = ""
+        verdicts: list[Derivative] = []
+        if len(places) > len(set(places)):
+            reason = "one tensor is passed for several inputs"
         else:
-            reasons = [verdict.detail for verdict in verdicts if verdict.word == CANNOT_TELL]
-            if not reasons:
-                for verdict in verdicts:
-                    names = ", ".join(verdict.ports or call.wanted)
-                    word = OK if verdict.good else WRONG
-                    detail = "" if word == OK and verdict.word == "derivative" else str(verdict)
-                    yield CheckRow(check, "float64", names, verdict.gap, 1e-12, word, detail), None
-                continue
-        yield from without_capture(call, ours, check, degree, "; ".join(reasons))
+            try:
+                captured = capture(ours.function, args=args, kwargs=kwargs, requires_grad=call.wanted, order=degree)
+                verdicts = derivatives_of(captured, meant, True)
+            except Exception as error:
+                reason = f"it cannot be captured: {in_words(error)}"
+            else:
+                if captured.requires:
+                    reason = f"{', '.join(captured.requires)} is opaque"
+                else:
+                    reason = "; ".join(verdict.detail for verdict in verdicts if verdict.word == CANNOT_TELL)
+        if reason:
+            yield from without_capture(call, ours, check, degree, reason)
+        else:
+            yield from ((derivative_row(check, verdict, call), None) for verdict in verdicts)
+
+
+def derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
+    """Return the verdict on a captured Pair as a row; a fault that other memory shows has no gap of its own."""
+    names = ", ".join(verdict.ports or call.wanted)
+    detail = "" if verdict.word == DERIVATIVE else str(verdict)
+    if verdict.good:
+        return CheckRow(check, "float64", names, verdict.gap, max(LIMIT, verdict.gap or 0.0), OK, detail)
+    gap = verdict.gap if verdict.gap is not None and verdict.gap > LIMIT else None
+    return CheckRow(check, "float64", names, gap, None if gap is None else LIMIT, WRONG, detail)
 
 
 def without_capture(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:

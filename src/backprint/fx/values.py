@@ -1,4 +1,4 @@
-"""The targets and Values of a graph as Python's: resolve a target through explicit tables, evaluate a Value.
+"""From a graph to Python: the callable of a target, which explicit tables name, and the object that a Value stands for.
 
 No other module resolves targets, so that every call of a graph passes `check_call`.
 """
@@ -20,7 +20,7 @@ from backprint.checks.asserting import gpu_assert_complaint
 from backprint.checks.schema import call_complaint
 from backprint.checks.sizes import growth_complaint, why_outgrown
 from backprint.errors import DeviceAssertError, GuardError, RefusedError, ReplayError, for_program
-from backprint.graph.isolation import SEEN
+from backprint.graph.isolation import PASSED_OPERATORS
 from backprint.graph.nouns import (
     HIGHER,
     MATHS,
@@ -68,17 +68,19 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
     elif isinstance(function, OpOverload):
         complaint = call_complaint(function, args, kwargs)
         if not complaint and (asserts := gpu_assert_complaint(function, args, kwargs)):
-            raise DeviceAssertError(f"{asserts}: the kernel on the GPU would end this process's use of it")
+            raise DeviceAssertError(
+                f"{asserts}: the assertion of the GPU kernel would fail, and this process could use the GPU no more"
+            )
     elif complaint := complaint_about_passed_operator(target, args, kwargs):
         raise RefusedError(complaint)
     else:
-        return  # the calls in its body are checked there
+        return  # an operator with graphs as arguments, such as `cond`: the calls in these graphs are checked one by one
     if complaint := complaint or why_outgrown(function, args, kwargs):
         raise RefusedError(complaint)
 
 
 def complaint_about_division(target: str, args: Sequence[Any]) -> str:
-    """Return what is wrong with a call of plain arithmetic on tensors."""
+    """Return what is wrong with a division by the Python operator `//` or `%` of tensors; '' if nothing."""
     check = DIVISIONS.get(target)
     return check({"self": args[0], "other": args[1]}) if check is not None and len(args) == 2 else ""
 
@@ -89,17 +91,18 @@ DIVISIONS = {"operator.floordiv": check_division, "operator.mod": check_division
 def complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return what is wrong with the arguments of an operator that is passed to another one, which calls it; '' if
     nothing."""
-    place, begin = SEEN.get(target, (len(args), 0))
-    if place >= len(args) or not isinstance(args[place], OpOverload):
+    position, first_argument = PASSED_OPERATORS.get(target, (len(args), 0))
+    if position >= len(args) or not isinstance(args[position], OpOverload):
         return ""
     return call_complaint(
-        args[place], args[begin:], {key: value for key, value in kwargs.items() if key != "rng_state"}
+        args[position], args[first_argument:], {key: value for key, value in kwargs.items() if key != "rng_state"}
     )
 
 
 @functools.cache
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a target's callable with its arguments checked, except while it is compiled; any other function itself."""
+    """Return a function that checks the arguments of a target's callable and calls it; while torch compiles, it does
+    not check. A callable that is no target is returned as it is."""
     target = str(function) if isinstance(function, OpOverload) else targets_of_plain_functions().get(function)
     if target is None:
         return function
@@ -118,7 +121,7 @@ def targets_of_plain_functions() -> Mapping[Callable[..., Any], str]:
     """Return the targets that are not tensor operators, by callable."""
     targets = {}
     for target in PLAIN_TARGETS | HIGHER:
-        with contextlib.suppress(AttributeError):  # another torch's
+        with contextlib.suppress(AttributeError):  # an operator that this version of torch does not have
             targets[resolve(target)] = target
     return targets
 
@@ -141,8 +144,9 @@ def overload(name: str) -> Callable[..., Any]:
 # ---- Values while a graph runs, and its guards
 
 
-def value_evaluator(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
-    """Return a function that evaluates Values."""
+def value_evaluator(env: Mapping[str, Any], subgraphs: Mapping[str, Any]) -> Callable[[Value], Any]:
+    """Return a function that evaluates Values. `env` has the results of steps so far and the inputs, by name, and
+    `subgraphs` the callables of subgraphs."""
 
     def evaluate(value: Value) -> Any:
         match value:
@@ -163,7 +167,7 @@ def value_evaluator(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable
             case Op(target):
                 return resolve(target)
             case Sub(name):
-                return subs[name]
+                return subgraphs[name]
         return value
 
     return evaluate
@@ -191,5 +195,5 @@ def check_guard(target: str, value: Any, expected: Any, text: str, where: str) -
 
 
 def line_text(source: Source | None) -> str:
-    """Return a line in a message, or nothing."""
+    """Return a text that names a line of the user's program at the end of a message; '' if the line is not known."""
     return f" at {source.file}:{source.line}: {source.code!r}" if source else ""

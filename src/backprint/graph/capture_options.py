@@ -27,6 +27,7 @@ class CaptureOptions:
     stamp: bool = True
     order: int = 1
     allow: Sequence[str] = ()
+    meant: Sequence[str] = ()
     name: str | None = None
 
     def as_keywords(self) -> dict[str, Any]:

@@ -662,7 +662,7 @@ def memory_of(spec: Spec) -> int:
     return min(apart, reach) * ITEMSIZE[spec.dtype]
 
 
-def places(step: Step) -> Iterator[tuple[int | str, str]]:
+def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
     """Yield the values that a step takes, each with its position or keyword."""
     for place, value in enumerate(step.args):
         yield from ((place, name) for name in refs(value))
@@ -804,7 +804,7 @@ def times_over(cost: StepCost, times: int) -> StepCost:
 def bytes_read(step: Step, specs: Specs) -> int:
     """Return the bytes that a step reads, each argument once."""
     most: dict[str, int] = {}
-    for place, name in places(step):
+    for place, name in values_read(step):
         most[name] = max(most.get(name, 0), read_at(step, place, name, specs))
     return sum(most.values())
 

@@ -13,15 +13,15 @@ from backprint.graph.operators import table
 
 ENDLESS = frozenset({"torch.ops.higher_order.while_loop"})
 
-SEEN: Mapping[str, tuple[int, int]] = {
+PASSED_OPERATORS: Mapping[str, tuple[int, int]] = {
     "torch.ops.higher_order.run_and_save_rng_state": (0, 1),
     "torch.ops.higher_order.graphsafe_run_with_rng_state": (0, 1),
     "torch.ops.higher_order.run_with_rng_state": (1, 2),
     "torch.ops.higher_order.with_effects": (1, 2),
     "torch.ops.higher_order.out_dtype": (0, 2),
 }
-"""Operators of a higher order that call the one that they are given, whose arguments are looked at: where among their
-own that one stands, and where its arguments begin."""
+"""Higher-order operators that call an operator which is passed to them -> the position of that operator among their
+arguments, and the position at which its own arguments begin. Those arguments are checked."""
 
 _alone = False
 
@@ -64,7 +64,7 @@ def needs_isolation(graph: Graph, allow: Sequence[str] = ()) -> list[str]:
     targets = {target for target in called(graph) if not (is_custom(target) and allowed(target, allow))}
     reasons = {f"{target} ({why})" for target in targets if (why := why_isolated(target))}
     unseen = "calls an operator with arguments that nothing looks at"
-    return sorted(reasons | {f"{target} ({unseen})" for target in handing(graph) if target not in SEEN})
+    return sorted(reasons | {f"{target} ({unseen})" for target in handing(graph) if target not in PASSED_OPERATORS})
 
 
 def why_isolated(target: str) -> str:

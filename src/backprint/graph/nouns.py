@@ -912,7 +912,8 @@ class Capture:
     in.
 
     A Capture is never edited: `save`, `verify` and `replay` read it. Two Captures are equal if their graphs and all
-    that they assume are equal, whatever is known of their program, recipes and verdicts.
+    that they assume are equal, whatever is known of their program, recipes and verdicts. `meant` names the places where
+    the backward is meant not to be the derivative: custom autograd.Functions, `detach`, `no_grad`.
     """
 
     name: str
@@ -930,6 +931,7 @@ class Capture:
     fake: bool = False
     pins: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    meant: tuple[str, ...] = ()
     claims: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False, repr=False)
     recipes: InputRecipes = field(default=UNFITTED, compare=False, repr=False)
     witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)

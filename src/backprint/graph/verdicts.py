@@ -1,7 +1,7 @@
 """Verdicts, and the power that makes a check a proof.
 
-Whatever is called proved is decided by `has_proof`: a Verdict, `verify`, `power`, `show`, the progress, the status and
-the report of a run. So they cannot disagree.
+`has_proof` alone decides whether a check is called a proof. A Verdict, the commands `verify`, `power` and `show`, and
+the progress, status and report of a run all call it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -36,56 +36,60 @@ WORDS: Mapping[str, Word] = {
 
 VERDICTS = tuple(WORDS)
 GOOD = frozenset(name for name, word in WORDS.items() if word.equal)
-"""What compared equal, be it a forward alone."""
+"""The verdicts of results that compared equal, those of a forward without a backward included."""
 
 REFUTED = frozenset({"wrong", "failed"})
-"""What did not compare equal, or did not run."""
+"""The verdicts of results that did not compare equal, or could not be computed."""
 
 UNSTEADY = "the program does not return the same twice under one seed"
-"""The detail of a port that could not be compared, because the program moves on by itself."""
+"""The detail of a port that could not be compared, because the program returns other results at each run."""
 
 PROVED = GOOD - {"undifferentiable"}
-"""What compared equal, forward and backward."""
+"""The verdicts of a forward and a backward that compared equal."""
 
 
 def rank(verdict: str) -> int:
-    """Return the place of a verdict from best to worst; an unknown word comes last."""
+    """Return the index of a verdict in the order from best to worst; that of an unknown word is the highest."""
     return VERDICTS.index(verdict) if verdict in WORDS else len(VERDICTS)
 
 
 def worst(verdicts: list[str]) -> str:
-    """Return the worst of several verdicts; without any, it is never a pass."""
+    """Return the worst of several verdicts; `unproven` if there are none, because nothing was compared."""
     return max(verdicts, key=rank, default="unproven")
 
 
-def has_proof(verdict: str, power: object, without: Sequence[str]) -> bool:
-    """Whether a check is a proof of every port: all compared equal, the power was measured, and every port has
-    power."""
-    return verdict in GOOD and power is not None and not without
+def has_proof(verdict: str, power: object, powerless: Sequence[str]) -> bool:
+    """Whether a check is a proof of every port: all compared equal, the power was measured, and no port is without
+    power.
+
+    `powerless` has the ports without power.
+    """
+    return verdict in GOOD and power is not None and not powerless
 
 
-def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
-    """Say in a few words why a check that compared equal is not a proof; '' if it is one, or did not compare equal."""
-    if verdict not in GOOD or has_proof(verdict, power, without):
+def why_no_proof(verdict: str, power: object, powerless: Sequence[str]) -> str:
+    """Return in a few words why a check whose ports all compared equal is not a proof; '' if it is one, or if a port
+    did not compare equal."""
+    if verdict not in GOOD or has_proof(verdict, power, powerless):
         return ""
-    return ports_without(len(without)) if without else "power not measured"
+    return ports_without_power(len(powerless)) if powerless else "power not measured"
 
 
-def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
-    """Return the word, the power and the ports without power of a stored verdict: the arguments of `has_proof`."""
+def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
+    """Return the arguments of `has_proof` for a stored verdict: its word, its power and its ports without power."""
     row = stored or {}
     return str(row.get("verdict", "none")), row.get("power"), row.get("vacuous") or ()
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
     """Return a stored verdict as text, with the reason and the first ports if it is not a proof."""
-    word, power, vacuous = standing(stored)
-    why = without_power(word, power, vacuous)
+    word, power, vacuous = proof_arguments(stored)
+    why = why_no_proof(word, power, vacuous)
     ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
     return f"{word}, no proof: {why}{ports}" if why else word
 
 
-def ports_without(count: int) -> str:
+def ports_without_power(count: int) -> str:
     """Return the number of ports without power as text."""
     return f"{count} {'port' if count == 1 else 'ports'} without power"
 
@@ -93,7 +97,7 @@ def ports_without(count: int) -> str:
 PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
 DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
 KERNELS_EAGER = "the captured graph in eager"
-"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
+"""The witnesses that a port can be compared with. A port without a witness ('') is `unproven`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,36 +126,6 @@ class PortVerdict:
     def __repr__(self) -> str:
         detail = f", {in_a_line(self.detail)}" if self.detail else ""
         return f"PortVerdict({self.verdict}: {in_a_line(str(self.key))}{detail})"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of checking one Pair: the worst of its ports.
-
-    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
-    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance.
-    """
-
-    verdict: str
-    name: str
-    detail: str = ""
-    ports: tuple[PortVerdict, ...] = ()
-    power: float | None = None
-    vacuous: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        detail = f", {in_a_line(self.detail)}" if self.detail else ""
-        return f"Verdict({self.verdict}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
-
-    @property
-    def good(self) -> bool:
-        """Whether the Pair is proven, or has nothing to prove."""
-        return self.verdict in GOOD
-
-    @property
-    def proof(self) -> bool:
-        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
-        return has_proof(self.verdict, self.power, self.vacuous)
 
 
 # ---- Whether a backward is the derivative of its forward: a word of its own, beside the verdict
@@ -224,17 +198,56 @@ class Derivative:
         return f"Derivative({self.word}: {in_a_line(self.name)}{detail})"
 
 
+# ---- Verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of checking one Pair: the worst of its ports.
+
+    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
+    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance. `derivative` says whether
+    the backward is the derivative of the forward, if that was asked: a word of its own, which no verdict implies.
+    """
+
+    verdict: str
+    name: str
+    detail: str = ""
+    ports: tuple[PortVerdict, ...] = ()
+    power: float | None = None
+    vacuous: tuple[str, ...] = ()
+    derivative: Derivative | None = None
+
+    def __repr__(self) -> str:
+        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        word = f"{self.verdict}, {self.derivative.word}" if self.derivative is not None else self.verdict
+        return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
+
+    @property
+    def good(self) -> bool:
+        """Whether all ports compared equal. It does not say that the check proves anything: see `proof`."""
+        return self.verdict in GOOD
+
+    @property
+    def proof(self) -> bool:
+        """Whether all ports compared equal and every port has power. A check of a port that no redraw moves proves
+        nothing."""
+        return has_proof(self.verdict, self.power, self.vacuous)
+
+
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """How many of several samples have a proof, with a backward and forward only, and those that have none.
+    """How many of several samples have a proof.
 
-    `without` are the samples that compared equal and have no proof, with their ports without power.
+    Of `differentiable` samples `proved` have one, and of `forwards_alone`, the samples without a backward,
+    `proved_forwards`. `without` has the samples that compared equal and have no proof, each with its ports without
+    power.
     """
 
     proved: int
-    of: int
-    forwards: int
-    of_forwards: int
+    differentiable: int
+    proved_forwards: int
+    forwards_alone: int
     without: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
@@ -242,43 +255,44 @@ class Proofs:
         """The number of ports without power."""
         return sum(len(ports) for _, ports in self.without)
 
-    def told(self) -> str:
+    def in_one_line(self) -> str:
         """Return the numbers of proofs in one line."""
-        counts = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
-        if self.of_forwards:
-            counts.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
-        known = sum(bool(ports) for _, ports in self.without)
-        if known:
-            counts.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
-        if known < len(self.without):
-            counts.append(f"the power of {len(self.without) - known:,} was not measured")
+        counts = [f"{self.proved:,} of {self.differentiable:,} that are done and differentiable"]
+        if self.forwards_alone:
+            counts.append(f"{self.proved_forwards:,} of {self.forwards_alone:,} forwards alone")
+        measured = sum(bool(ports) for _, ports in self.without)
+        if measured:
+            counts.append(f"{ports_without_power(self.ports)} in {measured:,} that compared equal")
+        if measured < len(self.without):
+            counts.append(f"the power of {len(self.without) - measured:,} was not measured")
         return "; ".join(counts)
 
 
 def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
-    """Return the Proofs of finished samples: of each its name, verdict, power and ports without power."""
-    proved, of, forwards, of_forwards = 0, 0, 0, 0
+    """Return the Proofs of finished samples. A row has the name, verdict, power and ports without power of one."""
+    proved, differentiable, proved_forwards, forwards_alone = 0, 0, 0, 0
     without = []
-    for name, verdict, power, still in rows:
-        sound = has_proof(verdict, power, still)
+    for name, verdict, power, powerless in rows:
+        is_proof = has_proof(verdict, power, powerless)
         if verdict == "undifferentiable":
-            forwards, of_forwards = forwards + sound, of_forwards + 1
+            proved_forwards, forwards_alone = proved_forwards + is_proof, forwards_alone + 1
         else:
-            proved, of = proved + sound, of + 1
-        if verdict in GOOD and not sound:
-            without.append((name, tuple(still)))
-    return Proofs(proved, of, forwards, of_forwards, tuple(without))
+            proved, differentiable = proved + is_proof, differentiable + 1
+        if verdict in GOOD and not is_proof:
+            without.append((name, tuple(powerless)))
+    return Proofs(proved, differentiable, proved_forwards, forwards_alone, tuple(without))
 
 
 # ---- Power: how far results move, in tolerances, when inputs are redrawn (`replaying/power.py` measures it)
 # A check of a port that no input moves proves nothing about it.
 
 STATE = ("parameter", "buffer", "constant")
-"""How the names of trials begin that draw no input of the program's own again."""
+"""The beginnings of the names of trials that redraw parameters, buffers or constants alone, and no inputs of the
+program."""
 
 
 Moved = tuple[tuple[str, float], ...]
-"""How far ports moved, in tolerances, a port by its key as `output y`."""
+"""Pairs of a port, as the text of its key (`output y`), and how far it moved, in tolerances."""
 
 
 def least_power(moved: Iterable[tuple[str, float]]) -> float | None:
@@ -295,8 +309,10 @@ def unmoved_ports(moved: Iterable[tuple[str, float]]) -> tuple[str, ...]:
 class Trial:
     """One redraw: how far, in tolerances, each port moved that depends on the redrawn inputs.
 
-    `null` are the ports with a path but no dependence; `open` those for which this was not tested, because others show
-    that a check sees the redraw. `untried` says why the inputs could not be redrawn.
+    Ports to which a path in the graphs leads from a redrawn input may not move. `null` are those that do not depend on
+    the inputs, as a test at other values found: a bias before a batch norm has a path to every output, and changes
+    none. `open` are those for which there was no such test, because the movement of other ports shows that a check sees
+    the redraw. `untried` says why the inputs could not be redrawn.
     """
 
     name: str
@@ -318,7 +334,7 @@ class Trial:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The sides with dependent ports of which none moved by a tolerance."""
+        """The sides, `forward` or `backward`, with dependent ports of which none moved by a tolerance."""
         most: dict[str, float] = {}
         for port, by in self.moved:
             side = side_of(PortKey.from_text(port))
@@ -327,21 +343,23 @@ class Trial:
 
     @property
     def dead(self) -> bool:
-        """Whether ports depend on it, and none moved."""
+        """Whether ports depend on the redrawn inputs, and none of them moved by a tolerance."""
         return bool(self.moved) and all(by < 1 for _, by in self.moved)
 
     @property
     def hidden(self) -> bool:
-        """Whether a check would not see it: nothing moved, or for the program's own inputs, nothing on one side."""
+        """Whether a check would miss a graph that ignores the redrawn inputs: no dependent port moved, or, for inputs
+        of the program, none of one side."""
         return self.dead or (bool(self.silent) and not self.name.startswith(STATE))
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """The power of a Capture's ports: the trials, how many single inputs were redrawn, and of how many.
+    """The power of a Capture's ports.
 
-    `most` is each port's power: its largest movement in the standard redraws. `parts` is the same for each of several
-    linked Pairs. A port that is None, has no elements, or depends on no input is left out.
+    `trials` are all redraws. `tried` of the `of` inputs were redrawn one by one. `most` is each port's power: its
+    largest movement in the redraws that every measurement makes (`replaying/power.py`, standard_redraws). `parts` is
+    the same for each of several linked Pairs. A port that is None, has no elements, or depends on no input is left out.
     """
 
     trials: tuple[Trial, ...]
@@ -357,41 +375,43 @@ class Power:
 
     @property
     def vacuous(self) -> tuple[str, ...]:
-        """The ports without power: nothing moves them, even if nothing could. A check of them proves nothing."""
+        """The ports without power: no redraw moved them by a tolerance. A check of them proves nothing, even of those
+        that no input could move."""
         return unmoved_ports(self.most)
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The redraws that a check would not see."""
+        """The names of the redraws that a check would miss."""
         return tuple(trial.name for trial in self.trials if trial.hidden)
 
     @property
     def dead_ports(self) -> tuple[str, ...]:
-        """The ports that depend on inputs, and that none of these moves."""
-        bound: dict[str, float] = {}
+        """The ports that depend on redrawn inputs, and that no trial moved by a tolerance."""
+        largest: dict[str, float] = {}
         for trial in self.trials:
-            bound |= {port: max(by, bound.get(port, 0.0)) for port, by in trial.moved}
-        return unmoved_ports(bound.items())
+            largest |= {port: max(by, largest.get(port, 0.0)) for port, by in trial.moved}
+        return unmoved_ports(largest.items())
 
     @property
     def weak(self) -> tuple[tuple[str, str], ...]:
-        """Each redraw with a dependent port that does not show it."""
+        """Pairs of a redraw and a dependent port that moved less than one tolerance."""
         return tuple((trial.name, port) for trial in self.trials for port in trial.weak)
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """Each redraw with the side, `forward` or `backward`, that depends on it and does not show it."""
+        """Pairs of a redraw and a side, `forward` or `backward`, of which no dependent port moved by a tolerance."""
         return tuple((trial.name, side) for trial in self.trials for side in trial.silent)
 
     @property
     def reacts(self) -> bool:
-        """Whether a check sees every redraw, and every dependent port moves.
+        """Whether a check sees every redraw, and every dependent port moves in some redraw.
 
-        For a parameter or a buffer some output or gradient must show it; for the program's own inputs, both sides.
+        For a redraw of parameters or buffers, some port must move; for one of inputs of the program, a port of each
+        side.
         """
         return bool(self.most) and not self.hidden and not self.dead_ports
 
 
 def side_of(key: PortKey) -> str:
-    """Return the direction of a result."""
+    """Return the side of a result: `backward` for a gradient, else `forward`."""
     return "backward" if key.role == "gradient" else "forward"

@@ -280,6 +280,7 @@ def batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Ten
 #   nearly that half digit.
 
 RecipeFacts = dict[str, Any]
+"""The facts of a recipe, such as the mean of a normal distribution, by name; which there are depends on its kind."""
 
 KEPT = ("constant", "values", "arange", "tril")
 """Kinds of recipes without random numbers, which give the elements of `data` exactly."""
@@ -308,10 +309,11 @@ def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Input
     recipes: dict[str, Recipe] = {}
     exact: dict[str, Tensor] = {}
     for known in inputs:
-        name, own_seed = known[0], derive(seed, known[0])
-        if has_data(known[2]):
-            recipe, kept = recipe_from_data(known[2], own_seed)
-            exact |= {} if kept is None else {name: kept}
+        name, _, meta, _ = known
+        own_seed = derive(seed, name)
+        if has_data(meta):
+            recipe, tensor = recipe_from_data(meta, own_seed)
+            exact |= {} if tensor is None else {name: tensor}
         else:
             recipe = recipe_from_statistics(known, own_seed)
         recipes[name] = replace(recipe, device=str(torch.device(device)))
@@ -321,12 +323,17 @@ def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Input
 def recipe_notes(inputs: Sequence[Known]) -> tuple[str, ...]:
     """Return notes about inputs whose metadata is printed as 0 because it was rounded, for a report."""
     zeros = [name for name, _, meta, _ in inputs if meta.data is not None and meta.dtype in FLOATS and 0 in meta.data]
-    flat = [known[0] for known in inputs if not has_data(known[2]) and is_widened(known)]
-    small = [known[0] for known in inputs if not has_data(known[2]) and is_lost_epsilon(known)]
+    widened: list[str] = []
+    epsilons: list[str] = []
+    for known in inputs:
+        name, _, meta, _ = known
+        if not has_data(meta):
+            widened += [name] if is_widened(known) else []
+            epsilons += [name] if is_lost_epsilon(known) else []
     rows = (
-        (small, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
+        (epsilons, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
         (zeros, "have elements that are printed as 0.000000, and are 0 here, whatever they were"),
-        (flat, "have a deviation that is printed as 0, and are drawn with a small one, which is printed as 0 too"),
+        (widened, "have a deviation that is printed as 0, and are drawn with a small one, which is printed as 0 too"),
     )
     return tuple(
         f"{len(names)} floating-point inputs {words}: {', '.join(names[:3])}" + (", …" if len(names) > 3 else "")
@@ -359,7 +366,8 @@ def recipe_from_statistics(known: Known, seed: int) -> Recipe:
 
 def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     """Choose the kind and the facts of a recipe by the dtype of the tensor."""
-    dtype = known[2].dtype
+    _, _, meta, _ = known
+    dtype = meta.dtype
     if dtype == "bool":
         return mask_recipe(known, 0, 1)
     if dtype in INTEGERS:
@@ -367,7 +375,7 @@ def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     if dtype in FLOATS:
         return float_recipe(known)
     if dtype.startswith("complex"):
-        mean, std = finite_or(known[2].mean, 0.0), finite_or(known[2].std, 1.0)
+        mean, std = finite_or(meta.mean, 0.0), finite_or(meta.std, 1.0)
         return "normal", normal_facts(mean, std / math.sqrt(2), None, None)
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
@@ -427,10 +435,13 @@ def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
     if is_lost_epsilon(known):
         return "constant", {"value": EPSILON}
     if math.prod(meta.shape) == 1:
+        # One number is its mean. A parameter is drawn within the rounding error of it, so that a redraw changes
+        # results.
         slack = DEVIATION_IN_ROUNDING * rounding_slack(meta) if role == "parameter" and "read" not in use.kinds else 0.0
         return "uniform", {"low": mean - slack, "high": mean + slack}
     if "read" in use.kinds:
         return evenly_spread(math.prod(meta.shape), mean, std)
+    # A lower bound of 0 without an upper bound is how the metadata marks a variance.
     if "variance" in use.kinds or (role == "buffer" and _VARIANCE.search(name)) or (low == 0 and high is None):
         return "choice", lognormal_facts(meta, finite_or(meta.mean, 1.0), finite_or(meta.std, 0.25))
     if "positive" in use.kinds and mean > rounding_slack(meta):
@@ -450,7 +461,8 @@ def is_lost_epsilon(known: Known) -> bool:
 def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
     """Return the recipe of numbers that the program reads: evenly spread with this mean and standard deviation, so that
     they are the same in every draw."""
-    # 0, 1, …, count - 1 have the variance (count**2 - 1) / 12, or with Bessel's correction count * (count + 1) / 12.
+    # The numbers 0, 1, …, count - 1 have the variance (count**2 - 1) / 12, and with Bessel's correction
+    # count * (count + 1) / 12. The printed deviation is that of `Tensor.std`, which has the correction.
     step = std / math.sqrt(count * (count + 1) / 12)
     if step == 0:
         return "constant", {"value": mean}
@@ -652,6 +664,7 @@ def forward_in_mode(
         program, notes_on_mode = emit.rewrite_mode(program, mode, probe.single_value_norms)
         notes += [*notes_on_mode, *batch_norm_notes(probe)]
         if probe.error is not None:
+            # `F.batch_norm` alone: the arguments of `torch.batch_norm` are in another order.
             extra = dict.fromkeys(emit.NORMS[:1], batch_norm_in_train_if_possible)
     elif mode is not None:
         why = "its file is executed as it is" if sample.graph is None else "the operators of a graph have their mode"

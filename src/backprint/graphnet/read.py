@@ -49,7 +49,7 @@ from backprint.graphnet.metas import (
     read_sample_text,
     read_symbol_examples,
 )
-from backprint.sample.standalone import MARKER, is_ending
+from backprint.sample.standalone import MARKER, is_footer
 
 # ---- The program's own names behind GraphNet's
 # `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a
@@ -633,7 +633,7 @@ def read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
     graph = parse(without_movable_devices(body))
-    if marker and not is_ending(marker + rest):
+    if marker and not is_footer(marker + rest):
         number = body.count("\n") + 1
         raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
     for step, target in custom_operators(graph):

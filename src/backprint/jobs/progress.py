@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from backprint.common.text import printable
-from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without
+from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without_power
 from backprint.jobs.ledger import Ledger, without_infinities
 from backprint.jobs.places import WORK, log_of
 from backprint.jobs.pool import Stage
@@ -84,7 +84,7 @@ def tally_line(tally: RunTally) -> str:
     """Return the state of a run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
-    counts += f"; no proof of {tally.without}: {ports_without(tally.ports)}" if tally.without else ""
+    counts += f"; no proof of {tally.without}: {ports_without_power(tally.ports)}" if tally.without else ""
     return f"{tally.done}/{tally.total} samples, {rate_text(tally.rate)}{left}" + (f": {counts}" if counts else "")
 
 
@@ -113,7 +113,7 @@ def fault_text(row: Mapping[str, Any]) -> str:
 def powerless_text(id: str, ports: Sequence[str]) -> str:
     """Return a line about the ports without power of a sample whose ports compared equal."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
-    return f"{id}: no proof, " + (ports_without(len(ports)) + named if ports else "its power was not measured")
+    return f"{id}: no proof, " + (ports_without_power(len(ports)) + named if ports else "its power was not measured")
 
 
 # ------------------------------------------------------------------ displays
@@ -257,13 +257,13 @@ def proofs(ledger: Ledger) -> dict[str, Any]:
     counts = ledger.proofs()
     return {
         "proved": counts.proved,
-        "of": counts.of,
-        "forwards": counts.forwards,
-        "of_forwards": counts.of_forwards,
+        "of": counts.differentiable,
+        "forwards": counts.proved_forwards,
+        "of_forwards": counts.forwards_alone,
         "without_power": len(counts.without),
         "ports_without_power": counts.ports,
         "first": [{"sample": id, "ports": list(ports)} for id, ports in counts.without[:FIRST]],
-        "told": counts.told(),
+        "told": counts.in_one_line(),
     }
 
 

@@ -318,8 +318,9 @@ class TritonModule:
     """The parts of a module that Inductor wrote."""
 
     main: ast.FunctionDef
+    """The function that is the kernel."""
     functions: tuple[ast.FunctionDef, ...]
-    """All `triton.jit` functions of the module in their order, with the kernel's own."""
+    """All `triton.jit` functions of the module in their order, `main` included."""
     constants: tuple[ast.stmt, ...]
     imports: tuple[str, ...]
     lines: tuple[str, ...]
@@ -392,14 +393,14 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
     for node in (*module.functions, *module.constants):
         for name in global_names(node, decorators=False):
             if name not in known | ALWAYS_DEFINED:
-                raise RefusedError(f"{kernel.name}: it uses {name}, which a file with it alone would not define")
+                raise RefusedError(f"{kernel.name}: it uses {name}, which the file of this kernel would not define")
     for function in module.functions:
         decorators = [ast.unparse(node) for node in function.decorator_list if not is_heuristic(node)]
         unknown = [text for text in decorators if text != "triton.jit"]
         if unknown:
             raise RefusedError(
-                f"{kernel.name}: {function.name} has the decorator {unknown[0][:80]}, which a file with this kernel "
-                f"alone would not define"
+                f"{kernel.name}: {function.name} has the decorator {unknown[0][:80]}, which the file of this kernel "
+                "would not define"
             )
 
 
@@ -499,7 +500,7 @@ def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
                 meta_entries[str(name)] = plain_value(kernel, value)
     meta_entries["debug"] = meta_entries.get("assert_indirect_indexing", False)
     if not {"signature", "constants"} <= meta_entries.keys():
-        raise RefusedError(f"{kernel.name}: Inductor's triton_meta has no signature")
+        raise RefusedError(f"{kernel.name}: Inductor's triton_meta has no signature or no constants")
     return meta_entries
 
 

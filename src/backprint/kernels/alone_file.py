@@ -258,33 +258,34 @@ def sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:
 def without_addresses(source: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
     """Remove the offsets of pointers from a source: `in_ptr0[x]` and `in_ptr0 + x` become `in_ptr0`. Return the rest,
     and the list of the removed offsets, which are parts of addresses."""
-    pointer = re.compile(rf"\b(?:{'|'.join(map(re.escape, parameters)) or '$.'})\b\s*(?:\[|\+)")
-    parts, addresses, place = [], [], 0
+    names = "|".join(map(re.escape, parameters)) or "$."  # without parameters, a pattern that matches nothing
+    pointer = re.compile(rf"\b(?:{names})\b\s*(?:\[|\+)")
+    parts, addresses, position = [], [], 0
     for match in pointer.finditer(source):
-        if match.start() < place:
+        if match.start() < position:
             continue
         end = end_of_address(source, match.end() - 1)
-        parts.append(source[place : match.end() - 1])
+        parts.append(source[position : match.end() - 1])
         addresses.append(source[match.end() : end])
-        place = end
-    return "".join(parts) + source[place:], addresses
+        position = end
+    return "".join(parts) + source[position:], addresses
 
 
 def end_of_address(source: str, start: int) -> int:
     """Return where an address ends: after its bracket, or before the comma or parenthesis that follows a sum."""
     depth = 0
-    for place in range(start, len(source)):
-        letter = source[place]
+    for position in range(start, len(source)):
+        letter = source[position]
         if letter in OPEN:
             depth += 1
         elif letter in CLOSE:
             depth -= 1
             if depth <= 0 and source[start] == "[":
-                return place + 1
+                return position + 1
             if depth < 0:
-                return place
+                return position
         elif letter in ",;" and depth <= 0:
-            return place
+            return position
     return len(source)
 
 
@@ -319,6 +320,7 @@ def least_bytes(call: KernelCall, kernel: Kernel) -> int:
     for argument in call.arguments:
         if not holds_number(argument) and argument.dtype not in ITEMSIZE:
             raise RefusedError(f"the bytes of an element of {argument.dtype!r:.40} are not known")
+    # Not strict: the launcher of a Triton template takes numbers that the kernel does not take.
     pairs = zip(parameter_uses(kernel), call.arguments, strict=False)
     return sum((use.reads + use.writes) * argument_bytes(argument) for use, argument in pairs)
 
@@ -394,7 +396,8 @@ def safe_comment(text: str) -> str:
 
 
 def header(kernel: Kernel, needs: str, runs: str) -> str:
-    """Return the comments at the head of a file."""
+    """Return the comments at the head of a file. `needs` names what the file needs to run, and `runs` says what running
+    and importing it do."""
     facts = {
         "name": kernel.name,
         "hash": kernel.hash,
@@ -440,8 +443,7 @@ def call_rows(kernel: Kernel, names: Sequence[str], draws: Mapping[str, Draw]) -
     rows: list[dict[str, Any]] = []
     for call, times in unique_calls(kernel).items():
         arguments: list[dict[str, Any]] = []
-        # Not strict: the launcher of a Triton template takes numbers that the kernel does not take.
-        for name, argument in zip(names, call.arguments, strict=False):
+        for name, argument in zip(names, call.arguments, strict=False):  # not strict, as in `least_bytes`
             if holds_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue

@@ -83,65 +83,66 @@ def target_of_folder(folder: Path) -> str:
     return folder.absolute().parts[-3].replace("_", ":", 1)
 
 
-def read_saved_graph(text: str, place: str) -> SavedGraph:
+def read_saved_graph(text: str, path: str) -> SavedGraph:
     """Return the contents of a `graph.json`; raise RefusedError if the text is not one."""
     try:
         content = parse_json(text)
     except ValueError as error:
-        raise RefusedError(f"{place}: not JSON: {error}") from error
-    content = checked_type(content, dict, place)
+        raise RefusedError(f"{path}: not JSON: {error}") from error
+    content = checked_type(content, dict, path)
     version = content.get("format")
     if version != FORMAT:
         raise RefusedError(
-            f"{place}: a folder of format {str(version)[:40]}; this version reads {FORMAT}: "
+            f"{path}: a folder of format {str(version)[:40]}; this version reads {FORMAT}: "
             "read it with the Backprint that wrote it, or extract the kernels again"
         )
-    target, direction = (field(content, name, str, place) for name in ("target", "direction"))
+    target, direction = (field(content, name, str, path) for name in ("target", "direction"))
     template = Kernel("", "", "", target, direction=direction)
     kernels = {}
-    for row in field(content, "kernels", list, place):
-        kernel = saved_kernel(checked_type(row, dict, f"{place}: kernels"), template, place)
+    for row in field(content, "kernels", list, path):
+        kernel = saved_kernel(checked_type(row, dict, f"{path}: kernels"), template, path)
         kernels[kernel.name] = kernel
-    externs = field(content, "externs", dict, place)
-    counts = {name: checked_type(count, int, f"{place}: externs: {name[:80]}") for name, count in externs.items()}
+    externs = field(content, "externs", dict, path)
+    counts = {name: checked_type(count, int, f"{path}: externs: {name[:80]}") for name, count in externs.items()}
     return SavedGraph(target, direction, kernels, counts)
 
 
-def saved_kernel(kernel_row: dict[str, Any], template: Kernel, place: str) -> Kernel:
+def saved_kernel(kernel_row: dict[str, Any], template: Kernel, path: str) -> Kernel:
     """Return the Kernel of a row of `graph.json`. It has no source; `template` has its target and direction."""
-    name = field(kernel_row, "name", str, place)
-    within = f"{place}: kernel {name[:80]}"
+    name = field(kernel_row, "name", str, path)
+    location = f"{path}: kernel {name[:80]}"
     operators = tuple(
-        FusedOperator(*(field(row, part, str, within) for part in ("operator", "step", "line")))
-        for row in dictionaries(kernel_row, "operators", within)
+        FusedOperator(*(field(row, part, str, location) for part in ("operator", "step", "line")))
+        for row in dictionaries(kernel_row, "operators", location)
     )
     configurations = tuple(
-        saved_configuration(row, within) for row in dictionaries(kernel_row, "configurations", within)
+        saved_configuration(row, location) for row in dictionaries(kernel_row, "configurations", location)
     )
-    calls = tuple(saved_call(row, within) for row in dictionaries(kernel_row, "calls", within))
+    calls = tuple(saved_call(row, location) for row in dictionaries(kernel_row, "calls", location))
     threads = kernel_row.get("threads")
     return replace(
         template,
-        language=field(kernel_row, "language", str, within),
+        language=field(kernel_row, "language", str, location),
         name=name,
         operators=operators,
         calls=calls,
         configurations=configurations,
-        compiler=field(kernel_row, "compiler", str, within),
-        isa=field(kernel_row, "isa", str, within),
+        compiler=field(kernel_row, "compiler", str, location),
+        isa=field(kernel_row, "isa", str, location),
         threads=threads if is_whole(threads) else None,
     )
 
 
-def saved_configuration(row: dict[str, Any], place: str) -> KernelConfiguration:
+def saved_configuration(row: dict[str, Any], location: str) -> KernelConfiguration:
     """Return a configuration; its sizes are pairs of a name and a number, or a mapping."""
     sizes = row.get("sizes")
-    pairs = sizes.items() if isinstance(sizes, dict) else map(pair_of, checked_type(sizes, list, f"{place}: sizes"))
-    checked = tuple((str(name), checked_type(size, int, f"{place}: sizes")) for name, size in pairs)
-    return KernelConfiguration(checked, field(row, "num_warps", int, place), field(row, "num_stages", int, place))
+    pairs = sizes.items() if isinstance(sizes, dict) else map(pair_of, checked_type(sizes, list, f"{location}: sizes"))
+    checked = tuple((str(name), checked_type(size, int, f"{location}: sizes")) for name, size in pairs)
+    return KernelConfiguration(checked, field(row, "num_warps", int, location), field(row, "num_stages", int, location))
 
 
 def pair_of(value: Any) -> tuple[Any, Any]:
+    """Return a pair of JSON as a tuple. Any other value becomes a pair without a size, which the caller refuses."""
     match value:
         case [name, number]:
             return name, number
@@ -149,37 +150,39 @@ def pair_of(value: Any) -> tuple[Any, Any]:
             return "", None
 
 
-def saved_call(row: dict[str, Any], place: str) -> KernelCall:
+def saved_call(row: dict[str, Any], location: str) -> KernelCall:
     """Return a call: its arguments, and its grid for each configuration."""
-    arguments = tuple(saved_argument(item, place) for item in dictionaries(row, "arguments", place))
-    grids = tuple(grid_of_three(item, place) for item in optional_list(row, "grids", place))
+    arguments = tuple(saved_argument(item, location) for item in dictionaries(row, "arguments", location))
+    grids = tuple(grid_of_three(item, location) for item in optional_list(row, "grids", location))
     return KernelCall(arguments, grids)
 
 
-def grid_of_three(value: Any, place: str) -> tuple[int, int, int]:
+def grid_of_three(value: Any, location: str) -> tuple[int, int, int]:
     match value:
         case [x, y, z] if is_whole(x) and is_whole(y) and is_whole(z):
             return x, y, z
         case _:
-            raise RefusedError(f"{place}: a grid is three numbers, found {str(value)[:40]}")
+            raise RefusedError(f"{location}: a grid is three numbers, found {str(value)[:40]}")
 
 
-def saved_argument(row: dict[str, Any], place: str) -> KernelArgument:
+def saved_argument(row: dict[str, Any], location: str) -> KernelArgument:
     """Return an argument of a call: a tensor's dtype, shape and stride, or a number."""
-    shape, stride = (tuple(optional_list(row, name, place)) for name in ("shape", "stride"))
+    shape, stride = (tuple(optional_list(row, name, location)) for name in ("shape", "stride"))
     if not all(is_whole(size) and 0 <= size <= LARGEST_SIZE for size in (*shape, *stride)) or len(shape) != len(stride):
         raise RefusedError(
-            f"{place}: no tensor has the shape {str(shape)[:40]} and the stride {str(stride)[:40]}: both are lists of "
-            f"whole numbers from 0 to {LARGEST_SIZE}, of the same length"
+            f"{location}: no tensor has the shape {str(shape)[:40]} and the stride {str(stride)[:40]}: both are lists "
+            f"of whole numbers from 0 to {LARGEST_SIZE}, of the same length"
         )
     value = row.get("value")
     value = float(value) if value in NOT_FINITE else value
     if not isinstance(value, int | float | None):
-        raise RefusedError(f"{place}: an argument's value is a number, found {type(value).__name__}")
-    return KernelArgument(field(row, "dtype", str, place), shape, stride, value)
+        raise RefusedError(f"{location}: an argument's value is a number, found {type(value).__name__}")
+    return KernelArgument(field(row, "dtype", str, location), shape, stride, value)
 
 
 # -------------------------------------------------------------- checks of JSON values
+#
+# `location` begins the message of an error: the path of the file, and where in it the value is.
 
 
 def is_whole(value: Any) -> bool:
@@ -187,34 +190,34 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def checked_type(value: Any, kind: type[T], place: str) -> T:
+def checked_type(value: Any, kind: type[T], location: str) -> T:
     """Return a value of JSON; raise RefusedError if it is of another type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise RefusedError(f"{place}: expected a {kind.__name__}, found {type(value).__name__}")
+        raise RefusedError(f"{location}: expected a {kind.__name__}, found {type(value).__name__}")
     return value
 
 
-def field(json_object: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
+def field(json_object: Mapping[str, Any], name: str, kind: type[T], location: str) -> T:
     """Return the value under a required key of a JSON object; raise RefusedError if it is missing or of another
     type."""
     if name not in json_object:
-        raise RefusedError(f"{place}: it has no {name!r}")
-    return checked_type(json_object[name], kind, f"{place}: {name}")
+        raise RefusedError(f"{location}: it has no {name!r}")
+    return checked_type(json_object[name], kind, f"{location}: {name}")
 
 
-def optional_list(json_object: Mapping[str, Any], name: str, place: str) -> list[Any]:
+def optional_list(json_object: Mapping[str, Any], name: str, location: str) -> list[Any]:
     """Return the list under an optional key of a JSON object; [] if the key is missing."""
     value = json_object.get(name)
-    return [] if value is None else checked_type(value, list, f"{place}: {name}")
+    return [] if value is None else checked_type(value, list, f"{location}: {name}")
 
 
-def dictionaries(json_object: Mapping[str, Any], name: str, place: str) -> Iterator[dict[str, Any]]:
+def dictionaries(json_object: Mapping[str, Any], name: str, location: str) -> Iterator[dict[str, Any]]:
     """Yield the items, which must be JSON objects, of the list under a required key of a JSON object."""
-    for row in field(json_object, name, list, place):
-        yield checked_type(row, dict, f"{place}: {name}")
+    for row in field(json_object, name, list, location):
+        yield checked_type(row, dict, f"{location}: {name}")
 
 
-# ------------------------------------------------------------------ files with one kernel, written by `alone`
+# ------------------------------------------------------------------ files with one kernel, written by `alone.py`
 #
 # Such a file is a copy of a kernel in a wrapper: it has the same program, and so the same hash. While the wrapper is
 # still there (in the folder of the file, or in the one above), the copy is left out, so that the kernel counts once. If
@@ -233,36 +236,36 @@ FACTS = ("target", "declared", "compiler", "isa", "sample", "direction")
 """The keys of WRITTEN_AS that have a text: fields of Kernel under the same names."""
 
 
-def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
-    """Yield the kernel of a file that `alone` wrote; nothing if the file is an unedited copy beside its wrapper."""
+def saved_kernels(text: str, path: str) -> Iterator[Kernel]:
+    """Yield the kernel of a file that `alone.py` wrote; nothing if the file is an unedited copy beside its wrapper."""
     if len(text) > 2 * LARGEST:
-        raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
-    tree = parse_module(text, place)
-    recorded = recorded_values(tree, place)
+        raise RefusedError(f"{path}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
+    tree = parse_module(text, path)
+    recorded = recorded_values(tree, path)
     name, facts = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
     if not isinstance(name, str) or not facts or not is_record(facts):
-        raise RefusedError(f"{place}: it begins like a kernel that Backprint saved, but has no NAME or no WRITTEN_AS")
+        raise RefusedError(f"{path}: it begins like a kernel that Backprint saved, but has no NAME or no WRITTEN_AS")
     if "SOURCE" in recorded:
         language, source = "cpp", recorded["SOURCE"]
     else:
-        language, source = "triton", module_source(tree, text, facts, place)
+        language, source = "triton", module_source(tree, text, facts, path)
     if not isinstance(source, str):
-        raise RefusedError(f"{place}: its SOURCE is not a text")
-    fact = {name: str(facts.get(name) or "") for name in FACTS}
+        raise RefusedError(f"{path}: its SOURCE is not a text")
+    texts = {name: str(facts.get(name) or "") for name in FACTS}
     threads = facts.get("threads") if isinstance(facts.get("threads"), int) else None
     kernel = Kernel(
         language,
         name,
         source,
-        fact["target"],
-        fact["declared"],
-        compiler=fact["compiler"],
+        texts["target"],
+        texts["declared"],
+        compiler=texts["compiler"],
         threads=threads,
-        isa=fact["isa"],
-        sample=fact["sample"],
-        direction=fact["direction"],
+        isa=texts["isa"],
+        sample=texts["sample"],
+        direction=texts["direction"],
     )
-    if not (has_wrapper(Path(place)) and recorded.get("HASH") == kernel.hash):
+    if not (has_wrapper(Path(path)) and recorded.get("HASH") == kernel.hash):
         yield kernel
 
 
@@ -274,7 +277,7 @@ def is_record(facts: object) -> bool:
     )
 
 
-def recorded_values(tree: ast.Module, place: str) -> dict[str, Any]:
+def recorded_values(tree: ast.Module, path: str) -> dict[str, Any]:
     """Return the values of the global variables in RECORDED; raise RefusedError if one is not a literal."""
     values = {}
     for node in tree.body:
@@ -283,18 +286,18 @@ def recorded_values(tree: ast.Module, place: str) -> dict[str, Any]:
                 try:
                     values[name] = ast.literal_eval(value)
                 except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-                    raise RefusedError(f"{place}: line {node.lineno}: {name} is not a literal ({error})") from error
+                    raise RefusedError(f"{path}: line {node.lineno}: {name} is not a literal ({error})") from error
     return values
 
 
-def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], place: str) -> str:
+def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], path: str) -> str:
     """Restore the source of the module that the compiler wrote: the imports, the functions, and the kernel's
     decorator."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     statements, imports = facts.get("statements"), facts.get("imports")
     if not isinstance(statements, list) or not isinstance(imports, list) or not set(functions) & set(statements):
-        raise RefusedError(f"{place}: it does not say which of its functions are the kernel's")
+        raise RefusedError(f"{path}: it does not say which of its functions are the kernel's")
     parts = list(imports)
     for statement in statements:
         function = functions.get(statement)
@@ -308,9 +311,9 @@ def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], place: 
     return "\n".join(parts) + "\n"
 
 
-def has_wrapper(place: Path) -> bool:
+def has_wrapper(path: Path) -> bool:
     """Whether a wrapper is in the folder of a file, or in the one above."""
-    return any((folder / name).is_file() for folder in (place.parent, place.parent.parent) for name in WRAPPERS)
+    return any((folder / name).is_file() for folder in (path.parent, path.parent.parent) for name in WRAPPERS)
 
 
 # ------------------------------------------------------------------ kernels in files and folders
@@ -346,7 +349,7 @@ DIRECTION = re.compile(r"# AOT ID: \['\d+_(forward|backward|inference)'\]")
 
 @dataclass(frozen=True, slots=True)
 class UnreadKernels:
-    """A file or a folder from which no kernels were read, with the reason."""
+    """A file or a folder from which no kernels were read, with the reason. `place` is its path."""
 
     place: str
     reason: str
@@ -354,7 +357,8 @@ class UnreadKernels:
 
 @dataclass(frozen=True, slots=True)
 class ExternCalls:
-    """The operators that a wrapper calls and that are not kernels, with the number of calls."""
+    """The operators that a wrapper calls and that are not kernels, with the number of calls. `place` is the path of the
+    `graph.json` beside the wrapper."""
 
     sample: str
     direction: str
@@ -369,7 +373,11 @@ KernelItem = Kernel | UnreadKernels | ExternCalls
 
 @dataclass(frozen=True, slots=True)
 class KernelSample:
-    """A folder that is one sample, or a single file. `files` has its files whose names end like those of a reader."""
+    """A folder that is one sample, or a single file.
+
+    `files` has the files that may have kernels, by the suffix of their names, each `graph.json`, and the folders that
+    could not be listed, which are reported as not read.
+    """
 
     name: str
     folder: str
@@ -424,8 +432,7 @@ def no_kernels_in(path: Path) -> UnreadKernels:
 def samples_below(path: Path) -> Iterator[KernelSample]:
     """Yield the samples in a folder, or, for the path of a file, a sample with this file.
 
-    The files of a sample are those whose names end like those of a reader, and the folders that cannot be listed. Links
-    to folders are not followed.
+    Links to folders are not followed.
     """
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or folder")
@@ -446,7 +453,8 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
 
 
 def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
-    """Return the files of a sample with the stat of each, and the folders in it that are samples themselves."""
+    """Return the files of a sample (`KernelSample.files`) with the stat of each, and the folders in it that are samples
+    themselves."""
     suffixes = tuple({reader.suffix for reader in READERS})
     files: dict[Path, os.stat_result | None] = {}
     subsamples = []
@@ -459,18 +467,18 @@ def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[
             files[folder] = None
             continue
         for entry in entries:
-            place = folder / entry.name
+            path = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
-                folders.append(place) if is_part_of_sample(place) else subsamples.append(place)
+                folders.append(path) if is_part_of_sample(path) else subsamples.append(path)
             elif entry.name.endswith(suffixes) or entry.name == GRAPH_FILE:
-                files[place] = stat_or_none(place)
+                files[path] = stat_or_none(path)
     return files, subsamples
 
 
-def stat_or_none(place: Path) -> os.stat_result | None:
+def stat_or_none(path: Path) -> os.stat_result | None:
     """Return the `os.stat` of a file; None for a broken link."""
     try:
-        return os.stat(place)
+        return os.stat(path)
     except OSError:
         return None
 
@@ -549,14 +557,14 @@ def kernels_without_copies(
             for item in kernels_of_file(file, sample.name, reader, graphs):
                 yield item
                 if files_without_calls and isinstance(item, Kernel):
-                    hashes_in_wrappers.add(hash_or_place(item))
+                    hashes_in_wrappers.add(hash_or_name(item))
     for file in files_without_calls:
         for item in kernels_of_file(file, sample.name, readers[file], graphs):
-            if not (hashes_in_wrappers and isinstance(item, Kernel) and hash_or_place(item) in hashes_in_wrappers):
+            if not (hashes_in_wrappers and isinstance(item, Kernel) and hash_or_name(item) in hashes_in_wrappers):
                 yield item
 
 
-def hash_or_place(kernel: Kernel) -> str:
+def hash_or_name(kernel: Kernel) -> str:
     """Return a kernel's hash; if its source cannot be parsed, its file and name."""
     try:
         return kernel_hash(kernel)
@@ -589,26 +597,27 @@ def kernels_of_file(
     file: Path, sample: str, reader: KernelReader, graphs: Mapping[Path, SavedGraph] = MappingProxyType({})
 ) -> Iterator[KernelItem]:
     """Yield the kernels of one file, with their sample, direction and path, and with their facts in `graph.json`."""
-    place = str(file)
+    path = str(file)
     folder = graph_folder(file)
     try:
         text = read_text(file)
-        for item in reader.kernels_in(text, place):
+        for item in reader.kernels_in(text, path):
             if not isinstance(item, Kernel):
                 yield item
                 continue
             if folder is not None:
-                facts = graphs[folder].kernels.get(item.name) if folder in graphs else None
-                item = with_facts(item, facts) if facts else replace(item, target=target_of_folder(folder))
+                saved = graphs[folder].kernels.get(item.name) if folder in graphs else None
+                item = with_saved_facts(item, saved) if saved else replace(item, target=target_of_folder(folder))
             direction = item.direction or direction_of(text, file)
-            yield replace(item, sample=sample, direction=direction, place=place)
+            yield replace(item, sample=sample, direction=direction, place=path)
     except UNREADABLE as error:
         yield unread_file(file, error)
 
 
-def with_facts(kernel: Kernel, facts: Kernel) -> Kernel:
-    """Return a Kernel with the program of `kernel`, and with everything else, such as target and calls, of `facts`."""
-    return replace(facts, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
+def with_saved_facts(kernel: Kernel, saved: Kernel) -> Kernel:
+    """Return a Kernel with the program of `kernel`, and with everything else, such as target and calls, of `saved`, the
+    Kernel of a `graph.json`."""
+    return replace(saved, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
 
 
 UNREADABLE = (RefusedError, OSError, RecursionError, MemoryError)
@@ -641,18 +650,18 @@ def direction_of(text: str, file: Path) -> str:
 # -------------------------------------------------------------- kinds of files
 
 
-def kernels_of_wrapper(text: str, place: str) -> Iterator[KernelItem]:
+def kernels_of_wrapper(text: str, path: str) -> Iterator[KernelItem]:
     """Yield the kernels whose sources a wrapper of Inductor passes to AsyncCompile.
 
     A wrapper that is cut off between two kernels can still be parsed as Python. For such a file, an UnreadKernels is
     yielded after the kernels that it has.
     """
-    for node in ast.walk(parse_module(text, place)):
+    for node in ast.walk(parse_module(text, path)):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if method := method_of(call):
-                yield compiled_kernel(name, method, call, place)
+                yield compiled_kernel(name, method, call, path)
     if ASYNC_COMPILE_LINE in text and "def call(" not in text:
-        yield UnreadKernels(place, "the file is not whole: it has no function that calls the kernels")
+        yield UnreadKernels(path, "the file is not whole: it has no function that calls the kernels")
 
 
 def method_of(call: ast.Call) -> str:
@@ -664,15 +673,15 @@ def method_of(call: ast.Call) -> str:
             return ""
 
 
-def compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> KernelItem:
+def compiled_kernel(name: str, method: str, call: ast.Call, path: str) -> KernelItem:
     """Return the kernel that a call of AsyncCompile compiles; an UnreadKernels if its source cannot be read."""
     language, position = COMPILED[method]
     match call.args[: position + 1]:
         case [*before, ast.Constant(value=str(source))] if len(before) == position:
             if len(source) > LARGEST:
-                return UnreadKernels(place, f"{name}: a source of {len(source)} characters; the limit is {LARGEST}")
+                return UnreadKernels(path, f"{name}: a source of {len(source)} characters; the limit is {LARGEST}")
         case _:
-            return UnreadKernels(place, f"line {call.lineno}: {name}: its source is not a string in the call")
+            return UnreadKernels(path, f"line {call.lineno}: {name}: its source is not a string in the call")
     match before:
         case [ast.Constant(value=str(title))]:
             return Kernel(language, title, source)
@@ -682,25 +691,25 @@ def compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Kerne
             return Kernel(language, name, source)
 
 
-def kernels_of_module(text: str, place: str) -> Iterator[KernelItem]:
+def kernels_of_module(text: str, path: str) -> Iterator[KernelItem]:
     """Yield the Triton kernels that a module defines. The module may be in Inductor's cache or in a GraphNet sample, or
     written by hand."""
     if len(text) > LARGEST:
-        raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {LARGEST}")
-    functions = [node for node in parse_module(text, place).body if isinstance(node, ast.FunctionDef)]
+        raise RefusedError(f"{path}: a source of {len(text)} characters; the limit is {LARGEST}")
+    functions = [node for node in parse_module(text, path).body if isinstance(node, ast.FunctionDef)]
     kernels = find_kernels(functions)
     if not kernels and JITTED not in text:
-        yield UnreadKernels(place, "there is no kernel in this module, which begins like a module of Inductor")
+        yield UnreadKernels(path, "there is no kernel in this module, which begins like a module of Inductor")
     for kernel in kernels:
         yield Kernel("triton", kernel.name, text)
 
 
-def kernels_of_cpp(text: str, place: str) -> Iterator[KernelItem]:
+def kernels_of_cpp(text: str, path: str) -> Iterator[KernelItem]:
     """Yield the kernel of a C++ file: the part before Inductor's binding."""
     source = text.partition(BINDING)[0]
     if len(source) > LARGEST:
-        raise RefusedError(f"{place}: a source of {len(source)} characters; the limit is {LARGEST}")
-    yield Kernel("cpp", Path(place).name.removesuffix(".cpp").removesuffix(".main"), source)
+        raise RefusedError(f"{path}: a source of {len(source)} characters; the limit is {LARGEST}")
+    yield Kernel("cpp", Path(path).name.removesuffix(".cpp").removesuffix(".main"), source)
 
 
 CPP_MARKS = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")

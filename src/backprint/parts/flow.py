@@ -26,10 +26,10 @@ from backprint.graph.steps import behind, mapped, used
 from backprint.graph.text import show_step
 from backprint.graph.verdicts import GOOD
 from backprint.parts.cuts import ForwardPart, Piece, forwards, homes
-from backprint.replaying.draws import drawn
+from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.results import compare
 from backprint.replaying.run import perform_steps, subgraphs
-from backprint.replaying.whole import Play, Played, added
+from backprint.replaying.whole import CaptureRun, PairRun, sum_in_order
 from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.settings import RandomStates, random_states, set_random_states
 
@@ -284,40 +284,40 @@ class TracedPart:
     results: dict[str, Any]
 
 
-def played_pairs(capture: Capture) -> list[Played]:
+def runs_of_pairs(capture: Capture) -> list[PairRun]:
     """Run the whole on its recipe's inputs; return the inputs, results and saved values of each Pair."""
-    draw = drawn(capture, "recipe", None)
+    draw = draw_from_recipes(capture, "recipe", None)
     torch.manual_seed(draw.seed)
-    play = Play(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
-    play.forward()
-    play.gradients()
-    return play.played
+    run = CaptureRun(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
+    run.forward()
+    run.gradients()
+    return run.runs
 
 
-def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]:
+def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartRun]:
     """Return every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's
     backward."""
-    traced = traced_parts(pair, borders, played)
+    traced = traced_parts(pair, borders, pair_run)
     if pair.backward is None:
         return [last.run for last in traced]
-    values = BackwardValues(pair.backward, played.backward_inputs)
+    values = BackwardValues(pair.backward, pair_run.backward_inputs)
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         last = traced.pop()
-        later.append(named_in(values, last, *border_gradients(last, played, later)))
-    inconsistent = inconsistent_gradient(pair, played, later)
+        later.append(named_in(values, last, *border_gradients(last, pair_run, later)))
+    inconsistent = inconsistent_gradient(pair, pair_run, later)
     return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
 
 
-def inconsistent_gradient(pair: Pair, played: Played, later: Sequence[PartRun]) -> str:
+def inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun]) -> str:
     """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
 
     Such a forward has lost the step that stopped a gradient in the program: without the `detach` of
     `x.sin() * x.cos().detach()`, autograd of the parts adds the gradient of the cosine.
     """
     for port in pair.forward.inputs:
-        total = added([run.gradients[port.local] for run in later if port.local in run.gradients])
-        wanted = (played.gradients or {}).get(port.name)
+        total = sum_in_order([run.gradients[port.local] for run in later if port.local in run.gradients])
+        wanted = (pair_run.gradients or {}).get(port.name)
         if not isinstance(wanted, Tensor) or total is None:
             continue
         if compare(port.name, "gradient", total, wanted).verdict not in GOOD:
@@ -325,13 +325,13 @@ def inconsistent_gradient(pair: Pair, played: Played, later: Sequence[PartRun]) 
     return ""
 
 
-def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPart]:
+def traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[TracedPart]:
     """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
     forward, backward = pair.forward, pair.backward
     with_gradient = set() if backward is None else differentiated(backward)
-    known_values = {port.local: played.values[port.name] for port in forward.inputs}
+    known_values = {port.local: pair_run.values[port.name] for port in forward.inputs}
     require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
-    set_random_states(played.random)
+    set_random_states(pair_run.random)
     make_subs = subgraphs(forward)
     return [traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
 
@@ -372,14 +372,14 @@ def results_of(part: ForwardPart) -> tuple[str, ...]:
 
 
 def border_gradients(
-    traced: TracedPart, played: Played, later: Sequence[PartRun]
+    traced: TracedPart, pair_run: PairRun, later: Sequence[PartRun]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
 
     `later` are the parts after this one, the last first: the order in which autograd sums gradients.
     """
     differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
-    totals = {local: total_tangent(traced.part, local, played, later) for local in differentiable}
+    totals = {local: total_tangent(traced.part, local, pair_run, later) for local in differentiable}
     tangents = {local: total for local, total in totals.items() if total is not None}
     leaves = {name: v for name, v in traced.leaves.items() if isinstance(v, Tensor) and v.requires_grad}
     if not tangents or not leaves:
@@ -396,14 +396,14 @@ def border_gradients(
     return tangents, {name: gradient for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
 
 
-def total_tangent(part: ForwardPart, local: str, played: Played, later: Sequence[PartRun]) -> Tensor | None:
+def total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequence[PartRun]) -> Tensor | None:
     """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
     own_tangents = [
-        played.tangents[port.name]
+        pair_run.tangents[port.name]
         for port, value in part.results
-        if port.role == "output" and value == Ref(local) and port.name in played.tangents
+        if port.role == "output" and value == Ref(local) and port.name in pair_run.tangents
     ]
-    return added([*own_tangents, *(run.gradients[local] for run in later if local in run.gradients)])
+    return sum_in_order([*own_tangents, *(run.gradients[local] for run in later if local in run.gradients)])
 
 
 class BackwardValues:

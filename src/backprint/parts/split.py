@@ -54,7 +54,7 @@ from backprint.parts.flow import (
     backward_of,
     borders_of,
     local_of,
-    played_pairs,
+    runs_of_pairs,
     runs_of_parts,
     saved_ports,
     tangent_name,
@@ -62,7 +62,7 @@ from backprint.parts.flow import (
 )
 from backprint.replaying.arguments import tangent_as
 from backprint.replaying.at_capture import held_against_program
-from backprint.replaying.draws import drawn
+from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.results import compare
 from backprint.replaying.run import perform_steps, run_graph, subgraphs
 from backprint.replaying.verify import verify_capture
@@ -338,7 +338,7 @@ def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
     missing = [port.name for port in (*pair.forward.inputs, *beside) if port.name not in values]
     if not missing:
         return values
-    recipe_values = drawn(of.whole, "recipe", None).values
+    recipe_values = draw_from_recipes(of.whole, "recipe", None).values
     return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
@@ -572,9 +572,9 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     whole = replace(capture, pairs=tuple(map(fixed_pair, capture.pairs)))
     cuts = [plan(pair.forward, by) for pair in whole.pairs]
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        played = played_pairs(whole)
+        pair_runs = runs_of_pairs(whole)
         borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
-        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, played, strict=True)]
+        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, pair_runs, strict=True)]
         split_parts = [
             [
                 proven_part(PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))

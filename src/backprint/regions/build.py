@@ -36,9 +36,10 @@ class PassBuild:
     the grad_fn and the output number, or, for a leaf tensor, the id of the tensor and -1.
 
     A node takes gradients at its inputs and returns gradients at its outputs, as autograd counts them: `place` is the
-    number of an input and `slot` the number of an output. Of a ReachedNode, `slots` has for each output the (node,
-    place) that takes the gradient, or None. Of a NodeFlow, `taken` has the gradients at the inputs and `returned` those
-    at the outputs.
+    number of an input and `slot` the number of an output. A target is a (node, place) that takes a gradient. Of a
+    ReachedNode, `slots` has for each output its target, or None, `targets` has the targets without the Nones, and
+    `record` says how the forward made the node. Of a NodeFlow, `taken` has the gradients at the inputs and `returned`
+    those at the outputs.
     """
 
     def __init__(self, core: Any, call: BackwardCall) -> None:
@@ -129,7 +130,7 @@ class PassBuild:
         reached = self.call.nodes[node]
         if watch.is_leaf(reached.kind):
             return self.titles[node]
-        record = reached.made if self.is_inside(node) else None
+        record = reached.record if self.is_inside(node) else None
         user_name = (record.outputs.get(place) if record is not None else None) or self.user_names.get(
             (id(node), place)
         )
@@ -174,10 +175,15 @@ class PassBuild:
         runs = [run for run in runs_of_node(reached) if run.source is not None and not run.source.from_number]
         if runs:
             return origin_of(self.core, runs[0])
-        target, own = reached.slots[slot], self.make_node(node, True)
+        target, node_of_pass = reached.slots[slot], self.make_node(node, True)
         tensor = self.name_of_tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
-            nonfinite_kind(flow.returned[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
+            nonfinite_kind(flow.returned[slot]),
+            "backward",
+            ", ".join(node_of_pass.ops),
+            node_of_pass.line,
+            tensor,
+            node_of_pass.name,
         )
 
     def is_node_of_region(self, target: Any) -> bool:
@@ -190,7 +196,7 @@ class PassBuild:
         They came into the region with this gradient, with one exception: if the gradient is a sum of finite gradients
         that nodes of the region returned, a hook or the addition made them.
         """
-        own = self.make_node(node, True)
+        node_of_pass = self.make_node(node, True)
         incoming = self.call.flows[node].taken
         summands = [
             (source, returned)
@@ -199,7 +205,12 @@ class PassBuild:
             if target == (node, place)
         ]
         what = nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
-        where = (", ".join(own.ops), own.line, self.name_of_tensor(node, place), own.name)
+        where = (
+            ", ".join(node_of_pass.ops),
+            node_of_pass.line,
+            self.name_of_tensor(node, place),
+            node_of_pass.name,
+        )
         if summands and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in summands):
             return NonfiniteOrigin(
                 what, "backward", *where, "made by a hook on this gradient, or by the sum of the gradients that arrive"
@@ -211,7 +222,7 @@ class PassBuild:
         reached = self.call.nodes[node]
         leaf = watch.is_leaf(reached.kind)
         tensors = tuple(self.name_of_tensor(node, place) for place in range(len(watch.input_metadata(node))))
-        if not inside or reached.made is None:
+        if not inside or reached.record is None:
             return Node(
                 self.titles[node],
                 reached.kind,
@@ -220,7 +231,7 @@ class PassBuild:
                 leaf=leaf,
                 opaque=watch.why_opaque(reached.kind),
             )
-        record = reached.made
+        record = reached.record
         stack = record.stack if self.core.stacks else ()
         return Node(
             self.titles[node],
@@ -232,7 +243,7 @@ class PassBuild:
             tensors,
             leaf,
             watch.why_opaque(reached.kind),
-            self.core.names.place_of_node(record),
+            self.core.names.module_of_node(record),
         )
 
     def edges_from(self, node: Any, inside: set[Any]) -> list[Edge]:
@@ -308,11 +319,11 @@ def nonfinite_kind(kept: KeptGradient | None) -> str:
 def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
     """Return the forward operators that a node belongs to: all operators in the forward of a custom function, and the
     operator for which autograd made the node."""
-    if reached.made is None:
+    if reached.record is None:
         return ()
     # Autograd makes a node before its operator runs; `after` has the operators that ran after the node was made.
-    run = watch.operator_of(reached.kind, reached.made) or next(iter(reached.made.after), None)
-    return (*reached.made.within, *((run,) if run is not None else ()))
+    run = watch.operator_of(reached.kind, reached.record) or next(iter(reached.record.after), None)
+    return (*reached.record.within, *((run,) if run is not None else ()))
 
 
 def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
@@ -324,7 +335,8 @@ def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
     # `born`: an operator made them; else they came in with a tensor.
     if source.born and source.is_in(core):
         return NonfiniteOrigin(source.what, "forward", source.op, at, detail=describe_inf(source.of))
-    # The source is the first operator that took the tensor. If that was in the region, it is named, else this operator.
+    # They came in with a tensor, and the source is the first operator that took this tensor. If that operator is in the
+    # region, it is named; else the operator of `run` is.
     taken_in_region = source if source.is_in(core) else None
     line_of_run = stack_line(run.frame) if run.frame is not None else None
     op, line = (source.op, at) if taken_in_region else (run.name, line_of_run)
@@ -353,8 +365,8 @@ def describe_inf(source: NonfiniteSource | None) -> str:
 
 def node_record(reached: ReachedNode) -> NodeRecord:
     """Return the record of a node that was made in the region, which always has one."""
-    assert reached.made is not None
-    return reached.made
+    assert reached.record is not None
+    return reached.record
 
 
 def titles_inside(
@@ -364,7 +376,7 @@ def titles_inside(
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
         # `number` counts the operators of this name in the region's forward, from 0: `mul`, `mul_1`.
-        name, number = watch.base_title(nodes[node].kind, nodes[node].made, id(core))
+        name, number = watch.base_title(nodes[node].kind, nodes[node].record, id(core))
         titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
     return titles
 
@@ -387,7 +399,7 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
                 title = core.names.parameter(target.variable) if is_leaf else ""
                 title = title or user_names.get((id(target.variable), -1) if is_leaf else (id(target), place), "")
                 titles[target] = watch.unique_title(title or ("leaf" if is_leaf else nodes[target].kind), used_names)
-            record = nodes[target].made
+            record = nodes[target].record
             tensor = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
             tensor = tensor or user_names.get((id(target), place), "") or titles[target]
             edges.append((titles[target], titles[node], tensor))
@@ -398,6 +410,6 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
             rows.append(Node(title, reached.kind, False, leaf=watch.is_leaf(reached.kind)))
             continue
         record = node_record(reached)
-        ops, module = watch.operator_names(reached.kind, record), core.names.place_of_node(record)
+        ops, module = watch.operator_names(reached.kind, record), core.names.module_of_node(record)
         rows.append(Node(title, reached.kind, True, ops, record.stack, record.line, module=module))
     return RegionForward(tuple(rows), tuple(edges))

@@ -214,8 +214,8 @@ class RegionCore:
             return
         for node in build.ran:
             reached = build.call.nodes[node]
-            if reached.made is not None:
-                self.reach(reached.kind, reached.made)
+            if reached.record is not None:
+                self.reach(reached.kind, reached.record)
         self.fresh = self.reached = True
         if not self.count.is_due(number, self.bounds):
             return

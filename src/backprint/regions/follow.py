@@ -52,11 +52,12 @@ class NodeFlow:
 
 @dataclass(frozen=True, slots=True)
 class ReachedNode:
-    """A node that a backward call reaches: its kind, the record of its making, its regions' cores, and its targets."""
+    """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
+    and its targets."""
 
     node: Any
     kind: str
-    made: NodeRecord | None
+    record: NodeRecord | None
     cores: tuple[Any, ...]
     slots: tuple[tuple[Any, int] | None, ...]
 
@@ -76,9 +77,9 @@ class BackwardCall:
         self.roots, self.given = roots, gradients
         self.titles = root_names(roots) if self.cores else {}
         for reached in self.nodes.values():
-            if reached.cores and reached.made is not None:
-                reached.made.touched = True
-                for other in nodes_of_operator(reached.kind, reached.made):
+            if reached.cores and reached.record is not None:
+                reached.record.touched = True
+                for other in nodes_of_operator(reached.kind, reached.record):
                     other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
@@ -142,8 +143,8 @@ class BackwardCall:
         reached = self.nodes[node]
 
         def hook(incoming: Any) -> None:
-            if running_call() is self and reached.made is not None:
-                watch.here.deriving = (reached.cores, (reached.kind, reached.made))
+            if running_call() is self and reached.record is not None:
+                watch.here.deriving = (reached.cores, (reached.kind, reached.record))
 
         return hook
 

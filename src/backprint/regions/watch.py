@@ -448,7 +448,7 @@ class UserNames:
         for name, module in reversed(modules):
             yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
 
-    def place_of_node(self, record: NodeRecord) -> str:
+    def module_of_node(self, record: NodeRecord) -> str:
         """Return the path of the innermost known module whose forward made a node, or ''."""
         return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
 

@@ -12,7 +12,7 @@ from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Power, Trial, Verdict
 from backprint.replaying.annotations import Notes
-from backprint.replaying.draws import Draw, drawn, redrawn, second_draw
+from backprint.replaying.draws import Draw, draw_from_recipes, second_draw, with_fresh_inputs
 from backprint.replaying.oracles import (
     against_autograd,
     against_kept,
@@ -50,8 +50,8 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     `power` is `inputs` of `power_of`, or `"none"` to skip the measurement.
     """
     alive = capture.origin.alive
-    draw = drawn(capture, "recipe", None)
-    fresh = redrawn(capture, draw)
+    draw = draw_from_recipes(capture, "recipe", None)
+    fresh = with_fresh_inputs(capture, draw)
     details: list[str] = []
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
@@ -121,7 +121,7 @@ def part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
     """Return the digests of each Pair's own program, on the Pair's values."""
     if not capture.origin.parts:
         return {}
-    expected = [part_eager(capture, index, played) for index, played in enumerate(replayed.parts)]
+    expected = [part_eager(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
     named = zip(capture.pairs, expected, strict=False)
     return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
 
@@ -129,10 +129,10 @@ def part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
 def port_values(capture: Capture, replayed: Replayed) -> tuple[dict[PortKey, Any], ...]:
     """Return the values on each Pair's inputs."""
     rows = []
-    for pair, played in zip(capture.pairs, replayed.parts, strict=True):
-        values = {port.key: played.values[port.name] for port in pair.forward.inputs}
-        values |= keyed("constant", played.values) | keyed("tangent", played.tangents)
-        rows.append(values | keyed("saved", played.saved))
+    for pair, pair_run in zip(capture.pairs, replayed.parts, strict=True):
+        values = {port.key: pair_run.values[port.name] for port in pair.forward.inputs}
+        values |= keyed("constant", pair_run.values) | keyed("tangent", pair_run.tangents)
+        rows.append(values | keyed("saved", pair_run.saved))
     return tuple(rows)
 
 

@@ -27,13 +27,15 @@ from backprint.replaying.power import other_values
 DRAWS = ("captured", "recipe", "fresh", "resized")
 
 FRESH = 0x5EED
+"""The seed of the draw `fresh`, and of other draws than the recipes' own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of inputs: its name, the values, the tangents, and the seed of the program's own draws.
+    """One set of inputs: its name, the values, the tangents, and the seed of the random numbers that the program draws.
 
-    With `anew` the program gets other tensors with these values, instead of its own.
+    With `anew`, the program runs on copies of the tensors that are its arguments, even if these have the values
+    already.
     """
 
     name: str
@@ -44,51 +46,59 @@ class Draw:
 
 
 def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, ...]]:
-    """Yield the draws that a Capture can be tried on; of a tuple, the first that the program runs on counts."""
+    """Yield the draws that a Capture is compared on. Each is a tuple of alternatives, of which the first is taken that
+    the program runs on."""
     alive = capture.origin.alive
     if "captured" in draws and alive:
         yield (Draw("captured", capture.origin.values(), None, capture.seed),)
     if not capture.recipes.complete:
         return
     if "recipe" in draws:
-        first = drawn(capture, "recipe", None)
+        first = draw_from_recipes(capture, "recipe", None)
         yield (first,)
-        if not alive and (second := second_draw(capture, first, kept=True)) is not None:
+        if not alive and (second := second_draw(capture, first, kept_by_sample=True)) is not None:
             yield (second,)
+    # A recorded program has results for its own inputs alone, and so has a sample with a witness. Of a sample without
+    # one, the results are compared with autograd of the forward, which runs on any inputs.
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
-        yield otherwise(capture), drawn(capture, "fresh", FRESH)
+        yield draw_of_other_values(capture), draw_from_recipes(capture, "fresh", FRESH)
 
 
-def second_draw(capture: Capture, first: Draw, kept: bool = False) -> Draw | None:
-    """Return a draw in which inputs with one value everywhere in the first have many; if `kept`, that whose results
-    the sample has."""
-    if kept and GIVEN not in (capture.witness or {}):
+def second_draw(capture: Capture, first: Draw, kept_by_sample: bool = False) -> Draw | None:
+    """Return a draw in which those inputs have many values that have one value everywhere in the first draw
+    (`other_inputs.py` says why); None if there are no such inputs.
+
+    With `kept_by_sample`, it is the draw whose results the sample has kept, and None if it has kept none.
+    """
+    if kept_by_sample and GIVEN not in (capture.witness or {}):
         return None
     values = with_tangents(first.values, first.tangents or {})
-    moved = kept_values(capture, values) if kept else second_values(capture, values)
-    return named_draw(capture, SECOND, {**values, **moved}) if moved else None
+    other = kept_values(capture, values) if kept_by_sample else second_values(capture, values)
+    return draw_of_values(capture, SECOND, {**values, **other}) if other else None
 
 
-def otherwise(capture: Capture) -> Draw:
-    """Return a draw with other values than the recipes make, drawn or exact: parameters, buffers and tangents too."""
+def draw_of_other_values(capture: Capture) -> Draw:
+    """Return a draw in which all inputs have other values than their recipes make, also parameters, buffers and
+    tangents, and also inputs whose recipe has their exact bytes."""
     values = capture.recipes.make()
-    return named_draw(capture, "fresh", values | other_values(capture, values, FRESH))
+    return draw_of_values(capture, "fresh", values | other_values(capture, values, FRESH))
 
 
-def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
-    """Return a draw from the recipes: as they are, or with a fresh seed."""
-    return named_draw(capture, name, capture.recipes.make(seed))
+def draw_from_recipes(capture: Capture, name: str, seed: int | None) -> Draw:
+    """Return a draw from the recipes, with their own seeds if `seed` is None."""
+    return draw_of_values(capture, name, capture.recipes.make(seed))
 
 
-def named_draw(capture: Capture, name: str, named: Mapping[str, Tensor]) -> Draw:
-    """Return a draw of these values, tangents included; a tensor's second name has the value of its first."""
-    values, tangents = without_tangents(named)
+def draw_of_values(capture: Capture, name: str, values_and_tangents: Mapping[str, Tensor]) -> Draw:
+    """Return a draw of these values and tangents. A tensor that was passed for several parameters has one value under
+    all its names."""
+    values, tangents = without_tangents(values_and_tangents)
     values |= {right: values[left] for left, right in capture.signature.same}
     return Draw(name, values, tangents, capture.seed)
 
 
-def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
-    """Yield a draw at larger and at smaller sizes than captured, if inputs have symbolic sizes."""
+def draws_at_other_sizes(capture: Capture, draw: Draw) -> Iterator[Draw]:
+    """Yield a draw at larger sizes than captured and one at smaller sizes, if inputs have symbolic sizes."""
     if capture.pairs[0].forward.symbols:
         for changes in (CHANGES, SMALLER):
             if (sizes := other_sizes(capture, changes)) is not None:
@@ -96,8 +106,9 @@ def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
                 yield replace(draw, name="resized", values=values, tangents=tangents)
 
 
-def redrawn(capture: Capture, draw: Draw) -> Draw:
-    """Return a draw with fresh program inputs and tangents; parameters and buffers, the bulk of the elements, stay."""
+def with_fresh_inputs(capture: Capture, draw: Draw) -> Draw:
+    """Return a draw with fresh inputs of the program and fresh tangents. Parameters and buffers, which have most of the
+    elements, are not drawn again, to save time."""
     names = {port.name for port in free_ports(capture) if port.role == "input"} | {
         tangent_name(name) for name in capture.signature.differentiable
     }
@@ -107,8 +118,9 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 
 
 def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
-    """Return normal tangents for all differentiable outputs, with their strides; None if a spec is not known."""
-    source = torch.Generator().manual_seed(seed)
+    """Return normally distributed tangents for all differentiable outputs, with the strides of the outputs; None if an
+    output has an unknown spec, is not strided or has symbolic sizes."""
+    generator = torch.Generator().manual_seed(seed)
     known = specs(capture)
     tangents = {}
     for name in capture.signature.differentiable:
@@ -117,7 +129,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
             return None
         dtype = getattr(torch, spec.dtype)
         shape = tuple(int(size) for size in spec.shape)
-        part = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
-        drawn = torch.randn(shape, dtype=part, generator=source)
-        tangents[name] = laid_as(drawn.to(dtype).to(spec.device), strides(spec, drawn, {}) or drawn.stride())
+        dtype_of_numbers = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
+        numbers = torch.randn(shape, dtype=dtype_of_numbers, generator=generator)
+        tangents[name] = laid_as(numbers.to(dtype).to(spec.device), strides(spec, numbers, {}) or numbers.stride())
     return tangents

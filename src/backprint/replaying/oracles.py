@@ -32,7 +32,7 @@ from backprint.replaying.results import (
     witnessed,
 )
 from backprint.replaying.run import AS_WRITTEN, run_graded
-from backprint.replaying.whole import Played, replay_values
+from backprint.replaying.whole import PairRun, replay_values
 from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
 from backprint.values.settings import RandomStates, random_states, set_random_states
 from backprint.values.tree import ones_tangent
@@ -311,13 +311,13 @@ def second_opinion(
     return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, named)
 
 
-def part_verdicts(capture: Capture, index: int, played: Played, draw: str, details: list[str]) -> list[PortVerdict]:
+def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts of one Pair's own results, on the Pair's values."""
     if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
         return []
     if capture.origin.alive and capture.origin.parts:
-        return witnessed(part_against_program(capture, index, played), PROGRAM)
-    results, rows = played.results, part_rows(capture, index)
+        return witnessed(part_against_program(capture, index, pair_run), PROGRAM)
+    results, rows = pair_run.results, part_rows(capture, index)
     if rows and draw == "recipe":
         return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
     if rows:
@@ -327,27 +327,27 @@ def part_verdicts(capture: Capture, index: int, played: Played, draw: str, detai
         details.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
         return no_oracle(results)
     details.append("the program is gone: checked against autograd of the saved forward alone")
-    with quiet_generators(played.random):
-        same = {right: left for left, right in capture.signature.same if left in played.values}
-        return by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, details)
+    with quiet_generators(pair_run.random):
+        same = {right: left for left, right in capture.signature.same if left in pair_run.values}
+        return by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
 
 
-def part_against_program(capture: Capture, index: int, played: Played) -> list[PortVerdict]:
+def part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
     """Compare one Pair with the program that it was traced from, run now."""
-    expected = part_eager(capture, index, played)
-    verdicts = against(kept_results(capture.origin.parts[index], played.results, expected), expected)
+    expected = part_eager(capture, index, pair_run)
+    verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
-    again = part_eager(capture, index, played)
+    again = part_eager(capture, index, pair_run)
     return [unsteady(port, expected, again) for port in verdicts]
 
 
-def part_eager(capture: Capture, index: int, played: Played) -> Results:
+def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
     """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
     oracle = capture.origin.parts[index]
-    with quiet_generators(played.random):
+    with quiet_generators(pair_run.random):
         try:
-            outcome = oracle.run_step(played.values, played.tangents)
+            outcome = oracle.run_step(pair_run.values, pair_run.tangents)
         except BackprintError:
             raise
         except Exception as error:  # the graph may raise anything, but its Pair did not
@@ -355,8 +355,8 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
                 raise
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
-    written = {name: played.values[name] for name in played.mutations if name in played.values}
-    no_gradients: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(played.gradients or {})
+    written = {name: pair_run.values[name] for name in pair_run.mutations if name in pair_run.values}
+    no_gradients: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(pair_run.gradients or {})
     return results_by_port(outcome.outputs, {**written, **outcome.mutations}, {**no_gradients, **outcome.gradients})
 
 

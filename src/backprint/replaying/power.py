@@ -527,4 +527,4 @@ def results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
     replayed = replay_values(capture, {**inputs, **same}, tangents)
-    return (replayed.results, *(played.results for played in replayed.parts))
+    return (replayed.results, *(run.results for run in replayed.parts))

@@ -253,7 +253,7 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     return sizes
 
 
-def hold_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
+def check_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
     """Raise if a forward saved fewer elements than its backward was traced for: kernels would read past the end."""
     for port in () if backward.symbols else backward.by_role("saved"):
         value, spec = passed.get(port.key), port.spec

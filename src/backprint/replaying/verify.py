@@ -32,7 +32,7 @@ from backprint.graph.verdicts import (
 )
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
-from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
+from backprint.replaying.draws import DRAWS, FRESH, Draw, draw_from_recipes, draws_at_other_sizes, draws_of
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
@@ -126,10 +126,12 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
                 base = base_of(draw, attempted.replayed)
             whole.note(draw.name, attempted.verdicts)
             for index, tally in enumerate(parts):
-                played = attempted.replayed.parts[index]
-                tally.note(draw.name, part_verdicts(capture, index, played, draw.name, tally.details))
+                pair_run = attempted.replayed.parts[index]
+                tally.note(draw.name, part_verdicts(capture, index, pair_run, draw.name, tally.details))
         if "resized" in draws and capture.recipes.complete:
-            keep_worst(whole.verdicts, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.details))
+            keep_worst(
+                whole.verdicts, "resized", resize(capture, draw_from_recipes(capture, "fresh", FRESH), whole.details)
+            )
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
             whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
@@ -200,7 +202,7 @@ def first_attempt(capture: Capture, candidates: Sequence[Draw], details: list[st
 def resize(capture: Capture, draw: Draw, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts at the first other sizes that the program runs on; if none, add the reasons to `details`."""
     reasons: list[str] = []
-    for other in stretched(capture, draw):
+    for other in draws_at_other_sizes(capture, draw):
         if (attempted := attempt(capture, other, reasons)) is not None:
             return attempted.verdicts
     details += reasons

@@ -19,7 +19,7 @@ from backprint.graph.nouns import Capture, Guard, Link
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.replaying.arguments import State, name_tangents, tangent_as, values_of
 from backprint.replaying.results import Results, results_by_port
-from backprint.replaying.run import hold_saved, run_graph, sizes_of
+from backprint.replaying.run import check_saved, run_graph, sizes_of
 from backprint.sample.generator import digest
 from backprint.values.settings import (
     OWN,
@@ -42,8 +42,8 @@ Gradients = dict[str, "Tensor | None"]
 
 
 @dataclass(slots=True)
-class Played:
-    """One run of a Pair: its inputs, results and saved values, and the random state that it started from."""
+class PairRun:
+    """One run of a Pair: its inputs (`values`), results and saved values, and the random state that it started from."""
 
     values: dict[str, Tensor]
     random: RandomStates
@@ -55,7 +55,8 @@ class Played:
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
-        """The inputs of the backward so far: the forward's inputs as constants, saved values, tangents."""
+        """The inputs of the backward that are known so far, by port: saved values, tangents, and constants of the
+        program, which are among `values`."""
         return keyed("constant", self.values) | keyed("saved", self.saved) | keyed("tangent", self.tangents)
 
     @property
@@ -64,84 +65,87 @@ class Played:
         return results_by_port(self.outputs, self.mutations, self.gradients or {})
 
 
-class Play:
-    """A running Capture."""
+class CaptureRun:
+    """One run of all Pairs of a Capture. `runs` has a PairRun for each Pair whose forward has run."""
 
     def __init__(
         self, capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
     ) -> None:
         self.capture, self.values, self.tangents = capture, values, tangents or {}
-        self.played: list[Played] = []
+        self.runs: list[PairRun] = []
 
     def forward(self) -> None:
         """Run every forward, in order."""
         for index, pair in enumerate(self.capture.pairs):
-            passed = dict(self.values)
+            inputs = dict(self.values)
             for link in feeds(self.capture, index):
-                passed[link.name] = self.fed(link)
-            known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
-            played = Played({name: passed[name] for name in passed if name in known}, random_states())
-            results = run_graph(pair.forward, passed)
-            places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
+                inputs[link.name] = self.input_value(link)
+            port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
+            run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
+            results = run_graph(pair.forward, inputs)
+            values_by_role = {"output": run.outputs, "mutation": run.mutations, "saved": run.saved}
             for port, value in zip(pair.forward.outputs, results, strict=True):
-                if port.role in places:  # the proof reports a forged role
-                    places[port.role][port.name] = value
-            self.played.append(played)
+                if port.role in values_by_role:  # an edited sample may have any other role, which the proof reports
+                    values_by_role[port.role][port.name] = value
+            self.runs.append(run)
 
-    def fed(self, link: Link) -> Any:
-        """Return the value of a link; gradients of several Pairs for one input are added, the latest first."""
+    def input_value(self, link: Link) -> Any:
+        """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
+        added, that of the latest Pair first."""
         assert link.target is not None
         if link.port.role != "gradient":
-            return self.value(link)
+            return self.source_value(link)
         same = [other for other in feeds(self.capture, link.target) if other.name == link.name]
         sources = [(other.source or 0, other.port.name) for other in same]
         terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
-        total = added(terms)
+        total = sum_in_order(terms)
         if total is None:
             raise ReplayError(f"{str(link.port)!r} of pair {link.source} is None, and pair {link.target} takes it")
         return total
 
-    def value(self, link: Link) -> Any:
+    def source_value(self, link: Link) -> Any:
         """Return the value at the source port of a link."""
         if link.source is None:
             return self.values[link.port.name]
-        played = self.played[link.source]
-        return (played.outputs if link.port.role == "output" else played.mutations)[link.port.name]
+        run = self.runs[link.source]
+        return (run.outputs if link.port.role == "output" else run.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
-        """Return one Pair's gradients, computed once; the backwards of later Pairs that it depends on run first."""
-        played, pair = self.played[index], self.capture.pairs[index]
-        if played.gradients is not None:
-            return played.gradients
-        played.gradients = {}
+        """Return one Pair's gradients. They are computed at the first call, after those of the later Pairs on which
+        they depend."""
+        run, pair = self.runs[index], self.capture.pairs[index]
+        if run.gradients is not None:
+            return run.gradients
+        run.gradients = {}
         if pair.backward is None:
-            return played.gradients
-        feed = played.backward_inputs
-        hold_saved(pair.backward, feed)
-        sizes = sizes_of([(port, feed[port.key]) for port in pair.backward.inputs if port.key in feed])
+            return run.gradients
+        inputs = run.backward_inputs
+        check_saved(pair.backward, inputs)
+        sizes = sizes_of([(port, inputs[port.key]) for port in pair.backward.inputs if port.key in inputs])
         for port in pair.backward.by_role("tangent"):
-            output = played.outputs[port.name]
+            output = run.outputs[port.name]
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
-            feed[port.key] = played.tangents[port.name] = tangent
+            inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
-        played.gradients = dict(zip(names, run_graph(pair.backward, feed, strict=False), strict=True))
-        return played.gradients
+        run.gradients = dict(zip(names, run_graph(pair.backward, inputs, strict=False), strict=True))
+        return run.gradients
 
     def tangent(self, index: int, name: str) -> Tensor:
         """Return the gradient of one Pair's output: the caller's tangent plus the gradients of later Pairs."""
-        output = self.played[index].outputs[name]
+        output = self.runs[index].outputs[name]
         if not isinstance(output, Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
         port = PortKey("output", name)
         terms = [*self.own_tangents(index, port, output)]
         for link in consumers(self.capture, index, port):
-            if link.target is not None and link.target < len(self.played):
+            if link.target is not None and link.target < len(self.runs):
                 terms.append(self.backward(link.target).get(link.name))
-        total = added(terms)
+        total = sum_in_order(terms)
         return torch.zeros_like(output) if total is None else total
 
     def own_tangents(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
-        """Yield the caller's tangents for the results at this port."""
+        """Yield the caller's tangents for the results that have their value from this port; ones where the caller
+        passed none."""
         for link in results(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
@@ -156,21 +160,22 @@ class Play:
 
     def gradients(self) -> Gradients:
         """Return the gradients of the program's own tensors, in input order."""
-        own = between(self.capture)
+        between_pairs = between(self.capture)
         terms: dict[str, list[Tensor | None]] = {}
         for link in results(self.capture):
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
                 terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
-        for index in reversed(range(len(self.played))):
-            fed = {link.name for link in feeds(self.capture, index)}
+        for index in reversed(range(len(self.runs))):
+            linked_inputs = {link.name for link in feeds(self.capture, index)}
             for name, gradient in self.backward(index).items():
-                if name not in own and name not in fed:
+                if name not in between_pairs and name not in linked_inputs:
                     terms.setdefault(name, []).append(gradient)
-        return {name: added(terms[name]) for name in self.order() if name in terms}
+        return {name: sum_in_order(terms[name]) for name in self.order() if name in terms}
 
     def order(self) -> list[str]:
-        """Return the names of the program's tensors: in the Pair's order, or for several Pairs by role."""
+        """Return the names of the program's tensors: of one Pair in the order of its inputs; of several Pairs the
+        parameters first, then the buffers, the inputs and the rest."""
         ports = [port for pair in self.capture.pairs for port in pair.forward.inputs]
         if len(self.capture.pairs) == 1:
             return [port.name for port in ports]
@@ -178,11 +183,12 @@ class Play:
         return list(dict.fromkeys(port.name for port in sorted(ports, key=lambda port: rank.get(port.role, 3))))
 
     def mutations(self) -> dict[str, Tensor]:
-        """Return the final values of the program's tensors that are written to; the last Pair's count."""
-        own = between(self.capture)
+        """Return the final values of the program's tensors that are written to. A tensor that several Pairs write to
+        has its value after the last of them."""
+        between_pairs = between(self.capture)
         mutated: dict[str, Tensor] = {}
-        for played in self.played:
-            mutated |= {name: value for name, value in played.mutations.items() if name not in own}
+        for run in self.runs:
+            mutated |= {name: value for name, value in run.mutations.items() if name not in between_pairs}
         return mutated
 
 
@@ -192,8 +198,8 @@ def shape_text(tensor: Tensor) -> str:
     return f"{list(tensor.shape)}{layout}"
 
 
-def added(terms: Iterable[Tensor | None]) -> Tensor | None:
-    """Return the sum from the left of the terms that are not None; None if there are none."""
+def sum_in_order(terms: Iterable[Tensor | None]) -> Tensor | None:
+    """Return the sum of the terms that are not None, added from left to right; None if there are none."""
     total: Tensor | None = None
     for term in terms:
         if term is not None:
@@ -206,15 +212,17 @@ def added(terms: Iterable[Tensor | None]) -> Tensor | None:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The results of a replay: outputs in the model's containers, gradients and mutations by the program's own
-    names."""
+    """The results of a replay: outputs in the model's containers, gradients and mutations by the program's own names.
+
+    `named` has the output tensors by name, and `parts` the run of each Pair.
+    """
 
     outputs: Any
     gradients: dict[str, Tensor | None]
     mutations: dict[str, Tensor]
     named: dict[str, Tensor]
     loss: Tensor | None = None
-    parts: tuple[Played, ...] = ()
+    parts: tuple[PairRun, ...] = ()
 
     @property
     def results(self) -> Results:
@@ -229,17 +237,20 @@ def replay(
     state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Replayed:
-    """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed.
+    """Run a Capture on new arguments; without arguments, on those of the capture or of the recipes.
 
-    The settings are those of the capture: another default dtype would be another program.
+    Random operators draw from the generators as the caller has seeded them. The process-wide settings are those of the
+    capture meanwhile: with another default dtype, this would be another program.
     """
     refuse_users_mode("replay")
     with with_settings(dict(capture.environment)):
-        named = name_tangents(capture, tangents)
-        values, own = values_of(capture, args, kwargs or {}, state)
+        named_tangents = name_tangents(capture, tangents)
+        values, recipe_tangents = values_of(capture, args, kwargs or {}, state)
+        if named_tangents is None and recipe_tangents:
+            named_tangents = {**recipe_tangents}
         if (args or kwargs) and state != "recipe":
-            hold_chance(capture)
-        return replay_values(capture, values, own or None if named is None else named)
+            check_random_states(capture)
+        return replay_values(capture, values, named_tangents)
 
 
 def refuse_users_mode(verb: str) -> None:
@@ -254,28 +265,29 @@ def refuse_users_mode(verb: str) -> None:
 def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
-    hold_pins(capture, values)
-    hold_tangents(capture, tangents or {})
-    hold_sizes(capture, values)
-    play = Play(capture, values, tangents)
-    play.forward()
-    named = {link.name: play.value(link) for link in results(capture)}
-    gradients = play.gradients()
-    named = apart_from(named, capture.origin.constants)
+    """Run a Capture on values by name, after a check of its guards. Outputs without a tangent get ones."""
+    check_pins(capture, values)
+    check_tangents(capture, tangents or {})
+    check_sizes(capture, values)
+    run = CaptureRun(capture, values, tangents)
+    run.forward()
+    named = {link.name: run.source_value(link) for link in results(capture)}
+    gradients = run.gradients()
+    named = without_memory_of(capture.origin.constants, named)
     loss = named.get(capture.signature.loss)
     return Replayed(
         capture.origin.rebuild(capture.signature.output, named),
         gradients,
-        play.mutations(),
+        run.mutations(),
         named,
         loss,
-        tuple(play.played),
+        tuple(run.runs),
     )
 
 
-def apart_from(named: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the outputs with copies of those that lie in a constant of the Capture's own: the caller may write to
-    what a replay returns."""
+def without_memory_of(constants: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the outputs, with a copy in the place of each that shares memory with a constant of the Capture: the
+    caller may write to what a replay returns."""
     memories = {
         storage_id(part.untyped_storage()) for constant in constants.values() for part in strided_parts(constant)
     }
@@ -287,37 +299,39 @@ def apart_from(named: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> 
     return {**named, **copy_values(shared)}
 
 
-def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
+def check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise unless the inputs that are pinned have their captured values."""
-    for name, wanted in capture.pins:
-        if name in values and digest(values[name]) != wanted:
-            why = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
-            where = f" at {why.source.file}:{why.source.line}: {why.source.code!r}" if why and why.source else ""
+    for name, captured_digest in capture.pins:
+        if name in values and digest(values[name]) != captured_digest:
+            guard = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
+            source = guard.source if guard is not None else None
+            where = f" at {source.file}:{source.line}: {source.code!r}" if source else ""
             raise GuardError(
                 f"input {name!r} is pinned to the values it was captured with{where}"
-                f"{f' ({why.text})' if why else ''}: capture again on inputs like these"
+                f"{f' ({guard.text})' if guard else ''}: capture again on inputs like these"
             )
 
 
-def hold_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> None:
+def check_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> None:
     """Raise unless the tangents that are pinned are ones."""
     pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
     for name, tangent in tangents.items():
         if tangent_name(name) in pinned and tangent is not None and not bool((tangent == 1).all()):
             raise GuardError(
                 f"{tangent_name(name)} is pinned to ones: a recorded step's own backward() starts with them, and the "
-                "step was proved on them alone. Without tangents= the replay does so too"
+                "step was proved on them alone. Without tangents=, the replay starts with ones too"
             )
 
 
-def hold_chance(capture: Capture) -> None:
+def check_random_states(capture: Capture) -> None:
     """Raise unless the generators, other than torch's, that the program draws from have their state at capture."""
-    wanted = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
-    if not wanted:
+    captured_states = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
+    if not captured_states:
         return
     now = {name: random_state_digest(state) for name, state in foreign_states().items()}
     now |= capture.origin.random_state_digests() if capture.origin.alive else {}
-    for name, state in wanted.items():
+    for name, state in captured_states.items():
+        # A generator of the program's own cannot be looked up when the program is gone, and is then not checked.
         if now.get(name, state if name.startswith(OWN) else "") != state:
             raise GuardError(
                 f"the program draws from {name}, whose state is not as at capture, and the numbers that it "
@@ -330,7 +344,7 @@ SIZE = re.compile(r"(?:(?P<name>.+)\.shape\[(?P<index>\d{1,3})\] == )?(?P<text>.
 """The text of a `size` guard: a condition over symbols, or the value of a dimension."""
 
 
-def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
+def check_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise unless the conditions on sizes that tracing found hold for these inputs."""
     guards = [guard for guard in capture.guards if guard.kind == "size"]
     if not guards:
@@ -359,7 +373,8 @@ def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[s
 
 
 def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
-    """Whether one condition on sizes holds; one about a tensor that is not given holds."""
+    """Whether a condition on sizes holds. A condition about a tensor that is not among `values` counts as one that
+    does."""
     match = SIZE.fullmatch(guard.text)
     if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")
@@ -369,6 +384,6 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     value = values.get(name)
     if not isinstance(value, Tensor):
         return True
-    if not sizes and not known(match["text"], sizes):  # a part of a Capture: its symbolic sizes are numbers
+    if not sizes and not known(match["text"], sizes):  # the graphs of a part of a Capture have numbers as sizes
         return True
     return index < value.dim() and value.shape[index] == evaluate(match["text"], sizes)

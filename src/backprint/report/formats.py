@@ -20,7 +20,19 @@ from backprint.common.files import whole_file
 from backprint.common.text import policy_digest, printable, spreadsheet_cell
 from backprint.errors import UsageError
 from backprint.graph.verdicts import WORDS
-from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, href, more_than, one_line, spell
+from backprint.report.nouns import (
+    NAMED,
+    Cell,
+    Column,
+    Figure,
+    Listing,
+    Report,
+    Table,
+    cell_text,
+    count_of_further,
+    href,
+    one_line,
+)
 
 # ------------------------------------------------------------------ Markdown
 
@@ -69,10 +81,10 @@ def line(cells: Iterator[str]) -> str:
 def markdown_cell(value: Cell, column: Column, report: Report) -> str:
     """Return one cell; samples have links."""
     if isinstance(value, tuple):
-        return ", ".join(markdown_linked_sample(name, report, 1) for name in value[:NAMED]) + more_than(value)
+        return ", ".join(markdown_linked_sample(name, report, 1) for name in value[:NAMED]) + count_of_further(value)
     if column.kind == "sample" and isinstance(value, str):
         return markdown_linked_sample(value, report)
-    return escaped(spell(value, column))
+    return escaped(cell_text(value, column))
 
 
 def markdown_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
@@ -244,10 +256,10 @@ def html_cell(value: Cell, column: Column, report: Report) -> str:
     """Return one cell: numbers carry their value for sorting, shares a bar, verdicts their color, samples links."""
     if isinstance(value, tuple):
         names = ", ".join(html_linked_sample(name, report, 1) for name in value[:NAMED])
-        return f"<td{css(column)}>{names}{more_than(value)}</td>"
+        return f"<td{css(column)}>{names}{count_of_further(value)}</td>"
     if column.kind == "sample" and isinstance(value, str):
         return f"<td{css(column)}>{html_linked_sample(value, report)}</td>"
-    shown = text(spell(value, column))
+    shown = text(cell_text(value, column))
     if column.kind == "verdict":
         return f'<td class="v {tone(str(value))}">{shown}</td>'
     if not column.right:

@@ -24,7 +24,7 @@ class SampleLink:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and the kind of its cells: a key of `SPELLED`."""
+    """A heading and the kind of its cells: a key of `CELL_TEXTS`."""
 
     name: str
     kind: str = "text"
@@ -36,7 +36,9 @@ class Column:
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """Return `family verdict:count` as Columns; `_` stands for a blank."""
+    """Return the Columns that a text describes: one for each word, which is a heading (with `_` for a blank), and a
+    colon and the kind of the cells unless they are texts. `family verdict:count` has a column of texts and one of
+    counts."""
     parts = (word.partition(":") for word in text.split())
     return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in parts)
 
@@ -72,8 +74,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a run: facts, tables, and `rows`, each with every column, for files.
+    """The report of a run: facts, tables, figures and listings for a reader.
 
+    `rows` yields the rows of the report as a JSON or CSV file, and `fields` has the name and the kind of their columns.
     `samples` is the table of all samples. Only the HTML page has it, which can search it: in Markdown and in a terminal
     it would be as long as the corpus.
     """
@@ -87,7 +90,7 @@ class Report:
     figures: tuple[Figure, ...] = ()
     listings: tuple[Listing, ...] = ()
     links: Callable[[str], tuple[SampleLink, ...]] = lambda sample: ()
-    """The files of a sample, by its id, for the cells that name it."""
+    """Returns links to the files of a sample, whose id it is called with, for the cells that name the sample."""
 
 
 WORDS = ("text", "name", "sample", "samples", "verdict")
@@ -97,13 +100,13 @@ NAMED = 3
 """How many of several samples a cell names."""
 
 
-def first_of(names: tuple[str, ...]) -> str:
-    """Return the first of several names, and how many more there are."""
-    return ", ".join(names[:NAMED]) + more_than(names)
+def first_names(names: tuple[str, ...]) -> str:
+    """Return the first NAMED of several names, and how many more there are."""
+    return ", ".join(names[:NAMED]) + count_of_further(names)
 
 
-def more_than(names: tuple[str, ...]) -> str:
-    """Return how many names there are that a cell does not have."""
+def count_of_further(names: tuple[str, ...]) -> str:
+    """Return a text that says how many names there are after the first NAMED; '' if there are none."""
     return f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
 
 
@@ -113,7 +116,7 @@ def with_thousands(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share as a percentage; only all is 100%, and only none is 0%."""
+    """Return a share as a percentage. It is rounded down, and at most 99.9%, so that 100% means all; 0% means none."""
     return f"{min(99.9, math.floor(value * 1000) / 10):.1f}%" if 0 < value < 1 else f"{value:.0%}"
 
 
@@ -135,7 +138,7 @@ def size(value: float) -> str:
     return f"{value:,.1f} TiB"
 
 
-def with_separators(value: float) -> str:
+def three_digits(value: float) -> str:
     """Return a number with three digits."""
     return f"{value:.3g}"
 
@@ -150,25 +153,26 @@ def change(value: float) -> str:
     return f"{value:+,.0f}" if value else "0"
 
 
-SPELLED: dict[str, Callable[[Any], str]] = {
+CELL_TEXTS: dict[str, Callable[[Any], str]] = {
     "text": str,
     "name": str,
     "sample": str,
-    "samples": first_of,
+    "samples": first_names,
     "verdict": str,
     "count": with_thousands,
     "share": share,
     "seconds": seconds,
     "size": size,
-    "number": with_separators,
+    "number": three_digits,
     "times": times,
     "change": change,
 }
+"""The kinds of cells, each with the function that returns a cell as text."""
 
 
-def spell(cell: Cell, column: Column) -> str:
+def cell_text(cell: Cell, column: Column) -> str:
     """Return a cell as text; '' if it has no value."""
-    return "" if cell is None else SPELLED[column.kind](cell)
+    return "" if cell is None else CELL_TEXTS[column.kind](cell)
 
 
 def one_line(text: str) -> str:
@@ -200,14 +204,14 @@ def href(path: str) -> str:
     return quote(os.fsencode(path))
 
 
-OWN = re.compile(
+PARTS_OF_ONE_SAMPLE = re.compile(
     r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
     r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
     r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
 )
-"""The parts of a note that belong to one sample."""
+"""The parts of a note that differ between samples."""
 
 
 def note_kind(note: str) -> str:
-    """Replace the numbers and names in a note, which belong to one sample, by dots."""
-    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
+    """Replace the parts of a note that differ between samples by dots, so that equal notes can be counted."""
+    return re.sub(r"…(, …)+", "…", PARTS_OF_ONE_SAMPLE.sub("…", one_line(note)))

@@ -27,15 +27,16 @@ from backprint.graph.nouns import Graph
 from backprint.graph.text import FORWARD_WITH_LOOPS, MAX_CHARACTERS, emit, parse
 from backprint.sample.load import check_folders, folder_of_pair, load, read_graph
 from backprint.sample.metadata import FORMAT, LOOPS_FORMAT, Field, errors_with_path, json_text, read_claims, read_json
-from backprint.sample.standalone import FOOTER, MARKER, ending_digest
+from backprint.sample.standalone import FOOTER, MARKER, footer_digest
 
-ENDINGS_OF_LOOPS = frozenset(
+FOOTERS_OF_LOOPS = frozenset(
     {
         "d44cef79f8aaf8cb507c2995d9914d1f7e6665c05fa427991dcde924ae73ea0e",
         "8a9ab10dd66af2febac80f5af12a1528844e9c003082a2975b8e75644d39cc22",
     }
 )
-"""`ending_digest` of the endings below graphs with loops, which had a function more than those below flat ones."""
+"""The digests (`footer_digest`) of the footers below graphs with loops, which had one function more than those below
+flat graphs."""
 
 
 SIDES = ("forward", "backward")
@@ -78,7 +79,7 @@ def convert_text(path: Path, claims: Mapping[str, Any]) -> bool:
     body, marker, rest = text.partition(MARKER)
     if f"\n{FORWARD_WITH_LOOPS}\n" not in body:
         return False
-    if ending_digest(marker + rest) not in ENDINGS_OF_LOOPS:
+    if footer_digest(marker + rest) not in FOOTERS_OF_LOOPS:
         raise RefusedError(f"{path}: the lines below the graph are not those that samples end with; nothing was run")
     try:
         graph = graph_of(body)

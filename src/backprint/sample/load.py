@@ -32,7 +32,7 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import FOOTER, MARKER, is_ending
+from backprint.sample.standalone import FOOTER, MARKER, is_footer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +142,7 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
-    if not is_ending(marker + rest):
+    if not is_footer(marker + rest):
         line = body.count("\n") + 1 + first_difference(marker + rest, FOOTER)
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"

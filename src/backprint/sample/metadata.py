@@ -54,8 +54,7 @@ T = TypeVar("T")
 
 
 def describe(capture: Capture) -> dict[str, Any]:
-    """Return a Capture as JSON, without its graphs and tensors. `pins` are the states of random generators outside of
-    torch that the capture assumes."""
+    """Return a Capture as JSON, without its graphs and tensors."""
     signature = capture.signature
     return {
         "format": FORMAT,
@@ -85,6 +84,7 @@ def describe(capture: Capture) -> dict[str, Any]:
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         **({"notes": list(capture.notes)} if capture.notes else {}),
         "opaque": [edge_json(edge) for edge in capture.opaque],
+        **({"meant": list(capture.meant)} if capture.meant else {}),
     }
 
 
@@ -220,7 +220,7 @@ def read_source(field: Field) -> Source | None:
 
 
 def raise_not_a_source(field: Field) -> Any:
-    raise SampleError(f"{field.path}: expected file, line, function, code, module")
+    raise SampleError(f"{field.path}: expected a list of file, line, function, code and module")
 
 
 def read_tree(field: Field, depth: int = 0) -> Any:
@@ -281,7 +281,7 @@ def read_alias(field: Field) -> tuple[str, str, int]:
     """Return the names of two input tensors that share memory, and the offset in bytes of the second from the first."""
     rows = field.items(3)
     if len(rows) != 3:
-        raise SampleError(f"{field.path}: expected two names and a number of bytes")
+        raise SampleError(f"{field.path}: expected a list of two names and a number of bytes")
     return rows[0].text(), rows[1].text(), rows[2].expect(int)
 
 
@@ -348,6 +348,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "pins": root.get("pins", []).pairs(),
             "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
             "opaque": tuple(read_items(root.get("opaque", []), read_edge)),
+            "meant": root.get("meant", []).texts(),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),
@@ -371,7 +372,7 @@ def read_link(field: Field) -> Link:
     name of an input. A number is None for the program's own inputs and outputs."""
     rows = field.items(4)
     if len(rows) != 4:
-        raise SampleError(f"{field.path}: expected source, port, target, name")
+        raise SampleError(f"{field.path}: expected a list of source, port, target and name")
     source, port, target, name = rows
     pair_numbers = [None if end.value is None else end.whole() for end in (source, target)]
     return Link(pair_numbers[0], PortKey.from_text(port.text()), pair_numbers[1], name.text())
@@ -419,8 +420,9 @@ class Witness(Mapping[str, Any]):
 
 
 def check_witness(field: Field) -> None:
-    """Raise SampleError unless every row has a digest, a dtype, a shape, its norm and maximum, and its leading
-    values."""
+    """Raise SampleError unless every row is valid (`replaying.results.numbers_of` makes them): a digest, dtype, shape,
+    norm, maximum and the first eight values of a result. The row of a sparse tensor also has its layout, the digests of
+    its indices and the shape of its values; the row of a result that is None has nothing."""
     for row in field.rows().values():
         if row.expect(dict).get("none") is True:
             continue
@@ -458,8 +460,12 @@ def read_verdict(field: Field) -> Any:
 
 
 def check_powers(field: Field) -> None:
-    """Raise SampleError unless the powers of a verdict are valid. A power says how far results move when one input is
-    redrawn; older samples have no powers."""
+    """Raise SampleError unless the powers of a verdict are valid, which `replaying.attest` makes.
+
+    A power says how far results move when one input is redrawn; older samples have no powers. `tried` of `of` inputs
+    were redrawn. `redrawn` has a row for each redraw: the reason why it was not tried, or how many ports moved, by how
+    much at least and at most, the port that moved least, and what a check would not see of the redraw.
+    """
     tried, inputs = field.get("tried").whole(), field.get("of").whole()
     if tried > inputs:
         raise SampleError(f"{field.path}.tried: {tried} inputs were redrawn, but there are {inputs}")

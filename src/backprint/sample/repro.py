@@ -1,9 +1,10 @@
 """The command line of an exported file: run its graphs in eager and through a backend of torch.compile, and compare.
 
-With a backend, each graph runs on its inputs from the eager run, and from the same random state, so a difference comes
-from this graph.
+With a backend, each compiled graph gets the inputs and the random state that the same graph had in the eager run. So a
+difference in its results comes from this graph, and not from an earlier one.
 
-This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
+`export` copies the code of this module, without this docstring, to the end of every exported file. So it imports only
+torch, the standard library and modules that are copied in the same way.
 """
 
 import argparse

@@ -24,33 +24,35 @@ from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
 from backprint.values.tensor_files import write_safetensors
 
-Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
-"""Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
+WriteOtherFormat = Callable[[Path, Capture, str, Graph, str, PortValues], None]
+"""A function that writes the files of another format into a direction's folder, beside `model.py`. Its arguments are
+the folder, the Capture, a title, the Graph, the text of `model.py`, and the values of the Pair's ports."""
 
 
 def write_staged(
     capture: Capture,
     path: str | os.PathLike[str],
     inputs: InputRecipes,
-    kept: Mapping[str, Any],
-    values: Sequence[PortValues],
-    beside: Beside,
+    further_content: Mapping[str, Any],
+    values_of_pairs: Sequence[PortValues],
+    write_other_format: WriteOtherFormat,
 ) -> Path:
-    """Write a sample: `kept` goes into capture.json, and `beside` gets each Pair's `values`."""
-    place = Path(path)
+    """Write a sample. `capture.json` has the content of `further_content` too, such as the verdict; `values_of_pairs`
+    has for each Pair the values of its ports, for `write_other_format`."""
+    sample = Path(path)
     staging = None
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-        fill(staging, capture, inputs, kept, values, beside)
+        sample.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{sample.name}.", suffix=".part", dir=sample.parent))
+        fill(staging, capture, inputs, further_content, values_of_pairs, write_other_format)
         staging.chmod(0o755)
-        settle(staging, place)
+        settle(staging, sample)
     except OSError as error:
-        raise PlaceError(f"{place}: the sample could not be written: {error}") from error
+        raise PlaceError(f"{sample}: the sample could not be written: {error}") from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
-    return place
+    return sample
 
 
 def check_custom(capture: Capture, allow: Sequence[str]) -> None:
@@ -58,12 +60,14 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
-        whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
-        why = next((f" ({reason.removeprefix(whole)})" for reason in capture.why if reason.startswith(whole)), "")
+        # The capture says why it could not record the body of this operator (`tracing/custom.py`).
+        stays_whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
+        notes = (note for note in capture.why if note.startswith(stays_whole))
+        why = next((f" ({note.removeprefix(stays_whole)})" for note in notes), "")
         raise RefusedError(
             f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: "
             f"decompose it (decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
-            "and it is kept as a requirement"
+            "so that the sample calls it and requires the library that registers it"
         )
 
 
@@ -71,9 +75,9 @@ def fill(
     folder: Path,
     capture: Capture,
     inputs: InputRecipes,
-    kept: Mapping[str, Any],
-    values: Sequence[PortValues],
-    beside: Beside,
+    further_content: Mapping[str, Any],
+    values_of_pairs: Sequence[PortValues],
+    write_other_format: WriteOtherFormat,
 ) -> None:
     """Write every file of a sample."""
     content = describe(capture)
@@ -84,9 +88,11 @@ def fill(
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
                 text = model_text(capture, side, graph)
-                row[side] = write_side(folder / name / side, capture, side, graph, text, values[index], beside)
+                row[side] = write_side(
+                    folder / name / side, capture, side, graph, text, values_of_pairs[index], write_other_format
+                )
         content["pairs"].append(row)
-    content |= kept
+    content |= further_content
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
     if inputs.exact:
         write_tensors(folder / "tensors.safetensors", inputs.exact)
@@ -94,12 +100,18 @@ def fill(
 
 
 def write_side(
-    folder: Path, capture: Capture, side: str, graph: Graph, text: str, values: PortValues, beside: Beside
+    folder: Path,
+    capture: Capture,
+    side: str,
+    graph: Graph,
+    text: str,
+    values: PortValues,
+    write_other_format: WriteOtherFormat,
 ) -> dict[str, Any]:
     """Write one direction's folder; return its row in capture.json."""
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(text, encoding="utf-8")
-    beside(folder, capture, f"{capture.name}_{side}", graph, text, values)
+    write_other_format(folder, capture, f"{capture.name}_{side}", graph, text, values)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
     counts = {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs)}
     return {**counts, "saved_bytes": saved, **claims_of(graph)}

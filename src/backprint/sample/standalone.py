@@ -1,12 +1,14 @@
 """FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest of each
 output.
 
-It needs only torch: the texts of `generator` and `alone`, then the code of MAIN, which reads the sample's
-`capture.json` and `tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and
-takes its saved values from there. A forward of linked Pairs first runs those before it, so values from links are as
-captured, and guards on them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results
-are not compared with the digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that
-the footer is a known one.
+The footer needs only torch. It has the code of `generator.py` and `alone.py`, and then that of MAIN, which reads the
+`capture.json` and `tensors.safetensors` of the sample. The `model.py` of a backward loads that of its forward, runs it
+on the inputs that the recipes make, and takes the saved values from its results. The `model.py` of a forward of linked
+Pairs first runs the forwards of the earlier Pairs: the values that come over links are then those of the capture, and
+guards on them hold. Gradients that come over links, and tangents of values between Pairs, are drawn from recipes.
+
+Results are not compared with the digests of the capture, which `verify` does. `load` parses the text above MARKER, and
+accepts below it only the current footer or one of an earlier version.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import ast
 import hashlib
 from importlib.resources import files
 
-# The reader finds the ending by this line, so it stays as it is, whatever else of the ending changes.
+# Readers find the footer by this line, so the line must never change, whatever else of the footer changes.
 MARKER = "# --- Below: runs this graph alone, with torch and nothing else: python model.py " + "-" * 38
 
 MAIN = '''
@@ -169,11 +171,11 @@ if __name__ == "__main__":
 
 
 def text_of(module: str) -> str:
-    """Return the text of a module of this package without its docstring and its imports of Backprint."""
+    """Return the text of a module of Backprint without its docstring and its imports from Backprint."""
     text = files("backprint").joinpath(module).read_text(encoding="utf-8")
     docstring, *rest = ast.parse(text).body
-    ours = [node for node in rest if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("backprint.")]
-    left_out = {line for node in (docstring, *ours) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    imports = [node for node in rest if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("backprint.")]
+    left_out = {line for node in (docstring, *imports) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     return "\n".join(line for number, line in enumerate(text.splitlines(), 1) if number not in left_out).strip() + "\n"
 
 
@@ -188,31 +190,31 @@ KNOWN_FOOTERS = frozenset(
         "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",
     }
 )
-"""`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
-the ending after a release adds the digest of the one before."""
+"""The digests (`footer_digest`) of the footers, from MARKER on, that earlier versions wrote. Samples with these are
+read too. Whoever changes the footer after a release adds the digest of the released one."""
 
 
 def names_bound(module: str) -> frozenset[str]:
     """Return the names that the statements of a module bind."""
-    found: set[str] = set()
+    names_of_module: set[str] = set()
     for node in ast.parse(module).body:
         match node:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found.update(alias.asname or alias.name.partition(".")[0] for alias in names)
+                names_of_module.update(alias.asname or alias.name.partition(".")[0] for alias in names)
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                names_of_module.add(name)
             case ast.Assign(targets=targets):
-                found.update(target.id for target in targets if isinstance(target, ast.Name))
+                names_of_module.update(target.id for target in targets if isinstance(target, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=name)):
-                found.add(name)
-    return frozenset(found)
+                names_of_module.add(name)
+    return frozenset(names_of_module)
 
 
-def ending_digest(text: str) -> str:
-    """Return the digest of an ending, for KNOWN_FOOTERS."""
+def footer_digest(text: str) -> str:
+    """Return the digest of a footer, for KNOWN_FOOTERS."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_ending(text: str) -> bool:
-    """Whether a text is the ending of samples: the current one, or an earlier version's."""
-    return text == FOOTER or ending_digest(text) in KNOWN_FOOTERS
+def is_footer(text: str) -> bool:
+    """Whether a text is the current footer, or that of an earlier version."""
+    return text == FOOTER or footer_digest(text) in KNOWN_FOOTERS

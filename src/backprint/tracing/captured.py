@@ -13,7 +13,7 @@ from torch import Tensor
 
 from backprint._torch import pytree
 from backprint.common.text import printable
-from backprint.errors import CaptureError, ReplayError
+from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
@@ -68,6 +68,7 @@ def capture_of(
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
         opaque=result.opaque,
+        meant=checked_meant(options.meant, result),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
@@ -77,10 +78,22 @@ def capture_of(
     )
 
 
+def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
+    """Return the places where the backward is meant to differ; raise if the program has none of a name."""
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad"])
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"meant={name!r} is no custom autograd.Function that {result.program.title} calls: it may be one of "
+                f"{', '.join(known)}"
+            )
+    return tuple(names)
+
+
 def signature_of(result: EngineResult) -> Signature:
     """Return how the program was called, and the structure of its result."""
     program = result.program
-    same = tuple((named.name, other) for named in program.tensors for other in named.same)
+    same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
@@ -202,7 +215,7 @@ class LiveProgram:
         )
         self.last_leaves: tuple[Any, ...] = self.describe_leaves(result.leaves, result.tree)
         self.captured_leaves = self.last_leaves
-        self.shape = result.tree.shape
+        self.result_summary = result.tree.summary
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
@@ -270,7 +283,7 @@ class LiveProgram:
         tensors |= self.constants
         for named in self.program.tensors:
             if named.name in tensors:
-                tensors |= dict.fromkeys(named.same, tensors[named.name])
+                tensors |= dict.fromkeys(named.other_names, tensors[named.name])
         return tensors
 
     def run_step(
@@ -282,7 +295,7 @@ class LiveProgram:
         own_values = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, own_values, tangents, anew=anew)
         self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
-        self.shape = outcome.tree.shape
+        self.result_summary = outcome.tree.summary
         return outcome
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
@@ -300,8 +313,8 @@ class LiveProgram:
     def result_difference(self) -> str:
         """Return how the last run's result differs from the Capture's in its containers or its leaves that are no
         tensors; '' if it does not."""
-        if self.shape != self.structure.shape:
-            ours, theirs = (printable(shape)[:200] for shape in (self.structure.shape, self.shape))
+        if self.result_summary != self.structure.summary:
+            ours, theirs = (printable(summary)[:200] for summary in (self.structure.summary, self.result_summary))
             return f"the result is {ours}, and the program returns {theirs}"
         if len(self.last_leaves) != len(self.captured_leaves):
             return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"

@@ -72,7 +72,8 @@ COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 """Dispatch keys of kernels that serve every device."""
 
 BACKEND_KEYS = frozenset((*COMPOSITE_KEYS, *"CPU CUDA HIP XLA MPS XPU HPU MTIA IPU Lazy MAIA VE PrivateUse1".split()))
-"""Dispatch keys of kernels that compute a result, as the kernels of Autograd, Autocast and other keys do not."""
+"""Dispatch keys of kernels that compute a result. Kernels of other keys, such as Autograd and Autocast, do something
+else and redispatch."""
 
 TORCH_NAMESPACES = BUILT_IN | frozenset(
     "_c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native c10d c10d_functional debug_mode_ops "
@@ -92,16 +93,16 @@ class LeavesTorch(BaseException):
 
 
 @dataclass(slots=True, eq=False)
-class OpenedOperators:
-    """The operators whose bodies a capture records: all with a Python kernel, except some that stay whole.
+class BodyCapture:
+    """Which operators a capture records as their bodies: all with a Python kernel, except those that stay whole.
 
-    `kept_whole` has the operators that stay whole from the start, each with the reason. `leaving_torch` has those whose
-    bodies turned out, during the capture, to be impossible to record. `libraries` has the torch.library.Library with
-    which each operator's kernel for `Python` was registered.
+    `kept_whole` has the operators that stay whole from the start, each with the reason. `not_recordable` has those
+    whose bodies turned out, during the capture, to be impossible to record. `libraries` has the torch.library.Library
+    with which each operator's kernel for `Python` was registered.
     """
 
     kept_whole: dict[str, str]
-    leaving_torch: dict[str, str] = field(default_factory=dict)
+    not_recordable: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def run_body(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
@@ -109,7 +110,7 @@ class OpenedOperators:
         name = name_of(operator)
         if (
             name not in self.kept_whole
-            and name not in self.leaving_torch
+            and name not in self.not_recordable
             and is_capturing()
             and has_python_kernel(operator, args, kwargs)
         ):
@@ -118,14 +119,14 @@ class OpenedOperators:
                     # `for_program` marks a call whose errors are the program's, and not defects of Backprint
                     return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
             except LeavesTorch as leaving:
-                self.leaving_torch[name] = str(leaving)
+                self.not_recordable[name] = str(leaving)
             except Exception as error:
                 if is_defect(error):
                     raise
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
                     # `watch.py` appends the program's inputs that a value depends on; they say nothing about the body
                     reason = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
-                    self.leaving_torch[name] = f"its body does not run without values: {reason}"
+                    self.not_recordable[name] = f"its body does not run without values: {reason}"
                 elif isinstance(error, DataDependentError) and ALLOW not in str(error):
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
@@ -133,14 +134,14 @@ class OpenedOperators:
         return for_program(REPLACED_KERNELS[name].call_boxed, keys, *args, **kwargs)
 
     def register_kernels(self) -> None:
-        """Register a kernel for `Python` for every operator that has none. Operators of an enclosing capture have one
-        already, so `operators` leaves them out."""
-        for operator in operators():
+        """Register a kernel under the key `Python` for every operator of `operators_with_body`. Operators for which an
+        enclosing capture has registered one are not among these."""
+        for operator in operators_with_body():
             name = name_of(operator)
             REPLACED_KERNELS[name] = kernel_for_key(name, "Python")
             self.libraries[name] = torch.library.Library(operator.namespace, "IMPL")
             self.libraries[name].impl(
-                operator, functools.partial(run_opened_operator, operator), "Python", with_keyset=True
+                operator, functools.partial(run_for_innermost_capture, operator), "Python", with_keyset=True
             )
 
     def remove_kernels(self) -> None:
@@ -150,23 +151,25 @@ class OpenedOperators:
             del REPLACED_KERNELS[name]
 
 
-OPENED_OPERATORS: list[OpenedOperators] = []
-"""The OpenedOperators of the running captures, outermost first."""
+BODY_CAPTURES: list[BodyCapture] = []
+"""The BodyCaptures of the running captures, outermost first."""
 
 REPLACED_KERNELS: dict[str, Any] = {}
-"""The kernel for `Python` that each operator had before `register_kernels` replaced it: it calls the dispatch modes."""
+"""The kernel that the dispatcher chose for the key `Python` before `register_kernels` registered one: the fallback of
+torch for all operators, which calls the dispatch modes."""
 
 
-def run_opened_operator(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+def run_for_innermost_capture(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operator for the innermost capture. This is the kernel that `register_kernels` registers."""
-    return OPENED_OPERATORS[-1].run_body(operator, keys, args, kwargs)
+    return BODY_CAPTURES[-1].run_body(operator, keys, args, kwargs)
 
 
 # ---- Which operators have a body
 
 
-def operators() -> list[Any]:
-    """Return the operators that have a Python kernel for a backend, and none under the key `Python`.
+def operators_with_body() -> list[Any]:
+    """Return the custom operators that have a Python kernel for a backend, and no kernel of their own under the key
+    `Python`, which a library may have registered, or an enclosing capture.
 
     `registered_kernels` is torch.library's own list of what was registered from Python.
     """
@@ -290,22 +293,23 @@ def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def is_capturing() -> bool:
-    """Whether this thread captures a program. False while Dynamo or AOTAutograd traces, for `torch.compile`."""
+    """Whether this thread captures a program. It is False while `torch.compile` compiles a part of that program,
+    because Dynamo and AOTAutograd trace a custom operator as one call."""
     return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
-def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[OpenedOperators]:
+def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[BodyCapture]:
     """Run custom operators as their bodies in this thread, except those that are kept whole."""
-    operators_of_capture = OpenedOperators(kept_whole)
-    OPENED_OPERATORS.append(operators_of_capture)
+    body_capture = BodyCapture(kept_whole)
+    BODY_CAPTURES.append(body_capture)
     try:
-        operators_of_capture.register_kernels()
+        body_capture.register_kernels()
         with marking_thread(True):
-            yield operators_of_capture
+            yield body_capture
     finally:
-        operators_of_capture.remove_kernels()
-        OPENED_OPERATORS.remove(operators_of_capture)
+        body_capture.remove_kernels()
+        BODY_CAPTURES.remove(body_capture)
 
 
 def without_operator_bodies() -> contextlib.AbstractContextManager[None]:
@@ -317,8 +321,8 @@ def without_operator_bodies() -> contextlib.AbstractContextManager[None]:
 def marking_thread(on: bool) -> Iterator[None]:
     """Set or clear this thread's mark, and restore it afterwards.
 
-    A recording may be closed in another thread than the one that opened it. The mark is then turned off, which the
-    first thread sees; its context variable cannot be reset from the other thread.
+    A recording may be closed in another thread than the one that opened it. The context variable of the opening thread
+    cannot be reset from there, but its mark is turned off, which both threads see.
     """
     mark = ThreadMark(on)
     token = MARK.set(mark)
@@ -344,7 +348,7 @@ def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) ->
     reason."""
     names = {
         name: f"torch.ops.{lookup_op(name)}"
-        for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in operators()))
+        for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in operators_with_body()))
     }
     allow = tuple(name.removeprefix("torch.ops.") for name in allow)
     reasons = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
@@ -363,17 +367,17 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
         reasons = operators_kept_whole(options.allow or (), options.decompose or ())
         kept_by_user, must_repeat = set(reasons), True
         while must_repeat:
-            with operator_bodies_captured(reasons) as opened:
+            with operator_bodies_captured(reasons) as body_capture:
                 try:
                     result = capture()
                     called_and_new = (custom_operators_called(result) - set(reasons)) & {
-                        name_of(operator) for operator in operators()
+                        name_of(operator) for operator in operators_with_body()
                     }
-                    must_repeat = bool(opened.leaving_torch or called_and_new)
+                    must_repeat = bool(body_capture.not_recordable or called_and_new)
                 except Exception:
-                    if not opened.leaving_torch:
+                    if not body_capture.not_recordable:
                         raise
-            reasons = reasons | opened.leaving_torch
+            reasons = reasons | body_capture.not_recordable
     names = custom_operators_called(result)
     notes = [f"{name} stays whole: {reason}" for name, reason in reasons.items() if name in names - kept_by_user]
     return replace(result, why=(*result.why, *notes)) if notes else result

@@ -37,13 +37,14 @@ from backprint.values.tree import bind_names, copy_values, flatten_with_path, le
 class NamedTensor:
     """One tensor of a program: its name, its role, and whether it requires grad.
 
-    `same` has the tensor's further names: a tensor that was passed for several parameters has the name of the first.
+    A tensor that was passed for several parameters has the name of the first as `name`, and the others as
+    `other_names`.
     """
 
     name: str
     role: str
     requires_grad: bool
-    same: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Outcome:
 class HeldTarget:
     """Holds the callable of a program until `release` is called.
 
-    `snapshot` is the Snapshot of all objects that the callable can reach, while the program is being captured.
+    While the program is being captured, `snapshot` is a Snapshot of all objects that the callable can reach.
     """
 
     target: Any
@@ -101,7 +102,7 @@ class HeldTarget:
 
 @dataclass(slots=True, eq=False)
 class CallersObjects(HeldTarget):
-    """Holds a callable and the objects that the caller passed to it. It runs on these objects, not on copies of them.
+    """Holds a callable and the objects that the caller passed to it. Runs of the program use these objects, not copies.
 
     `own` has the tensors among the arguments, by name. `switches` has the process-wide settings at capture, `device`
     the default device at capture, and `training` each module with its training mode. `reached` has the ids of the
@@ -128,10 +129,13 @@ class CalledProgram:
     """A callable with the named tensors of one call.
 
     `values` has copies of the input tensors; parameters and buffers are read from the module itself whenever they are
-    needed. `structure` and `leaves` are the pytree of the arguments. `grad_by_default` says that no tensor of the call
-    required grad, so that all floating-point and complex inputs are taken to. `call_arguments` describes all arguments
-    as they were passed. `tangents` names the outputs whose tangents are inputs too, in a program that returns its own
-    gradients. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode.
+    needed. `structure` and `leaves` are the pytree of the arguments. `mode` is the mode, train or eval, that the
+    modules are set to; None leaves each as it is. `grad_by_default` says that no tensor of the call required grad, so
+    that all floating-point and complex inputs require grad in the capture. `call_arguments` describes all arguments as
+    they were passed. `tangents` names the outputs whose tangents are inputs too, in a program that returns its own
+    gradients. `foreign_random` has the states of random generators that are not torch's, and `title` the name of the
+    callable, for messages. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode;
+    `specialize` says that it may read their values, which then become constants with guards.
 
     Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors:
     `cloned_when_traced` names those that it writes to or that have hooks. `cloned_in_eager` names those of them that
@@ -175,8 +179,8 @@ class CalledProgram:
 
     @property
     def accumulates(self) -> bool:
-        """Whether its backward runs another backward inside, such as reentrant checkpointing: gradients then arrive in
-        the `.grad` of autograd's leaves."""
+        """Whether the program's backward runs another backward inside, as reentrant checkpointing does. Gradients are
+        then accumulated in the `.grad` of leaf tensors. False before the first run."""
         return False
 
     @property
@@ -299,8 +303,8 @@ def read_arguments(
         argument_of_parameter(name, parameters.get(name), passed.get(name))
         for name in dict.fromkeys((*parameters, *passed))
     ]
-    # `state.live` are values without a description; `state.reached` are those that a described function or class
-    # reaches.
+    # `state.live` are arguments without a description, or values inside of them. `state.reached` are such values in
+    # what a function or class that is an argument refers to: closures, globals and attributes.
     live_values = {
         name: (*state.live, *state.reached) for name, state in describing.items() if state.live or state.reached
     }
@@ -310,7 +314,8 @@ def read_arguments(
 
 
 def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
-    """Return a callable's parameters, `*args` and `**kwargs` with their stars; none where Python has no signature."""
+    """Return a callable's parameters by name, `*args` and `**kwargs` with their stars; an empty dict if Python cannot
+    tell its signature."""
     try:
         signature = inspect.signature(target.forward if isinstance(target, nn.Module) else target)
     except (TypeError, ValueError):
@@ -356,14 +361,14 @@ def argument_of_parameter(
         return Argument(name, {"dict": [[repr(key), like] for key, like in passed or ()]})
     if name.startswith("*"):
         return Argument(name, {"tuple": [like for _, like in passed or ()]})
-    keyword = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    keyword_only = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
         default = describe_value(parameter.default, DescribeState(lambda _: ""), False).like
     if passed is None:
-        return None if default is None else Argument(name, default, True, keyword)
+        return None if default is None else Argument(name, default, True, keyword_only)
     like = passed[0][1]
-    return Argument(name, like, default is not None and default == like and not holds_live_value(like), keyword)
+    return Argument(name, like, default is not None and default == like and not holds_live_value(like), keyword_only)
 
 
 # ---- Reading a call: its tensors under the program's own names, and which of them require grad
@@ -444,14 +449,14 @@ class ArgumentReader:
         check_tensor(name, leaf, self.fake)
         name = free_name(name, self.tensors)
         self.by_passed_name[name] = leaf
-        first = self.name_of_id.setdefault(id(leaf), name)
-        if first == name:
+        first_name = self.name_of_id.setdefault(id(leaf), name)
+        if first_name == name:
             self.tensors.append(NamedTensor(name, "input", leaf.requires_grad))
             self.values[name] = leaf
         else:
-            index = next(i for i, named in enumerate(self.tensors) if named.name == first)
-            self.tensors[index] = replace(self.tensors[index], same=(*self.tensors[index].same, name))
-        return Slot(first)
+            index = next(i for i, named in enumerate(self.tensors) if named.name == first_name)
+            self.tensors[index] = replace(self.tensors[index], other_names=(*self.tensors[index].other_names, name))
+        return Slot(first_name)
 
 
 def callers_objects(
@@ -511,7 +516,7 @@ LAYOUTS = (torch.strided, *SPARSE)
 
 def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
     """Return the name, with a number appended if another tensor has it."""
-    used = {known for named in tensors for known in (named.name, *named.same)}
+    used = {known for named in tensors for known in (named.name, *named.other_names)}
     name = "".join(c if c.isprintable() else "_" for c in name) or "input"
     numbered, count = name, 1
     while numbered in used:
@@ -539,7 +544,7 @@ def choose_requires_grad(
         wanted = inputs_by_position(tensors, requires_grad) | state
     else:
         wanted = set(requires_grad)
-    known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
+    known = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
     for name in (*wanted, *mapping_keys):
         check_tensor_name(name, known)
         if known[name] in wanted and not can_require_grad(value := values[known[name]]):

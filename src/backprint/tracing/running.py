@@ -388,7 +388,7 @@ def run_backward(
     if not roots or not requiring_grad:
         return {}
     if not wanted:  # the program has frozen them all, after their last use
-        return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.same)), None)
+        return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
     tangents_given = tangents or {}
     grad_outputs = [
         tangents_given[name] if name in tangents_given else ones_tangent(tensor) for name, tensor in roots.items()
@@ -410,7 +410,7 @@ def run_backward(
     gradients = {}
     for named in requiring_grad:
         gradient = by_name.get(named.name)
-        for name in (named.name, *named.same):
+        for name in (named.name, *named.other_names):
             gradients[name] = gradient.detach() if gradient is not None else None
     return gradients
 

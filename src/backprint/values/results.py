@@ -45,23 +45,29 @@ class ResultTree:
     """The structure of a result, without its tensors.
 
     `spec` is the structure of pytree. `opened` has an entry for each leaf of it: None, or the template of an object
-    that was opened, with its number of leaves. `shape` is the result's class and the places of its leaves, as text.
+    that was opened, with its number of leaves. `summary` is the result's class and the paths of its leaves, as text.
     """
 
     spec: Any
     opened: tuple[tuple[Any, int] | None, ...]
-    shape: str = ""
+    summary: str = ""
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Return the result with these leaves, in new containers and objects."""
-        return pytree.tree_unflatten([fill_leaf(part, own) for part, own in self.parts(leaves)], self.spec)
+        return pytree.tree_unflatten(
+            [fill_leaf(part, own_leaves) for part, own_leaves in self.parts(leaves)], self.spec
+        )
 
     def with_marks(self, marks: Sequence[Any]) -> list[Any]:
-        """Return the mark of each leaf that pytree knows; of an object, the marks of its tensors by name."""
-        return [plain_marks(part, own) for part, own in self.parts(marks)]
+        """Return what a sample keeps in the place of each leaf of `spec`: the mark of the leaf, or, for an object that
+        was opened, its structure with the marks of its leaves.
+
+        A mark is what a sample keeps of one leaf: the name of an output port, or the text of another value.
+        """
+        return [structure_with_marks(part, own_marks) for part, own_marks in self.parts(marks)]
 
     def parts(self, leaves: Sequence[Any]) -> Iterator[tuple[tuple[Any, int] | None, Sequence[Any]]]:
-        """Yield each leaf of pytree's, opened or not, with its own leaves."""
+        """Yield each entry of `opened` with its part of `leaves`: one for a leaf, and those of an object."""
         start = 0
         for part in self.opened:
             count = 1 if part is None else part[1]
@@ -81,6 +87,8 @@ NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 def fill_leaf(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
     """Return a leaf, or a copy of an object's template with these leaves."""
     if part is None:
+        # A leaf without tensors is returned as it is, except a container or an array, which the caller may write to:
+        # that is copied.
         return (
             leaves[0]
             if is_plain_leaf(leaves[0])
@@ -101,19 +109,19 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         named_leaves += [(name, leaf)] if template_and_tensors is None else template_and_tensors[1]
         opened.append(None if template_and_tensors is None else (template_and_tensors[0], len(template_and_tensors[1])))
     names = number_duplicates([name for name, _ in named_leaves])
-    places = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PLACES_IN_SHAPE])
-    shape = "one value" if len(paths) == 1 and not paths[0][0] else f"{kind_of(result)} of {places}"
+    path_texts = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PATHS_IN_SUMMARY])
+    summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{type_text(result)} of {path_texts}"
     return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], ResultTree(
-        spec, tuple(opened), shape
+        spec, tuple(opened), summary
     )
 
 
-MAX_PLACES_IN_SHAPE = 1000
-"""The most leaves whose places a shape says."""
+MAX_PATHS_IN_SUMMARY = 1000
+"""The most leaves whose paths are in the summary of a ResultTree."""
 
 
 def is_plain_leaf(leaf: Any) -> bool:
-    """Whether a leaf holds no other value, as tensors and numbers do not."""
+    """Whether a leaf is a value without further values in it, such as a number or a tensor without attributes."""
     return type(leaf) in EXACT or (isinstance(leaf, Tensor) and not attributes_set_on(leaf))
 
 
@@ -145,15 +153,19 @@ def open_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]]] | Non
     indices: dict[tuple[int, str], int] = {}
 
     def hole(tensor: Any, where: str) -> Hole:
-        """Return the Hole of a tensor: a new one for each of its names, and one of a parameter, which modules hold
-        several times. A dict whose items are its attributes too, as in model libraries, has one name for both."""
+        """Return the Hole of a tensor that was found under the name `where`.
+
+        A tensor with several names is an output under each of them. A tensor that has one name twice is one output: a
+        dict of a model library may have its items as attributes too. A parameter is one output in any case, because
+        modules hold it several times.
+        """
         is_parameter = isinstance(tensor, nn.Parameter)
         name = printable_name(where)
-        place = id(tensor), "" if is_parameter else name
-        if place not in indices:
-            indices[place] = len(named_tensors)
+        key = id(tensor), "" if is_parameter else name
+        if key not in indices:
+            indices[key] = len(named_tensors)
             named_tensors.append((name, tensor))
-        return Hole(indices[place], tensor.requires_grad if is_parameter else None)
+        return Hole(indices[key], tensor.requires_grad if is_parameter else None)
 
     copying = ObjectCopier(hole, search.reaching)
     template = copying.copy_of(leaf, name)
@@ -168,8 +180,8 @@ def refuse(name: str, what: str, advice: str = ADVICE) -> NoReturn:
     )
 
 
-def kind_of(value: Any) -> str:
-    """Return a value's type in words."""
+def type_text(value: Any) -> str:
+    """Return a value's type as text, with an article: `a collections.Counter`."""
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
 
@@ -207,8 +219,9 @@ Copy = Callable[[Any, str], Any]
 class ObjectKind:
     """How objects of a kind are opened and copied.
 
-    `build` makes one of its copied parts. With a `shell` an object is made empty first, and `fill` puts the copied
-    parts in, so that it may refer to itself.
+    `parts` returns the parts of an object. A copy is made in one of two ways. `build` makes it, given the object and
+    the copies of its parts. Or `shell` makes an empty object first, and `fill` puts the copies of the parts into it; an
+    object may then be a part of itself.
     """
 
     parts: Callable[[Any], Parts]
@@ -230,6 +243,8 @@ def keyed_parts(value: Any) -> Parts:
 
 
 def key_name(key: Any) -> str:
+    """Return the name of an item of a mapping with this key. A Hole stands for a tensor in a template, so both have the
+    same name."""
     return str(key) if type(key) in EXACT else "Tensor" if isinstance(key, Hole) else type(key).__name__
 
 
@@ -267,12 +282,13 @@ def sorted_set_items(items: Iterable[Any]) -> list[Any]:
 
 
 def sort_key(item: Any) -> tuple[Any, ...]:
-    """Return a key that orders the items of a set alike in each run: of a tensor its form and when its operator ran."""
+    """Return a key by which the items of a set have the same order in each run. That of a tensor has its dtype, shape
+    and flag, and the number of its grad_fn in the order in which operators ran."""
     if not isinstance(item, Tensor):
         return (type(item).__qualname__, item.index if isinstance(item, Hole) else 0)
     node = item.grad_fn
-    ran = (sequence_number(node), item.output_nr) if node is not None else (-1, 0)
-    return ("", str(item.dtype), tuple(item.shape), item.requires_grad, *ran)
+    number = (sequence_number(node), item.output_nr) if node is not None else (-1, 0)
+    return ("", str(item.dtype), tuple(item.shape), item.requires_grad, *number)
 
 
 def parts_of_function(value: types.FunctionType) -> Parts:
@@ -287,18 +303,19 @@ def parts_of_function(value: types.FunctionType) -> Parts:
 
 def build_function(value: types.FunctionType, parts: list[Any]) -> types.FunctionType:
     count = len(value.__closure__ or ())
-    cells, (defaults, named), own = parts[:count], parts[count : count + 2], parts[count + 2 :]
+    cells, (defaults, keyword_defaults), attributes = parts[:count], parts[count : count + 2], parts[count + 2 :]
     function = types.FunctionType(value.__code__, value.__globals__, value.__name__, defaults, tuple(cells) or None)
-    function.__kwdefaults__, function.__qualname__, function.__module__ = named, value.__qualname__, value.__module__
+    function.__kwdefaults__ = keyword_defaults
+    function.__qualname__, function.__module__ = value.__qualname__, value.__module__
     function.__doc__ = value.__doc__
-    function.__dict__.update(zip(vars(value), own, strict=True))
+    function.__dict__.update(zip(vars(value), attributes, strict=True))
     return function
 
 
 def parts_of_cell(cell: types.CellType) -> Parts:
     try:
         return [("", cell.cell_contents)]
-    except ValueError:  # empty so far
+    except ValueError:  # the variable has no value yet
         return []
 
 
@@ -397,7 +414,8 @@ KINDS: Mapping[Any, ObjectKind] = {
         fill=lambda shell, value, parts: None,
     ),
 }
-"""How objects are opened and copied, by their class: the first row that fits. Attributes are copied beside that."""
+"""How objects are opened and copied, by their class; the first row that fits counts. The attributes of an object are
+further parts of it, which these rows do not have (`own_attributes`)."""
 
 ATOMS = (type, types.ModuleType, types.CodeType, types.FrameType, enum.Enum, torch.Generator, logging.Logger)
 """Types that are never searched, because nothing inside depends on one run."""
@@ -409,12 +427,14 @@ ITERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 
-INVISIBLE = REGISTRIES
-"""Attributes of modules that a name leaves out, as `named_parameters` does."""
+LEFT_OUT_OF_NAMES = REGISTRIES
+"""Attributes of modules that are not part of the name of a tensor in them: `layer.weight`, not
+`layer._parameters.weight`."""
 
 
 def kind_of_object(value: Any) -> ObjectKind | None:
-    """Return how a value is opened; None if Python cannot."""
+    """Return how a value is opened; None if it is of a class without a row in KINDS that Python code does not
+    define."""
     kind = type(value)
     for class_, object_kind in KINDS.items():
         if isinstance(value, class_) and class_ is not object:
@@ -434,7 +454,7 @@ def parts_of(value: Any, row: ObjectKind) -> Parts:
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object that are its own."""
+    """Return the attributes of an object that are parts of it besides the parts of its ObjectKind."""
     if isinstance(value, (types.FunctionType, types.CellType, types.MethodType, types.BuiltinMethodType, MethodOf)):
         return {}
     attributes = attributes_of(value) or {}
@@ -456,7 +476,7 @@ def attributes_set_on(tensor: Tensor) -> dict[str, Any]:
 
 
 def part_name(name: str, part: str) -> str:
-    return f"{name}.{part}" if part and part not in INVISIBLE else name
+    return f"{name}.{part}" if part and part not in LEFT_OUT_OF_NAMES else name
 
 
 # ---- Searching an object for tensors
@@ -464,7 +484,11 @@ def part_name(name: str, part: str) -> str:
 
 @dataclass(slots=True)
 class ObjectSearch:
-    """A search of an object, breadth first, for the objects that reach a tensor."""
+    """A search of an object, breadth first, for the objects from which a tensor can be reached.
+
+    Objects are known by their ids. `holders` has for each object those that hold it, and `reaching` is the result.
+    `alive` holds every object, because the id of one that is freed could become that of another.
+    """
 
     holders: dict[int, list[int]] = field(default_factory=dict)
     alive: list[Any] = field(default_factory=list)
@@ -478,14 +502,14 @@ class ObjectSearch:
             where, part, holder = queue.popleft()
             if type(part) in EXACT or isinstance(part, ATOMS):
                 if isinstance(part, type):
-                    refuse_made_class(part, where)
+                    refuse_class_with_tensors(part, where)
                 continue
             first = id(part) not in self.holders
             self.holders.setdefault(id(part), []).append(holder)
             if first:
                 self.alive.append(part)
                 if len(self.alive) > MAX_OBJECTS:
-                    refuse(name, f"{kind_of(value)} of more than {MAX_OBJECTS:,} objects")
+                    refuse(name, f"{type_text(value)} of more than {MAX_OBJECTS:,} objects")
                 queue.extend((part_name(where, key), inner, id(part)) for key, inner in self.inside(where, part))
         self.reaching = self.reach()
         return self
@@ -506,7 +530,7 @@ class ObjectSearch:
                 refuse(name, "a weak reference to a tensor", "return the tensor")
             return []
         if is_iterator(value):
-            refuse(name, f"{kind_of(value)}, which is used up when it is read", "return a list of its items")
+            refuse(name, f"{type_text(value)}, which is used up when it is read", "return a list of its items")
         if isinstance(value, STORAGES):
             refuse(name, "the memory of a tensor", "return the tensor")
         if isinstance(value, torch.autograd.graph.Node):
@@ -515,7 +539,7 @@ class ObjectSearch:
         if kind is not None:
             return parts_of(value, kind)
         if referents_reach_tensor(value):
-            refuse(name, f"{kind_of(value)} with tensors inside")
+            refuse(name, f"{type_text(value)} with tensors inside")
         return []
 
     def reach(self) -> frozenset[int]:
@@ -530,13 +554,14 @@ class ObjectSearch:
         return frozenset(reaching)
 
 
-def refuse_made_class(kind: type, name: str) -> None:
-    """Refuse a class that the program has made and that holds tensors: a replay would return those of the capture."""
+def refuse_class_with_tensors(kind: type, name: str) -> None:
+    """Refuse a class that the program defined while it ran and that holds tensors: a replay would return the tensors of
+    the capture."""
     importable: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
         importable = getattr(importable, part, None)
     if importable is not kind and any(map(referents_reach_tensor, vars(kind).values())):
-        refuse(name, f"a class that it makes ({kind.__qualname__}), with tensors inside")
+        refuse(name, f"a class that it defines while it runs ({kind.__qualname__}), with tensors inside")
 
 
 def is_iterator(value: Any) -> bool:
@@ -548,7 +573,8 @@ def is_iterator(value: Any) -> bool:
 
 
 def referents_reach_tensor(value: Any) -> bool:
-    """Whether an object that Python cannot open holds a tensor: as the garbage collector sees it."""
+    """Whether a tensor can be reached from an object that has no ObjectKind, by the references that the garbage
+    collector knows."""
     if is_array(value):
         return value.dtype.hasobject and any(map(holds_tensors, value.reshape(-1).tolist()))
     seen: dict[int, Any] = {}
@@ -574,7 +600,9 @@ def referents_reach_tensor(value: Any) -> bool:
 class ObjectCopier:
     """Copies an object, with the result of `leaf` in the place of each leaf.
 
-    `reaching` are the objects that hold leaves; other objects are not copied, because they may be the program's own.
+    `reaching` has the ids of the objects that hold leaves; other objects are not copied, because they may be the
+    program's own. `copies` has the copies so far, by the id of the original, and `alive` holds the originals, so that
+    these ids stay theirs. `being_copied` has the ids of objects whose copy is built of copies of their parts.
     """
 
     leaf: Callable[[Any, str], Any]
@@ -590,7 +618,7 @@ class ObjectCopier:
         try:
             return self.copy(value, name)
         except RecursionError:
-            refuse(name, f"{kind_of(value)} of objects that are nested too deeply")
+            refuse(name, f"{type_text(value)} of objects that are nested too deeply")
 
     def copy(self, value: Any, name: str) -> Any:
         assert self.reaching is not None
@@ -606,7 +634,7 @@ class ObjectCopier:
         if id(value) not in self.reaching or kind is None:
             return value
         if id(value) in self.being_copied:
-            refuse(name, f"{kind_of(value)} that holds itself")
+            refuse(name, f"{type_text(value)} that holds itself")
         self.alive.append(value)
         return self.copy_by_kind(value, name, kind)
 
@@ -634,7 +662,7 @@ class ObjectCopier:
             try:
                 copy = kind.shell(value)
             except TypeError:
-                refuse(name, f"{kind_of(value)}, which cannot be made without its arguments")
+                refuse(name, f"{type_text(value)}, which cannot be made without its arguments")
             self.copies[id(value)] = copy
             kind.fill(copy, value, self.parts(kind.parts(value), name))
         else:
@@ -652,7 +680,8 @@ class ObjectCopier:
 
 
 def set_attribute(copy: Any, name: str, value: Any) -> None:
-    """Set an attribute without the class's own code: a frozen dataclass and a module have theirs."""
+    """Set an attribute without the `__setattr__` of the class: that of a frozen dataclass raises, and that of a module
+    registers parameters."""
     attributes = getattr(copy, "__dict__", None)
     kind: Any = type(copy)
     if attributes is None or name in names_of_slots(kind):
@@ -673,28 +702,31 @@ SLOT = types.MemberDescriptorType
 # ---- The structure of an object, for a sample
 
 
-def plain_marks(part: tuple[Any, int] | None, marks: Sequence[Any]) -> Any:
-    """Return the mark of a leaf, or an object's marks by their names: what a sample keeps of it."""
+def structure_with_marks(part: tuple[Any, int] | None, marks: Sequence[Any]) -> Any:
+    """Return the mark of a leaf; for an object that was opened, its structure with the marks of its leaves."""
     return marks[0] if part is None else StructureWriter(marks).structure_of(part[0])
 
 
 @dataclass(slots=True)
 class StructureWriter:
-    """Writes a template as plain containers: objects as mappings from their attributes, sets as lists."""
+    """Writes a template as plain containers: objects as mappings from their attributes, sets as lists.
+
+    `enclosing` has the ids of the objects that the current value is a part of, to stop at an object that holds itself.
+    """
 
     marks: Sequence[Any]
-    above: list[int] = field(default_factory=list)
+    enclosing: list[int] = field(default_factory=list)
 
     def structure_of(self, value: Any) -> Any:
         """Return the structure of a value, with marks in the places of its leaves."""
         if isinstance(value, Hole):
             return self.marks[value.index]
         kind = None if type(value) in EXACT or isinstance(value, ATOMS) else kind_of_object(value)
-        if kind is None or id(value) in self.above or isinstance(value, weakref.ref):
-            return {"value": repr(value)[:200] if type(value) in EXACT else kind_of(value)[2:]}
-        self.above.append(id(value))
+        if kind is None or id(value) in self.enclosing or isinstance(value, weakref.ref):
+            return {"value": repr(value)[:200] if type(value) in EXACT else type_text(value)[2:]}
+        self.enclosing.append(id(value))
         parts = [(key, self.structure_of(part)) for key, part in self.visible_parts(value, kind)]
-        self.above.pop()
+        self.enclosing.pop()
         if type(value) in (list, tuple):
             return {type(value).__name__: [part for _, part in parts]}
         if isinstance(value, (list, tuple, set, frozenset, collections.deque)) and not own_attributes(value):

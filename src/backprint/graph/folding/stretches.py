@@ -45,9 +45,9 @@ def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
         if position < loop.first:
             stretches.append(Stretch(position, loop.first))
         starts = [row[0] for row in loop.rows]
-        # A step that one iteration has more than the others may be its first.
-        for extra in loop.odd:
-            starts[extra.iteration] = min(starts[extra.iteration], extra.place)
+        # An odd step, which only one iteration has, may be the first step of that iteration.
+        for odd in loop.odd:
+            starts[odd.iteration] = min(starts[odd.iteration], odd.place)
         position = loop.end
         stretches += [Stretch(start, stop, number) for start, stop in pairwise([*starts, position])]
     return (*stretches, Stretch(position, len(graph.steps))) if position < len(graph.steps) else tuple(stretches)
@@ -57,7 +57,7 @@ def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
     """Return the path of the module that each iteration of a loop calls, with `{i}` for the number that differs:
     `model.layers.{i}`; '' if the iterations have no such module in common."""
     module_of_iteration: dict[Index, str] = {
-        (place,): most_common(map(block_of, stretch.steps(graph))) for place, stretch in enumerate(iterations)
+        (number,): most_common(map(block_of, stretch.steps(graph))) for number, stretch in enumerate(iterations)
     }
     # A Series is a pattern with `{i}` for the number of the iteration; it has no parts if the texts have no pattern.
     series = series_of(module_of_iteration, (len(module_of_iteration),))
@@ -90,7 +90,7 @@ class StretchGraphs:
         stretch reads them."""
         self.graph = graph
         self.specs: Mapping[str, Spec] = specs_of(graph)
-        self.last_use = {name: place for place, step in enumerate(graph.steps) for name in names_read(step)}
+        self.last_use = {name: number for number, step in enumerate(graph.steps) for name in names_read(step)}
         self.last_use |= {name: len(graph.steps) for result in graph.results for name in refs(result)}
         self.last_use |= dict.fromkeys(kept, len(graph.steps))
 
@@ -101,8 +101,8 @@ class StretchGraphs:
         own = {step.name for step in steps}
         external = dict.fromkeys(name for step in steps for name in names_read(step) if name not in own)
         results = [step for step in steps if self.last_use.get(step.name, -1) >= stretch.stop]
-        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(external))
-        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(results))
+        inputs = tuple(Port(f"input_{index}", "input", self.specs[name], name) for index, name in enumerate(external))
+        outputs = tuple(Port(f"output_{index}", "output", step.spec) for index, step in enumerate(results))
         return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in results), self.graph.subgraphs)
 
 
@@ -153,7 +153,8 @@ def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
             steps = graph.steps[iterations[0].start : iterations[-1].stop]
             saved = bytes_saved(graph, saved_values, {step.name for step in steps}) if direction == "forward" else 0
             flops = flops_of_steps(steps, graphs.specs)
-            # The first and the last iteration often differ from the others, for instance in the inputs that they read.
+            # The first and the last iteration may have odd steps (`find.with_ends`): in the first one, a recurrent
+            # cell makes its initial state.
             middle = graphs.graph_of(iterations[count // 2])
             name = module_of_loop(graph, iterations)
             yield PartCost(direction, name, count, len(steps), flops, saved, middle.hash())

@@ -68,7 +68,7 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
         tangents=tangents,
         backward=tuple(backward_steps),
         gradients=gradients,
-        same={named.name: named.same for named in program.tensors if named.same},
+        same={named.name: named.other_names for named in program.tensors if named.other_names},
         constants=constants,
         notes=notes,
         subgraphs=forward_side.subgraphs,

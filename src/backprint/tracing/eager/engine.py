@@ -267,7 +267,7 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
         ),
         backward=tuple(backward),
         gradients=tuple(gradients),
-        same={named.name: named.same for named in program.tensors if named.same},
+        same={named.name: named.other_names for named in program.tensors if named.other_names},
         constants=writer.constants(tape, fresh),
         notes=writer.notes,
         specs=writer.specs(),

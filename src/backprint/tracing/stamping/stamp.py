@@ -451,7 +451,7 @@ def engine_result_of(program: CalledProgram, whole: LoggedRun, joint: Joint, pla
     check_ports("results", results, [port for port, _ in joint.results])
     with_gradient = [(named.name, "gradient") for named in scouted.tensors if named.requires_grad]
     check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
-    joint = replace(joint, same={named.name: named.same for named in scouted.tensors if named.same})
+    joint = replace(joint, same={named.name: named.other_names for named in scouted.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(
         program=scouted,

@@ -1,0 +1,239 @@
+"""Whether a backward is the derivative: right ones, wrong ones, where they are wrong, and what is meant to differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from click.testing import CliRunner
+from subjects.wrong_backwards import ROWS
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.cli.verify import command
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), requires_grad=True)
+
+
+class RowLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return (x @ w).square().sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        y = 2 * (x @ w) * grad[0]  # wrong
+        return y @ w.t(), x.t() @ y
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, v: Tensor) -> Tensor:
+        ctx.save_for_backward(v)
+        return (v > 0).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (v,) = ctx.saved_tensors
+        return grad / (1 + v.abs()) ** 2  # surrogate
+
+
+def line_of(mark: str) -> int:
+    return next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith(f"# {mark}"))
+
+
+# ------------------------------------------------------------------ right backwards
+
+RIGHT: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    "encoder": lambda: (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (torch.randn(2, 3, 8),)),
+    "batch norm": lambda: (nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU()), (torch.randn(2, 2, 6, 6),)),
+    "LSTM, which oneDNN has in float32 only": lambda: (nn.LSTM(4, 5, batch_first=True), (torch.randn(2, 3, 4),)),
+    "embedding with a padding row": lambda: (nn.Embedding(5, 3, padding_idx=1), (torch.tensor([0, 1, 2, 1]),)),
+    "complex": lambda: (lambda x: torch.view_as_complex(x).exp() * 2, (leaf(4, 2),)),
+    "cholesky": lambda: (lambda x: torch.linalg.cholesky(x @ x.T + torch.eye(4)), (leaf(4, 4),)),
+    "relu at 0, and ties": lambda: (lambda x: F.relu(x).amax(0), (torch.zeros(3, 4).requires_grad_(),)),
+}
+
+
+@pytest.mark.parametrize("engine", ["eager", "aot"])
+@pytest.mark.parametrize("case", RIGHT)
+def test_a_right_backward_is_the_derivative(case: str, engine: str) -> None:
+    torch.manual_seed(0)
+    program, inputs = RIGHT[case]()
+    (answer,) = bp.derivative(bp.capture(program, *inputs, engine=engine))
+    assert (answer.word, answer.wrong) == ("derivative", ())
+    assert answer.gap is not None
+    assert answer.gap < 1e-12
+
+
+def test_a_derivative_of_a_function_captures_it_first() -> None:
+    (answer,) = bp.derivative(torch.sin, leaf(3))
+    assert answer.good
+
+
+def test_order_2_is_checked_too() -> None:
+    (answer,) = bp.derivative(bp.capture(lambda x: x.sin().pow(3), leaf(3), order=2))
+    assert answer.word == "derivative"
+
+
+def test_linked_pairs_are_checked_one_by_one() -> None:
+    def broken(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.exp()
+
+    answers = bp.derivative(bp.capture(broken, leaf(3), engine="dynamo"))
+    assert [answer.word for answer in answers] == ["derivative", "derivative"]
+
+
+# ------------------------------------------------------------------ wrong backwards
+
+
+@pytest.mark.parametrize("engine", ["eager", "aot"])
+def test_a_wrong_function_is_named_with_its_line(engine: str) -> None:
+    x, w, b = leaf(5, 4).detach() / 3, leaf(4, 3).detach() / 3, leaf(5)
+    program = lambda x, w, b: (RowLoss.apply(x.tanh(), w.exp()) + b).sigmoid()  # noqa: E731
+    (answer,) = bp.derivative(bp.capture(program, x.requires_grad_(), w.requires_grad_(), b, engine=engine))
+    assert answer.word == "not the derivative"
+    assert answer.ports == ("x", "w")
+    assert answer.rest_is_right
+    (place,) = answer.wrong
+    assert place.function == "RowLoss"
+    if engine == "eager":  # AOTAutograd gives a backward the lines of its forward
+        assert place.lines == (f"derivatives/test_derivative.py:{line_of('wrong')}",) or place.lines == (
+            f"test_derivative.py:{line_of('wrong')}",
+        )
+
+
+def test_tangents_of_ones_do_not_show_it() -> None:
+    (answer,) = bp.derivative(RowLoss.apply, leaf(5, 4), leaf(4, 3))
+    assert answer.word == "not the derivative"
+    assert answer.ones is not None
+    assert answer.ones < 1e-12
+    assert "tangents of ones do not show it" in answer.detail
+
+
+def test_each_call_of_a_surrogate_is_found_and_what_is_around_them_is_right() -> None:
+    def lif(x: Tensor, w: Tensor) -> Tensor:
+        v, spikes = torch.zeros(3, 5), []
+        for row in x:
+            v = 0.5 * v + row @ w
+            spike = Spike.apply(v - 1)
+            v = v * (1 - spike)
+            spikes.append(spike)
+        return torch.stack(spikes).sum(0)
+
+    cap = bp.capture(lif, torch.randn(4, 3, 4, generator=torch.Generator().manual_seed(0)), leaf(4, 5))
+    (answer,) = bp.derivative(cap)
+    assert answer.word == "not the derivative"
+    assert [(place.function, place.times) for place in answer.wrong] == [("Spike", 4)]
+    (meant,) = bp.derivative(cap, meant=("Spike",))
+    assert meant.word == "derivative but for Spike"
+    assert meant.good
+
+
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [("detach", lambda x: x.detach() * x.sin()), ("no_grad", lambda x: (x / torch.no_grad()(torch.norm)(x)).exp())],
+)
+def test_a_gradient_that_is_stopped_is_named(name: str, program: Any) -> None:
+    (answer,) = bp.derivative(bp.capture(program, leaf(4, 4)))
+    assert answer.word == "not the derivative"
+    assert [place.function for place in answer.wrong] == [name]
+    assert bp.derivative(bp.capture(program, leaf(4, 4)), meant=(name,))[0].word == f"derivative but for {name}"
+
+
+def test_a_stopped_gradient_that_would_be_0_is_no_difference() -> None:
+    program = lambda x: (x - x.amax(1, keepdim=True).detach()).softmax(1)  # noqa: E731
+    assert bp.derivative(program, leaf(3, 4))[0].word == "derivative"
+
+
+def test_a_wrong_gradient_of_pytorch_is_found() -> None:
+    program = lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (1, 2), 0)  # noqa: E731
+    (answer,) = bp.derivative(program, leaf(3, 3), leaf(2, 2))
+    assert answer.word == "not the derivative"
+    assert [place.function for place in answer.wrong] == ["aten.as_strided_scatter.default"]
+
+
+SOME = ("first_row_for_all", "norm_with_a_strided_tangent", "ties_that_count_twice", "nan_behind_a_mask")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name in SOME or row is ROWS[0]], ids=lambda row: row.name)
+def test_wrong_backwards_that_shipped(row: Any) -> None:
+    wrong = bp.derivative(bp.capture(row.wrong, args=row.inputs(), order=row.order))
+    assert {answer.word for answer in wrong} == {"not the derivative"}
+    mended = bp.derivative(bp.capture(row.mended, args=row.inputs(), order=row.order))
+    assert {answer.word for answer in mended} == {"derivative"}
+
+
+MISSED = {"two_zeros_in_a_product"}
+"""Rows that are not found: at two zeros, only the gradient of the gradient is wrong, and only there."""
+
+UNNAMED = {"saved_and_overwritten", "tangent_that_another_reads"}
+"""Rows that are found, and whose Function is not named."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_wrong_backward_that_shipped(row: Any) -> None:
+    (answer, *_) = bp.derivative(bp.capture(row.wrong, args=row.inputs(), order=row.order))
+    assert (answer.word == "not the derivative") is (row.name not in MISSED)
+    if row.name not in MISSED | UNNAMED:
+        assert row.operator in [place.function for place in answer.wrong]
+    mended = bp.derivative(bp.capture(row.mended, args=row.inputs(), order=row.order))
+    assert {answer.word for answer in mended} == {"derivative"}
+
+
+# ------------------------------------------------------------------ what cannot be told
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs", "options", "reason"),
+    [
+        (lambda x: x > 0, (leaf(3),), {}, "it has no backward"),
+        (torch.sin, (leaf(3),), {"fake": True}, "it was captured without values"),
+    ],
+)
+def test_what_cannot_be_told_has_a_reason(program: Any, inputs: Any, options: Any, reason: str) -> None:
+    (answer,) = bp.derivative(bp.capture(program, *inputs, **options))
+    assert (answer.word, answer.detail) == ("cannot tell", reason)
+    assert not answer.good
+
+
+def test_arguments_beside_a_capture_are_refused() -> None:
+    cap = bp.capture(torch.sin, leaf(3))
+    with pytest.raises(bp.errors.UsageError, match="takes a Capture alone"):
+        bp.derivative(cap, leaf(3))
+    with pytest.raises(bp.errors.UsageError, match=r"meant='Spike' is no custom autograd.Function .* detach, no_grad"):
+        bp.capture(torch.sin, leaf(3), meant=("Spike",))
+
+
+# ------------------------------------------------------------------ verdicts, samples, the command line
+
+
+def test_a_verdict_has_both_words_and_a_sample_keeps_what_is_meant(tmp_path: Path) -> None:
+    cap = bp.capture(lambda v: Spike.apply(v * 2), leaf(3, 4), meant=("Spike",))
+    (verdict,) = cap.verify(derivative=True)
+    assert (verdict.verdict, verdict.derivative.word) == ("bitwise", "derivative but for Spike")
+    assert repr(verdict).startswith("Verdict(bitwise, derivative but for Spike: ")
+    loaded = bp.load(cap.save(tmp_path / "sample"))
+    assert loaded.meant == ("Spike",)
+    assert bp.derivative(loaded)[0].word == "derivative but for Spike"
+
+
+def test_the_command_says_it_and_exits_with_1(tmp_path: Path) -> None:
+    place = bp.capture(RowLoss.apply, leaf(5, 4), leaf(4, 3)).save(tmp_path / "sample")
+    result = CliRunner().invoke(command, [str(place), "--derivative", "--json"])
+    row = json.loads(result.stdout)
+    assert (row["verdict"], row["derivative"]["word"], result.exit_code) == ("bitwise", "not the derivative", 1)
+    assert "RowLoss" in row["derivative"]["wrong"][0]
+    assert CliRunner().invoke(command, [str(place)]).exit_code == 0
