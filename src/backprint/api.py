@@ -300,6 +300,7 @@ def check(
     requires_grad: RequiresGrad = None,
     order: int = 1,
     meant: Sequence[str] = (),
+    times: float = 2.0,
     seed: int = 0,
     raises: bool = True,
     **kwargs: Any,
@@ -307,7 +308,7 @@ def check(
     """Check a function with its backward: a kernel, a custom autograd.Function, a module. A test needs one line.
 
     `like` is a reference in plain PyTorch, which runs in float64 and in the function's own dtype: outputs and gradients
-    of `fn` may be off by twice as much as the reference itself is off by in that dtype. Gradients are compared for
+    of `fn` may be off by `times` as much as the reference itself is off by in that dtype. Gradients are compared for
     tangents that are random, ones, one-hot, partly 0, expanded, transposed and sliced, for inputs in other memory, for
     inputs with zeros and equal values, and with NaN where a bool mask hides it. Whether the backward is the derivative
     of the function's own forward is checked as by `bp.derivative`, also without a reference; where the function cannot
@@ -324,8 +325,8 @@ def check(
 
     calls.check_function_call(fn, like, args, dtypes, order)
     calls.check_requires_grad(requires_grad)
-    options: dict[str, Any] = dict(dtypes=dtypes, requires_grad=requires_grad, order=order, meant=meant, seed=seed)
-    report = check_function(fn, like, args, kwargs, **options, capture=capture)
+    options: dict[str, Any] = dict(dtypes=dtypes, requires_grad=requires_grad, order=order, meant=meant)
+    report = check_function(fn, like, args, kwargs, **options, times=times, seed=seed, capture=capture)
     if raises:
         report.raise_if_wrong()
     return report

@@ -217,3 +217,9 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
     return not torch.equal(before, torch.get_rng_state()) or any(
         not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()
     )
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error in one line."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else f"{type(error).__name__} without a message"

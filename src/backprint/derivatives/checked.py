@@ -166,7 +166,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
     ):
         if texts:
             yield from ("", title)
-            yield from (f"  {', '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
+            yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
     wrong = report.wrong
     if wrong:
         yield from ("", *first_fault(report, wrong[0]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backprint.derivatives.called import Call, Program, run_forward
+from backprint.derivatives.called import Call, Program, in_words, run_forward
 from backprint.derivatives.setting import drawn_like, inner, is_inexact, nudged, wide
 
 STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -58,8 +58,7 @@ def by_differences(call: Call, program: Program) -> Iterator[Product]:
             tangents = {name: drawn_like(output, source) for name, output in outputs.items()}
             gradients = forward.gradients(tangents)
         except Exception as error:
-            text = str(error).strip().splitlines()
-            reason = f"in float64 it raised {type(error).__name__}: {text[0] if text else ''}"
+            reason = f"in float64 it raised {in_words(error)}"
             continue
         if all(bool(output.isfinite().all()) for output in outputs.values()):
             for name in call.wanted:

@@ -25,6 +25,7 @@ from backprint.derivatives.called import (
     Program,
     draws_random_numbers,
     in_dtype,
+    in_words,
     read_check,
     run_forward,
 )
@@ -41,14 +42,11 @@ from backprint.values.settings import outside_modes, preserving_random_states
 
 Result = tuple[CheckRow, Fault | None]
 
-TIMES = 2.0
-"""The function may be off by so many times what the reference is off by in the same dtype."""
+OF_ROUNDING = 8.0
+"""A gradient that is 0 but for rounding may be off by so many times more: it is chance how much rounding is left."""
 
-TIMES_OF_ROUNDING = 16.0
-"""The same, of a gradient that is 0 but for rounding: there is no telling how much rounding there is."""
-
-TINY = {torch.float64: 1e-11, torch.float32: 4e-6, torch.float16: 4e-3, torch.bfloat16: 3.2e-2}
-"""What is always allowed, relative to the largest value: some rounding of the result itself."""
+TINY = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+"""What the reference is taken to be off by at least, relative to the largest value, however exact it is by chance."""
 
 SMALL = 0.1
 """A result of the reference whose error is more than this part of it is nothing but rounding."""
@@ -64,6 +62,7 @@ def check_function(
     requires_grad: Any,
     order: int,
     meant: Sequence[str],
+    times: float,
     seed: int,
     capture: Callable[..., Capture],
 ) -> CheckReport:
@@ -77,9 +76,10 @@ def check_function(
             )
         results: list[Result] = []
         for dtype in dict.fromkeys(dtypes) or (None,):
-            subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype))
+            subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
             results += checks_of(subject, order)
-        results += derivative_rows(call, ours, order, meant, capture)
+        if any(call.values[name].numel() for name in call.wanted):
+            results += derivative_rows(call, ours, order, meant, capture)
     fault = next((fault for row, fault in results if row.verdict == WRONG), None)
     return CheckReport(name_of(fn), tuple(row for row, _ in results), fault)
 
@@ -98,7 +98,10 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is checked, and with what, in one dtype; None is the dtype that the inputs have."""
+    """What is checked, and with what, in one dtype; None is the dtype that the inputs have.
+
+    The function may be off by `times` what the reference is off by in this dtype.
+    """
 
     call: Call
     ours: Program
@@ -106,6 +109,7 @@ class Subject:
     has_reference: bool
     dtype: torch.dtype | None
     values: dict[str, Tensor]
+    times: float
 
     @property
     def output(self) -> str:
@@ -130,8 +134,8 @@ class Subject:
 
     @property
     def tiny(self) -> float:
-        """What is allowed of any result, relative to its largest value."""
-        return TINY.get(self.coarsest, 4 * torch.finfo(self.coarsest).eps)
+        """What the reference is off by at least, relative to the largest value of a result."""
+        return TINY.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
 
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -190,11 +194,6 @@ def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
 def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
     """Return a row without numbers."""
     return CheckRow(check, subject.text, name, None, None, verdict, detail)
-
-
-def in_words(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'without a message'}"
 
 
 # ---- The reference
@@ -264,7 +263,9 @@ def differ(
 ) -> Difference:
     """Compare a result with that of the reference; `largest` is the largest value of all results of its kind."""
     places = ~exact.isnan()
-    if exact.numel() and not bool(places.any()):
+    if not exact.numel():
+        return Difference(math.nan, math.nan, "it has no elements")
+    if not bool(places.any()):
         return Difference(math.nan, math.nan, "the reference is NaN")
     scale = size_of(exact)
     error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
@@ -274,11 +275,11 @@ def differ(
     if not math.isfinite(of_own):
         return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
     spread = 0.0 if moved is None else distance(moved, exact, places)
-    tiny = subject.tiny * max(scale, 0.0)
-    rounding = max(of_own, min(spread, 4 * tiny) if math.isfinite(spread) else 0.0)
+    tiny = subject.tiny * scale
+    rounding = max(of_own, min(spread, 8 * tiny) if math.isfinite(spread) else 0.0)
     if of_own > SMALL * scale:
-        return Difference(error, TIMES_OF_ROUNDING * of_own + 0.01 * subject.tiny * largest)
-    return Difference(error, TIMES * rounding + tiny)
+        return Difference(error, subject.times * (OF_ROUNDING * of_own + 0.01 * subject.tiny * largest))
+    return Difference(error, subject.times * (rounding + tiny))
 
 
 def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float:
@@ -460,7 +461,7 @@ def is_kink(
             if gradient is not None:
                 terms = precise(gradient).conj() * direction[name]
                 product += float((terms.real if terms.is_complex() else terms).sum())
-        slack = (1e-4 + subject.tiny) * size
+        slack = (1e-4 + 2 * subject.tiny) * size
         if not low - slack <= product <= high + slack:
             return False
         kink = kink or high - low > 4 * slack
@@ -623,15 +624,7 @@ def other_values(subject: Subject) -> Iterator[Result]:
         try:
             expected = expected_of(subject, values)
         except Exception as error:
-            yield (
-                row(
-                    subject,
-                    f"{subject.gradient}, {check}",
-                    "all",
-                    f"{NOT_TRIED}: the reference raised {in_words(error)}",
-                ),
-                None,
-            )
+            yield not_tried(subject, f"{subject.gradient}, {check}", "all", f"the reference raised {in_words(error)}")
             continue
         yield from with_inputs(subject, check, values, expected)
 
@@ -721,8 +714,7 @@ def with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapp
     for output, value in ours.outputs.items():
         places = seen[output]
         if bool((kept.outputs[output].isnan() & places).any()):
-            reason = f"{NOT_TRIED}: the reference passes NaN on too"
-            yield row(subject, f"{subject.output}, {check}", output, reason), None
+            yield not_tried(subject, f"{subject.output}, {check}", output, "the reference passes NaN on too")
             return
         difference = Difference(
             distance(value, base.outputs[output], places), subject.tiny * size_of(base.outputs[output])
@@ -739,7 +731,7 @@ def with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapp
             yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
             continue
         apart = distance(gradient, right, places & ~hidden if wanted == name else places)
-        difference = Difference(apart, 4 * subject.tiny * size_of(right))
+        difference = Difference(apart, 8 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
         yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False), fault
 

@@ -85,6 +85,13 @@ def resolved(module: Any, name: str) -> Any:
     return module
 
 
+def folders_of(place: Import) -> list[str]:
+    """Return the folders where modules are that are not installed: that of the function, and others it may import."""
+    installed = tuple({sys.prefix, sys.base_prefix})
+    others = [str(Path(folder).resolve()) for folder in sys.path if Path(folder).is_dir()]
+    return [folder for folder in dict.fromkeys([place.folder, *others]) if folder and not folder.startswith(installed)]
+
+
 # ---- The file
 
 
@@ -170,8 +177,7 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
         *TENSORS_OF.splitlines(),
         "",
     ]
-    if place.folder:
-        lines.append(f"sys.path.insert(0, {place.folder!r})")
+    lines.append(f"sys.path[:0] = {folders_of(place)!r}  # where the process that wrote this file found its modules")
     lines.append(f"fn = importlib.import_module({place.module!r}).{place.name}")
     if beside is not None:
         lines += [
