@@ -189,6 +189,52 @@ def test_a_gradient_of_the_gradient_that_is_wrong() -> None:
     assert wrong_checks(report) == {"gradient of the gradient", "derivative, order 2"}
 
 
+class Once(Square):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+def test_a_backward_that_refuses_to_be_differentiated_is_not_tried() -> None:
+    report = bp.check(Once.apply, drawn(3, 4), like=square, order=2)
+    left = {row.check for row in report.rows if not row.tried}
+    assert left == {"gradient of the gradient", "derivative, order 2"}
+    assert "a backward is marked with once_differentiable" in str(report)
+
+
+class Estimator(Function):
+    """Rounds, and passes the tangent on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def test_a_gradient_that_is_meant_to_differ_is_named() -> None:
+    def straight(x: Tensor) -> Tensor:
+        return x + (x.round() - x).detach()
+
+    assert wrong_checks(report_of(Estimator.apply, drawn(3, 4), like=straight)) == {"derivative"}
+    assert bp.check(Estimator.apply, drawn(3, 4), like=straight, meant=("Estimator",)).good
+
+
+def test_a_reference_that_does_not_run_is_none() -> None:
+    def needs_float32(x: Tensor) -> Tensor:
+        return x @ torch.ones(4)
+
+    report = report_of(needs_float32, drawn(3, 4), like=needs_float32)
+    assert not report.good
+    assert not report.wrong
+    assert "in float64 the reference raised RuntimeError: " in str(report)
+    assert "The reference was not compared" in str(report)
+
+
 def test_a_wrong_forward() -> None:
     report = report_of(lambda x: x * x + 1e-3, drawn(3, 4), like=square)
     assert "forward" in wrong_checks(report)
@@ -276,6 +322,11 @@ def test_nan_behind_a_mask() -> None:
     assert right.good
     assert wrong_checks(wrong) == {check}
     assert check == "gradient, NaN in args.0 behind args.2"
+
+
+def test_a_mask_of_one_number() -> None:
+    inputs = torch.tensor(True), torch.tensor(0.5), torch.tensor(0.25)
+    assert bp.check(torch.where, *inputs, like=torch.where).good
 
 
 def test_a_kink_has_more_than_one_right_gradient() -> None:
@@ -424,6 +475,7 @@ def test_everything_of_the_caller_stays_as_it_is() -> None:
         (lambda: bp.check(lambda x: x.long(), drawn(3)), "returns no floating-point tensor"),
         (lambda: bp.check(lambda: 0), "needs a tensor among the inputs"),
         (lambda: bp.check(square, drawn(3).to_sparse()), "x is sparse_coo"),
+        (lambda: bp.check(lambda x: x.to_sparse(), drawn(3)), "output is sparse_coo"),
     ],
 )
 def test_calls_that_cannot_be_right(call: Callable[[], Any], words: str) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 OK, WRONG, NOT_TRIED = "ok", "wrong", "not tried"
 
+FORWARD = "forward"
+"""The check that compares the outputs with those of the reference; others of outputs begin with this word."""
+
 GRADIENT, DERIVATIVE = "gradient", "derivative"
 """The first words of the checks that say whether a gradient is right."""
 
@@ -62,8 +65,14 @@ class CheckReport:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong, and at least one gradient was compared."""
-        return not self.wrong and any(row.tried and row.is_gradient for row in self.rows)
+        """Whether nothing is wrong, a gradient was compared with what it must be, and in each dtype an output was
+        compared with that of the reference, if there is one."""
+        tried_in: dict[str, bool] = {}
+        for row in self.rows:
+            if row.check == FORWARD:
+                tried_in[row.dtype] = tried_in.get(row.dtype, False) or row.tried
+        compared = any(row.tried and row.is_gradient for row in self.rows) and all(tried_in.values())
+        return compared and not self.wrong
 
     def __str__(self) -> str:
         return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *explanation(self)])
@@ -99,7 +108,7 @@ def summary(report: CheckReport) -> str:
         parts.append(f"{len(report.wrong)} wrong")
     if left:
         parts.append(f"{left} not tried")
-    word = "good" if report.good else "wrong" if report.wrong else "no gradient was compared"
+    word = "good" if report.good else "wrong" if report.wrong else "not compared"
     return f"{report.name}: {word} ({', '.join(parts)})"
 
 
@@ -171,7 +180,10 @@ def explanation(report: CheckReport) -> Iterator[str]:
     if wrong:
         yield from ("", *first_fault(report, wrong[0]))
     elif not report.good:
-        yield from ("", "No gradient was compared with what it must be: nothing is known of the backward.")
+        if any(row.tried and row.is_gradient for row in report.rows):
+            yield from ("", "The reference was not compared: the reasons are above. Without `like` it is not needed.")
+        else:
+            yield from ("", "No gradient was compared with what it must be: nothing is known of the backward.")
 
 
 def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
@@ -200,7 +212,7 @@ def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
         yield "  Its backward is the derivative of its own forward, in float64 and near these inputs."
 
 
-OUTPUTS = ("forward", "same output")
+OUTPUTS = (FORWARD, "same output")
 
 
 def indented(text: str) -> list[str]:

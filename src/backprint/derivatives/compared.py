@@ -24,7 +24,6 @@ from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derivatives.hostile import tolerance
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import drawn_like, is_inexact, wide
-from backprint.errors import UsageError
 
 Result = tuple[CheckRow, Fault | None]
 
@@ -113,6 +112,13 @@ class Expected:
     random: bool
 
 
+class NoReference(Exception):
+    """The reference does not run, for the reason in the message."""
+
+
+OUTSIDE = "all that it takes is in float64, so what it reads from elsewhere has to be converted"
+
+
 def expected_of(subject: Subject, values: Mapping[str, Tensor]) -> Expected:
     """Run the reference on these values. Without one, the function itself on copies in new memory stands for it."""
     program, call = subject.reference, subject.call
@@ -124,14 +130,15 @@ def expected_of(subject: Subject, values: Mapping[str, Tensor]) -> Expected:
     try:
         exact = run_forward(program, call, widened)
     except Exception as error:
-        raise UsageError(f"in float64 {in_words(error)}") from error
+        raise NoReference(f"in float64 the reference raised {in_words(error)}: {OUTSIDE}") from error
     try:
         own = run_forward(program, call, values)
     except (RuntimeError, NotImplementedError, TypeError):
         own = None  # it has no such dtype: then rounding of the results themselves is what is allowed
     source = torch.Generator().manual_seed(subject.ours.seed)
     moved = {name: rounded_again(value, values[name].dtype, source) for name, value in widened.items()}
-    return Expected(exact, own, run_forward(program, call, moved), draws_random_numbers(program, call, values))
+    random = draws_random_numbers(program, call, widened) or draws_random_numbers(subject.ours, call, values)
+    return Expected(exact, own, run_forward(program, call, moved), random)
 
 
 def rounded_again(value: Tensor, dtype: torch.dtype, source: torch.Generator) -> Tensor:

@@ -26,9 +26,10 @@ from backprint.derivatives.called import (
     run_forward,
 )
 from backprint.derivatives.check import LIMIT, derivatives_of
-from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckReport, CheckRow
+from backprint.derivatives.checked import FORWARD, NOT_TRIED, OK, WRONG, CheckReport, CheckRow
 from backprint.derivatives.compared import (
     Expected,
+    NoReference,
     Result,
     Subject,
     comparable,
@@ -80,7 +81,8 @@ def check_function(
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
             results += checks_of(subject, order)
         if any(call.values[name].numel() for name in call.wanted):
-            results += derivative_rows(call, ours, order, meant, capture)
+            once = any(row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results)
+            results += derivative_rows(call, ours, order, once, meant, capture)
     fault = next((fault for row, fault in results if row.verdict == WRONG), None)
     return CheckReport(name_of(fn), tuple(row for row, _ in results), fault)
 
@@ -104,7 +106,7 @@ def checks_of(subject: Subject, order: int) -> Iterator[Result]:
     except Exception as error:
         if subject.dtype is None:
             raise
-        yield row(subject, "forward", "output", WRONG, f"the function raised {in_words(error)}"), None
+        yield row(subject, FORWARD, "output", WRONG, f"the function raised {in_words(error)}"), None
         return
     outputs = {name: value for name, value in forward.outputs.items() if is_inexact(value)}
     if not outputs:
@@ -112,13 +114,19 @@ def checks_of(subject: Subject, order: int) -> Iterator[Result]:
             f"the function returns no floating-point tensor but {', '.join(forward.outputs) or 'no tensor'}: it has no "
             "gradient to check"
         )
+    for name, value in forward.outputs.items():
+        if value.layout is not torch.strided:
+            raise UsageError(
+                f"{name} is {str(value.layout)[6:]}: bp.check compares dense tensors; let the function and its reference "
+                "return its parts, or .to_dense()"
+            )
     try:
         expected = expected_of(subject, subject.values)
-    except Exception as error:
-        yield not_tried(subject, "forward", "output", f"the reference raised {in_words(error)}")
+    except NoReference as error:
+        yield not_tried(subject, FORWARD, "output", str(error))
         return
     if subject.has_reference:
-        results = list(forward_rows(subject, "forward", forward, expected, subject.values))
+        results = list(forward_rows(subject, FORWARD, forward, expected, subject.values))
         yield from results
         if not comparable(results):
             return
@@ -193,6 +201,8 @@ def second(
     leaves = forward.leaves | {f"tangent of {name}": seed for name, seed in seeds.items()}
     if not ends:
         return dict.fromkeys(leaves)
+    if any(is_marked_once(gradient) for gradient in ends.values()):
+        raise RuntimeError(ONCE)
     results = torch.autograd.grad(
         list(ends.values()),
         list(leaves.values()),
@@ -202,13 +212,23 @@ def second(
     return dict(zip(leaves, results, strict=True))
 
 
+ONCE = "a backward is marked with once_differentiable"
+
+
+def is_marked_once(gradient: Tensor) -> bool:
+    """Whether autograd has the node for a gradient that raises if one differentiates it."""
+    node = gradient.grad_fn
+    return node is not None and node.name() == "torch::autograd::Error"
+
+
 # ---- The derivative
 
 
 def derivative_rows(
-    call: Call, ours: Program, order: int, meant: Sequence[str], capture: Callable[..., Capture]
+    call: Call, ours: Program, order: int, once: bool, meant: Sequence[str], capture: Callable[..., Capture]
 ) -> Iterator[Result]:
-    """Yield rows that say whether the backward is the derivative of the function's own forward."""
+    """Yield rows that say whether the backward is the derivative of the function's own forward; `once` says that
+    autograd refuses to differentiate the backward."""
     values = {name: value.detach() for name, value in call.values.items()}
     args, kwargs = call.arguments(values)
     places = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
@@ -216,7 +236,9 @@ def derivative_rows(
         check = "derivative" if degree == 1 else f"derivative, order {degree}"
         reason = ""
         verdicts: list[Derivative] = []
-        if len(places) > len(set(places)):
+        if degree > 1 and once:
+            reason = ONCE
+        elif len(places) > len(set(places)):
             reason = "one tensor is passed for several inputs"
         else:
             try:

@@ -37,7 +37,7 @@ def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
 def hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
     """Yield places of an input that a mask may hide: where it is False, where it is True, and rows without gradient."""
     value = subject.values[name]
-    for shown in (mask, mask.reshape(*mask.shape, *[1] * max(0, value.dim() - mask.dim()))):
+    for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
         try:
             places = shown.expand(value.shape)
         except RuntimeError:
