@@ -117,8 +117,8 @@ def checks_of(subject: Subject, order: int) -> Iterator[Result]:
     for name, value in forward.outputs.items():
         if value.layout is not torch.strided:
             raise UsageError(
-                f"{name} is {str(value.layout)[6:]}: bp.check compares dense tensors; let the function and its reference "
-                "return its parts, or .to_dense()"
+                f"{name} is {str(value.layout)[6:]}: bp.check compares dense tensors; let the function and the "
+                "reference return its parts, or .to_dense()"
             )
     try:
         expected = expected_of(subject, subject.values)
