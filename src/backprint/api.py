@@ -318,13 +318,21 @@ def check(
     `requires_grad` is that of `bp.capture`; without it, inputs that require grad, and if none does, all floating-point
     ones, and the parameters of a module. `meant` names Functions whose gradient is meant to differ. If something is
     wrong, or no gradient could be compared, CheckError is raised, an AssertionError with the table; `raises=False`
-    returns the report all the same. Inputs, gradients and random states stay as they are.
+    returns the report all the same. Inputs, gradients and random states stay as they are. `bp.check(fn, args=(x,),
+    kwargs={"order": 3}, like=reference)` is always unambiguous.
     """
     from backprint import calls
     from backprint.derivatives.function import check_function
 
-    calls.check_function_call(fn, like, args, dtypes, order)
+    calls.check_function_call(fn, like, dtypes, order, times)
     calls.check_requires_grad(requires_grad)
+    calls.check_spelled(args, kwargs)
+    spelled = calls.spelled_call(args, kwargs)
+    if spelled is None:
+        passed = {"like": like is not None, "dtypes": bool(dtypes), "order": order != 1, "times": times != 2.0}
+        passed |= {"requires_grad": requires_grad is not None, "meant": bool(meant), "seed": seed != 0}
+        calls.check_collision("check(fn", calls.parameters_of(fn) or (), {**passed, "raises": not raises})
+    args, kwargs = spelled or (args, kwargs)
     options: dict[str, Any] = dict(dtypes=dtypes, requires_grad=requires_grad, order=order, meant=meant)
     report = check_function(fn, like, args, kwargs, **options, times=times, seed=seed, capture=capture)
     if raises:

@@ -196,7 +196,7 @@ def check_capture(value: Any, verb: str) -> None:
     raise UsageError(f"bp.{verb} takes a Capture, not {kind(value)}: capture it first, bp.{verb}({example})")
 
 
-def check_function_call(fn: Any, like: Any, args: Sequence[Any], dtypes: Any, order: Any) -> None:
+def check_function_call(fn: Any, like: Any, dtypes: Any, order: Any, times: Any) -> None:
     """Raise for a call of `bp.check` that cannot be right."""
     import torch
 
@@ -214,6 +214,10 @@ def check_function_call(fn: Any, like: Any, args: Sequence[Any], dtypes: Any, or
             raise UsageError(f"dtypes has {dtype!r:.60}: name floating-point dtypes, as in dtypes=(torch.bfloat16,)")
     if order not in (1, 2):
         raise UsageError(f"order={order!r:.60}: bp.check compares gradients (1), and gradients of these (2)")
+    if not isinstance(times, (int, float)) or not 0 < times < float("inf"):
+        raise UsageError(
+            f"times={times!r:.60}: how many times the reference's own error the function may be off by, as in times=3"
+        )
 
 
 def check_save(capture: Any, path: Any) -> None:

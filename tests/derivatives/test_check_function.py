@@ -435,6 +435,22 @@ def test_arguments_of_all_kinds() -> None:
     assert bp.check(lambda z: (z * z).abs(), torch.randn(3, dtype=torch.complex64), like=lambda z: z.abs() ** 2).good
 
 
+def power(x: Tensor, order: int = 3) -> Tensor:
+    return x**order
+
+
+def test_a_parameter_that_is_called_as_an_option() -> None:
+    assert bp.check(power, args=(drawn(3),), kwargs={"order": 2}, like=lambda x, order: x * x).good
+
+
+def test_times_is_how_much_less_exact_than_the_reference_a_function_may_be() -> None:
+    def rounded(x: Tensor) -> Tensor:
+        return x * x * (1 + 1e-5)
+
+    assert "forward" in wrong_checks(report_of(rounded, drawn(3, 4), like=square))
+    assert bp.check(rounded, drawn(3, 4), like=square, times=10).good
+
+
 def test_which_gradients_are_checked() -> None:
     def names(*inputs: Tensor, **options: Any) -> set[str]:
         report = bp.check(lambda x, y: x * y, *inputs, like=lambda x, y: x * y, **options)
@@ -471,6 +487,8 @@ def test_everything_of_the_caller_stays_as_it_is() -> None:
         (lambda: bp.check(square, drawn(3), like=drawn(3)), "like is a tensor"),
         (lambda: bp.check(square, drawn(3), dtypes=("float32",)), "name floating-point dtypes"),
         (lambda: bp.check(square, drawn(3), order=3), "order=3"),
+        (lambda: bp.check(square, drawn(3), times=0), "times=0"),
+        (lambda: bp.check(power, drawn(3), order=2), "order"),
         (lambda: bp.check(square, torch.arange(3)), "no input of the function requires grad"),
         (lambda: bp.check(lambda x: x.long(), drawn(3)), "returns no floating-point tensor"),
         (lambda: bp.check(lambda: 0), "needs a tensor among the inputs"),
