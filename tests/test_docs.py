@@ -202,6 +202,21 @@ def test_every_verdict_is_explained(page: str) -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", TEXTS[page], re.MULTILINE)) == set(VERDICTS)
 
 
+def test_the_tables_of_options_have_every_option_of_a_capture() -> None:
+    from backprint.cli.capture import command
+    from backprint.graph.capture_options import DEFAULTS
+
+    table = TEXTS["docs/capturing.md"].partition("## Options")[2].partition("\n## ")[0]
+    rows = {
+        name for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)
+    }
+    assert rows == {*DEFAULTS, "device", "trust"}
+    section = TEXTS["docs/commands.md"].partition("\n## `capture`")[2].partition("\n## ")[0]
+    options = {option.opts[-1].removeprefix("--") for option in command.params if isinstance(option, click.Option)}
+    named = {name.removeprefix("no-") for name in re.findall(r"--([\w-]+)", section)}
+    assert options - named <= {"memory", "output", "layout", "json", "data", "trust"}
+
+
 def test_the_table_of_engines_is_the_engines() -> None:
     from backprint.tracing.entry import ENGINES
 

@@ -222,7 +222,7 @@ def check_pair(
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
         return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
-    return replace(known, detail=how(known))
+    return replace(known, detail=how(known, setting.nudge))
 
 
 NO_ROUNDING = 1e-6
@@ -281,9 +281,11 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
     return Derivative(CANNOT_TELL, name, str(error))
 
 
-def how(known: Derivative) -> str:
+def how(known: Derivative, nudge: float) -> str:
     """Return what a check did, in a line."""
     words = [f"gap {known.gap:.0e}"]
+    if nudge == 0:
+        words.append("on the captured inputs, because the program does not run on inputs near them")
     if known.by_differences:
         words.append(f"{', '.join(known.by_differences)} by differences")
     if known.left_out:
