@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import random
 import runpy
 import subprocess
 import sys
@@ -342,6 +343,10 @@ def test_random_numbers() -> None:
     report = report_of(lambda x: F.dropout(x, 0.5), drawn(3, 4), like=lambda x: F.dropout(x.mT, 0.5).mT)
     assert not {row.check for row in report.wrong}
     assert "draws other random numbers here: pass them as an input" in str(report)
+    source = random.Random(0)
+    report = report_of(lambda x: x * x * source.random(), drawn(3, 4), like=square)
+    assert not report.wrong
+    assert not report.good
 
 
 # ------------------------------------------------------------------ what cannot be captured

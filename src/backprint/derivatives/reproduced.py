@@ -167,7 +167,9 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
     gradient = bool(fault.tangents)
     what = ("the gradient of " if gradient else "") + fault.name
     lines = [
-        f'"""{printable(title)}: {what} is wrong, with {fault.check}."""'.replace("\\", "\\\\"),
+        f'"""{printable(title)}: {what} is wrong ({fault.check}). This needs PyTorch and the function."""'.replace(
+            "\\", "\\\\"
+        ),
         "",
         "import base64",
         "import importlib",
