@@ -18,10 +18,12 @@ from backprint.derivatives.setting import (
     Setting,
     backward_product,
     forward_product,
+    gap_by_accuracy,
     gap_of,
     inner,
     make_setting,
     output_of,
+    rounded,
     values_of,
     wide,
 )
@@ -57,6 +59,7 @@ CONVENTIONS: Mapping[str, str] = {
     "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
     "aten.max_unpool2d.default": "several values are put at one place, and PyTorch leaves open which one counts",
     "aten.max_unpool3d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    "aten.cholesky_inverse.default": "PyTorch's gradient is that of a whole matrix, of which one triangle is read",
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
@@ -196,8 +199,11 @@ def check_pair(
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
-            gaps.append((gap_of((left, left_size), backward_product(setting)), setting))
-            if gaps[-1][0] < limit:
+            gap = gap_of((left, left_size), backward_product(setting))
+            if gap >= limit:
+                gap, setting = gap_by_accuracy(setting)
+            gaps.append((gap, setting))
+            if gap < limit:
                 break
     except NotFinite as error:
         return not_finite(name, error, opaque)
@@ -222,7 +228,7 @@ def check_pair(
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
         return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
-    return replace(known, detail=how(known, setting.nudge))
+    return replace(known, detail=how(known, setting))
 
 
 NO_ROUNDING = 1e-6
@@ -281,11 +287,31 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
     return Derivative(CANNOT_TELL, name, str(error))
 
 
-def how(known: Derivative, nudge: float) -> str:
+def with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
+    """Return the verdict, the Setting and the limit of its gap where the tangents of these operators are not from their
+    formulas in PyTorch, which differences refute."""
+    setting = replace(setting, refuted=refuted)
+    left, size, run = forward_product(setting)
+    known = replace(
+        known,
+        gap=gap_of((left, size), backward_product(setting)),
+        by_second_derivative=tuple(sorted(run.by_second_derivative)),
+        by_differences=tuple(sorted(run.by_differences)),
+    )
+    return known, setting, LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+
+
+def how(known: Derivative, setting: Setting) -> str:
     """Return what a check did, in a line."""
     words = [f"gap {known.gap:.0e}"]
-    if nudge == 0:
+    if setting.nudge == 0:
         words.append("on the captured inputs, because the program does not run on inputs near them")
+    if setting.absolute:
+        words.append("on absolute values of the inputs, because the captured ones give NaN or Inf")
+    if setting.refuted:
+        words.append(
+            f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used"
+        )
     if known.by_differences:
         words.append(f"{', '.join(known.by_differences)} by differences")
     if known.left_out:
@@ -315,6 +341,10 @@ def explained(
     by_formula = not located.wrong
     if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
         located = locate_formulas(setting)
+        if located.refuted:
+            known, setting, limit = with_refuted(known, setting, located.refuted)
+            if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
+                return replace(known, detail=how(known, setting))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)
@@ -355,10 +385,7 @@ def rounding(setting: Setting) -> float:
     """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
     source = torch.Generator().manual_seed(1)
     moved = {
-        name: value * (1 + 2**-52 * torch.randint(-1, 2, value.shape, generator=source).to(value.device))
-        if name in setting.gradients
-        else value
-        for name, value in setting.inputs.items()
+        name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
     }
     before = forward_product(setting)
     after = forward_product(replace(setting, inputs=moved))

@@ -8,8 +8,10 @@ the derivative of its backward, confirmed by differences; and from differences a
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from backprint.graph.nouns import Graph, Step
 from backprint.graph.text import show_step
 from backprint.lowering.operators import OWN, RECURRENT
 from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype
+from backprint.values.tree import plain_leaves
 
 aten = torch.ops.aten
 
@@ -46,7 +49,8 @@ Watch = Callable[[str, Any, Any], None]
 
 class DualRun:
     """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; with `all_require_grad`
-    autograd records how results depend on values that depend on no input.
+    autograd records how results depend on values that depend on no input. Operators in `refuted` are run as if they had
+    no formula for their tangent, because theirs is wrong.
     """
 
     def __init__(
@@ -55,8 +59,10 @@ class DualRun:
         constant: Collection[str] = (),
         watch: Watch | None = None,
         all_require_grad: bool = False,
+        refuted: Collection[str] = (),
     ) -> None:
         self.graph, self.constant, self.watch, self.all_require_grad = graph, constant, watch, all_require_grad
+        self.refuted = refuted
         self.by_second_derivative: set[str] = set()
         self.by_differences: set[str] = set()
 
@@ -129,6 +135,13 @@ class DualRun:
         rule = RULES.get(step.target)
         if rule is not None:
             return rule(function, args, kwargs)
+        if function is torch.ops.higher_order.run_with_rng_state:  # passes no tangent on
+            state, function, *args = args
+            with torch.random.fork_rng(devices=[]):
+                torch.set_rng_state(state)
+                return self.call(replace(step, target=str(function)), function, args, kwargs)
+        if step.target in self.refuted and has_tangent(args, kwargs):
+            return self.without_formula(step.target, function, args, kwargs)
         function = RECURRENT.get(function, function)
         before = torch.get_rng_state() if is_random(function) else None
         try:
@@ -136,6 +149,8 @@ class DualRun:
         except (NotImplementedError, RuntimeError) as error:
             if before is not None:
                 torch.set_rng_state(before)
+            if not any(words in str(error) for words in (*WITHOUT_FORMULA, *REFUSALS)):
+                raise
             for form in forms_of(function):
                 with contextlib.suppress(NotImplementedError, RuntimeError, TypeError):
                     return for_program(form, *args, **kwargs)
@@ -161,6 +176,11 @@ class DualRun:
 
 WITHOUT_FORMULA = ("forward AD", "forward mode")
 """What PyTorch's error says of an operator that has no formula for its tangent."""
+
+
+REFUSALS = ("not implemented", "dtype", "scalar type", "bf16", "BFloat16", "view size is not compatible")
+"""What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
+operator refuses is refused: its other forms might not look."""
 
 
 def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
@@ -238,6 +258,12 @@ def unpacked(value: Any) -> tuple[Any, Any]:
     return tree_unflatten(primals, structure), tree_unflatten(tangents, structure)
 
 
+def has_tangent(*trees: Any) -> bool:
+    """Whether a tensor in trees has a tangent."""
+    leaves = (leaf for tree in trees for leaf in plain_leaves(tree))
+    return any(isinstance(leaf, Tensor) and forward_ad.unpack_dual(leaf).tangent is not None for leaf in leaves)
+
+
 def without_tangent(value: Any) -> Any:
     """Return a tensor without its tangent, and without what autograd has recorded of it."""
     return forward_ad.unpack_dual(value).primal.detach() if isinstance(value, Tensor) else value
@@ -300,10 +326,17 @@ class ActiveCall:
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
     def by_differences(self) -> list[Tensor | None]:
-        """Return the tangents by central differences of eighth order."""
+        """Return the tangents by central differences of eighth order, with the step at which they change least when it
+        is made smaller: a larger one leaves the neighbourhood of a function that is steep, a smaller one rounds."""
         size = max(map(largest, (self.leaves[place] for place in self.directions)))
         most = max(map(largest, self.directions.values()))
         step = STEP * max(size, 1e-2) / max(most, 1e-300)
+        estimates = [self.differences(step / 8**power) for power in range(FINER)]
+        changes = [change(*pair) for pair in itertools.pairwise(estimates)]
+        return estimates[changes.index(min(changes)) + (min(changes) > 0)]
+
+    def differences(self, step: float) -> list[Tensor | None]:
+        """Return the tangents by central differences with this step."""
         totals: list[Any] = [None] * len(tree_flatten(self.result)[0])
         for count, weight in enumerate(WEIGHTS, 1):
             ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
@@ -326,6 +359,21 @@ class ActiveCall:
             for leaf, tangent in zip(leaves, tangents, strict=True)
         ]
         return tree_unflatten(duals, structure)
+
+
+FINER = 4
+"""How many steps of differences are tried, each an eighth of the one before."""
+
+
+def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
+    """Return how far two estimates of tangents are apart, relative to their size; infinite with NaN."""
+    most = 0.0
+    for left, right in zip(before, after, strict=True):
+        if left is not None and right is not None:
+            size = max(largest(left), largest(right), 1e-300)
+            apart = largest(left - right) / size
+            most = max(most, apart) if apart == apart else math.inf
+    return most
 
 
 def near(left: Tensor | None, right: Tensor | None) -> bool:

@@ -23,10 +23,10 @@ from backprint.derivatives.setting import (
     forward_product,
     gap_of,
     inner,
+    inputs_of,
     output_of,
     run_setting,
     values_of,
-    wide,
     widened_pair,
 )
 from backprint.errors import BackprintError
@@ -216,7 +216,7 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
     wanted = {port.name for port in backward.outputs}
     for kind, make in INPUTS.items():
         source = torch.Generator().manual_seed(0)
-        inputs = {port.name: wide(values[port.name]) for port in forward.inputs}
+        inputs = inputs_of(forward, backward, values)
         changed = {
             name: make(value)
             for name, value in inputs.items()

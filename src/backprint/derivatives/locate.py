@@ -61,11 +61,13 @@ class WrongPlace:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right."""
+    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
+    operators whose gradient is right and whose formula for tangents is wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
     wrong: tuple[str, ...]
+    refuted: frozenset[str] = frozenset()
 
 
 def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
@@ -90,39 +92,47 @@ def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
     Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
-    two products must agree, as for a whole Pair.
+    two products must agree, as for a whole Pair. Where they do not and differences agree with the gradient, the formula
+    for the tangent is what is wrong.
     """
     search = Search(setting)
     right = search.right_gradients([])
     places = []
+    refuted = set[str]()
     for step in search.step_of.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
         tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if inputs and tensors and formula_gap(search, step, inputs) > FORMULA_GAP:
-            returned = search.contributions((step,), inputs, right)
-            places.append(
-                WrongPlace(
-                    (step,),
-                    tuple(inputs),
-                    tuple(returned.get(name) for name in inputs),
-                    tuple(1.0 for _ in inputs),
-                    search.backward_steps((step,), ()),
-                )
+        if not inputs or not tensors or formula_gap(search, step, inputs) <= FORMULA_GAP:
+            continue
+        if formula_gap(search, step, inputs, (step.target,)) <= FORMULA_GAP:
+            refuted.add(step.target)
+            continue
+        steps = tuple(dict.fromkeys((step, *search.parts(step))))
+        returned = search.contributions(steps, inputs, right)
+        places.append(
+            WrongPlace(
+                steps,
+                tuple(inputs),
+                tuple(returned.get(name) for name in inputs),
+                tuple(1.0 for _ in inputs),
+                search.backward_steps(steps, ()),
             )
-    return Located(tuple(places), bool(places), ())
+        )
+    return Located(tuple(places), bool(places), (), frozenset(refuted))
 
 
 FORMULA_GAP = 1e-7
 """The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
 
 
-def formula_gap(search: Search, step: Step, inputs: Sequence[str]) -> float:
-    """Return the gap of one step alone, relative to the sizes of the terms."""
+def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()) -> float:
+    """Return the gap of one step alone, relative to the sizes of the terms; the tangents of operators in `refuted` are
+    not from their formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph)
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted})
     tangents: list[Any] = []
     with forward_ad.dual_level():
         duals = {
@@ -282,7 +292,62 @@ class Search:
             place, _ = self.best_explanation(steps, places, right, matched, wrong)
             if place is not None:
                 return place
+        return self.wrong_sum(places, right, matched, wrong)
+
+    def wrong_sum(
+        self,
+        places: Sequence[WrongPlace],
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        wrong: Sequence[str],
+    ) -> WrongPlace | None:
+        """Return the steps that take a value whose gradient the backward adds up, or returns, wrongly, though it has
+        the right gradients of all that these steps make."""
+        given = {step.name for place in places for step in place.steps}
+        returned = {self.local_of_port[name]: self.setting.gradients[name] for name in wrong}
+        returned |= {name: value for name, value in self.sums().items() if name not in returned}
+        for name, gradient in returned.items():
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            taken = {part.name for step in takers for part in self.parts(step)} & right.keys()
+            if not taken or name not in right or any(step.name in given for step in takers) or not taken <= matched:
+                continue
+            if distance(gradient, right[name], 0.0) <= NEAR or gradient.shape != right[name].shape:
+                continue
+            error = distance(gradient, right[name], 0.0)
+            backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is gradient])
+            others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
+            others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
+            if not all(isinstance(self.forward_values[n], Tensor) for n in others):
+                continue
+            steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
+            theirs = self.contributions(steps, others, right)
+            place = WrongPlace(
+                steps,
+                (name, *others),
+                (gradient, *(theirs.get(n) for n in others)),
+                (error, *(0.0 for _ in others)),
+                backward_steps,
+            )
+            if self.progress([*places, place], place, matched, wrong) > (0, 0):
+                return place
         return None
+
+    def sums(self) -> dict[str, Tensor]:
+        """Return for each value of the forward whose gradient the backward adds up what it adds up to, those nearest
+        to the results first."""
+        values: dict[str, Tensor] = {}
+        for step in self.setting.backward.steps:
+            if step.echo is not None and step.echo.kind == "sum of gradients of":
+                value = self.backward_values.get(step.name)
+                if isinstance(value, Tensor):
+                    values |= dict.fromkeys(step.echo.names, value)
+        return values
+
+    def parts(self, step: Step) -> list[Step]:
+        """Return a step, or the steps that take one of its several results."""
+        if isinstance(self.forward_values[step.name], Tensor):
+            return [step]
+        return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
 
     def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
         """Yield the steps of each call of a custom autograd.Function, the last calls first."""

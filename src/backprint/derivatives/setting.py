@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,7 +41,8 @@ class CannotTell(Exception):
 class Setting:
     """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
 
-    `ports` are the gradients that are compared, in order; `left_out` says of each other one why it is not.
+    `left_out` says of each gradient that is not compared why. With `absolute`, the inputs are near the absolute values
+    of the captured ones. `refuted` are operators whose formula for tangents is wrong.
     """
 
     forward: Graph
@@ -54,6 +55,8 @@ class Setting:
     direction: dict[str, Tensor]
     chance: int
     nudge: float
+    absolute: bool = False
+    refuted: frozenset[str] = frozenset()
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
@@ -76,13 +79,27 @@ def wide(value: Any) -> Any:
 
 
 def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
-    """Return a Setting on inputs drawn near these values. `chance` is the seed of the program's own draws."""
+    """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
+    Inf for these. `chance` is the seed of the program's own draws."""
+    try:
+        return setting_near(pair, values, seed, chance, ones)
+    except NotFinite as error:
+        if error.is_forward_finite:
+            raise
+        try:
+            return replace(setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
+        except (NotFinite, CannotTell):
+            raise error from None
+
+
+def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
+    """Return a Setting on inputs drawn near these values."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
     reason, not_finite = "it does not run in float64", None
     for nudge in NUDGES:
         source = torch.Generator().manual_seed(seed)
-        inputs = {port.name: wide(values[port.name]) for port in forward.inputs}
+        inputs = inputs_of(forward, backward, values)
         inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
         try:
             return run_setting(forward, backward, inputs, source, chance, nudge, ones)
@@ -95,17 +112,41 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     raise CannotTell(reason)
 
 
+def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
+    names = [port.name for port in forward.inputs]
+    names += [port.name for port in backward.by_role("constant") if port.name in values]
+    return {name: wide(values[name]) for name in names}
+
+
+def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with the absolute ones of inputs that have a gradient."""
+    wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    return {
+        name: value.detach().abs()
+        if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+        else value
+        for name, value in values.items()
+    }
+
+
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Return the results of a graph by port."""
     return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
 
 
 class NotFinite(Exception):
-    """A gradient has NaN or Inf; `setting` has it, if the forward's results are finite."""
+    """A gradient has NaN or Inf; `setting` has it."""
 
     def __init__(self, message: str, setting: Setting) -> None:
         super().__init__(message)
         self.setting = setting
+
+    @property
+    def is_forward_finite(self) -> bool:
+        """Whether the results that have a tangent are finite."""
+        results = self.setting.results
+        return all(bool(output_of(results, name).isfinite().all()) for name in self.setting.tangents)
 
 
 def run_setting(
@@ -143,6 +184,9 @@ def run_setting(
     setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
     for name, gradient in gradients.items():
         if not bool(gradient.isfinite().all()):
+            bad = [name for name, value in inputs.items() if isinstance(value, Tensor) and not is_finite(value)]
+            if bad:
+                raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
             raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
     return setting
 
@@ -171,6 +215,11 @@ def inputs_of_backward(
     return passed
 
 
+def is_finite(value: Tensor) -> bool:
+    """Whether a dense tensor has no NaN and no Inf."""
+    return value.layout is not torch.strided or bool(value.isfinite().all())
+
+
 def is_inexact(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
 
@@ -192,6 +241,8 @@ def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
         return other
     if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
         return other
+    if not bool((value.tril(-1) != 0).any()):  # zeros or ones on the diagonal, as weights may begin with
+        return other
     return (other + other.mH) / 2
 
 
@@ -210,6 +261,59 @@ def directions(
         name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
+
+
+def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
+    """Return the gap of a Setting with each input's share of the product as large as its gradient is accurate, and this
+    Setting.
+
+    A gradient may be 0 but for rounding, or exact to a few digits only. How accurate it is shows when inputs and
+    tangents are rounded otherwise.
+    """
+    noise = dict.fromkeys(setting.gradients, 0.0)
+    for seed in range(ROUNDINGS):
+        source = torch.Generator().manual_seed(seed)
+        inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
+        tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
+        torch.manual_seed(setting.chance)
+        other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
+        returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+        for name, gradient in setting.gradients.items():
+            if returned[name] is not None:
+                noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
+    sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
+    floor = FLOOR * max(sizes.values(), default=0.0) or 1.0
+    taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
+    noise = {name: min(value, most) for name, value in noise.items()}
+    direction = {}
+    for name, v in setting.direction.items():
+        before, least = max(sizes[name], floor), ACCURATE * noise[name]
+        direction[name] = v * (before / max(before, least))
+    setting = replace(setting, direction=direction)
+    left, left_size, _ = forward_product(setting)
+    # The directions are such that the product has terms of the size 1, if a gradient is more than rounding.
+    least_size = 1.0 if any(sizes.values()) else 0.0
+    return gap_of((left, max(left_size, least_size)), backward_product(setting)), setting
+
+
+ROUNDINGS = 3
+"""How often inputs are rounded otherwise, to see how accurate gradients are."""
+
+ROUNDED = 1e-12
+"""The most that counts as rounding of a gradient, relative to the largest of what the backward takes: a backward that
+computes in fewer digits than float64 is not excused."""
+
+ACCURATE = 1e13
+"""The inverse of the share that rounding of a gradient may have in the product, below the limit of a gap."""
+
+
+def rounded(value: Any, source: torch.Generator) -> Any:
+    """Return a dense tensor whose elements are moved by up to 4 units in the last place."""
+    if value.layout is not torch.strided or not is_inexact(value):
+        return value
+    moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
+    return value * (1 + 2**-52 * moves)
 
 
 def size_of(gradient: Tensor) -> float:
@@ -240,7 +344,7 @@ def forward_product(
     setting: Setting, constant: Collection[str] = (), watch: Any = None
 ) -> tuple[float, float, DualRun]:
     """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
-    run = DualRun(setting.forward, constant, watch)
+    run = DualRun(setting.forward, constant, watch, refuted=setting.refuted)
     torch.manual_seed(setting.chance)
     along = run.along(setting.inputs, setting.direction)
     total = size = 0.0

@@ -1,0 +1,626 @@
+"""Whether PyTorch's own gradients are derivatives, and which planted faults `bp.derivative` sees.
+
+    pip install '.[models]' expecttest                          architectures need the first, modules the second
+    python benchmarks/derivative.py operators --dtype float64   PyTorch's differentiable OpInfos
+    python benchmarks/derivative.py modules                     PyTorch's ModuleInfos
+    python benchmarks/derivative.py architectures               the transformers models of `architectures.py`
+    python benchmarks/derivative.py graphnet FOLDER             GraphNet samples: folders with `model.py`, at any depth
+    python benchmarks/derivative.py faults [FOLDER]             planted faults, in backwards of all of these
+    python benchmarks/derivative.py scale                       seconds of pairs with hundreds of steps
+
+A backward of an unmodified PyTorch program that is `not the derivative` is a false alarm, unless PyTorch's gradient is
+wrong; one that is `cannot tell` is a gap. Each is printed with its reason. Seconds are those of `bp.derivative` and of
+`bp.verify` of the same capture. With `--json FILE` each row is appended to a file, and what is in the file is not run
+again, so that a run may be continued.
+
+A planted fault is one change of a backward: another operand of the same type, a constant times 1.5 to 1.00001, a
+dropped addend, or two results swapped. It counts if the gradient changes by more than rounding. The place is right if
+the first wrong place has the forward step that the changed step is the gradient of, by its echo; of a changed step
+without an echo (it adds gradients up), those of the steps next to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import signal
+import statistics
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+import backprint as bp
+from backprint.derivatives import check
+from backprint.derivatives.locate import Located, locate
+from backprint.derivatives.setting import CannotTell, Setting, make_setting, values_of
+from backprint.errors import BackprintError
+from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step, TensorSpec
+from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+Make = Callable[[], Capture | None]
+"""Captures a program; None if it has no gradient."""
+
+Programs = Iterator[tuple[str, Make]]
+
+SAMPLES = 4
+"""The first of so many samples of an operator or module that has a gradient is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one backward. `word` may also be `no gradient`, `refused`, `crashed` or `timeout`."""
+
+    part: str
+    name: str
+    word: str
+    detail: str = ""
+    wrong: tuple[str, ...] = ()
+    gap: float | None = None
+    by_second_derivative: tuple[str, ...] = ()
+    by_differences: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+    verify: float = 0.0
+    verdict: str = ""
+
+
+# ---- Programs
+
+
+def operators(dtype: torch.dtype, samples: int) -> Programs:
+    """Yield PyTorch's operators by their OpInfos: several samples of each, or the first that has a gradient."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    for info in op_db:
+        if info.supports_autograd and dtype in info.supported_dtypes("cpu"):
+            name = " ".join(filter(None, (info.name, info.variant_test_name)))
+            if samples == 1:
+                yield f"{name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(operator_calls(info, dtype))
+                continue
+            torch.manual_seed(0)
+            for number, call in enumerate(islice(operator_calls(info, dtype), samples)):
+                yield f"{name} {str(dtype)[6:]} #{number}", lambda call=call: first_with_gradient([call])
+
+
+def operator_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Yield an operator's samples as functions with their arguments."""
+    for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
+
+        def call(value: Any, *args: Any, sample: Any = sample) -> Any:
+            return info(value, *args, **sample.kwargs)
+
+        yield call, (sample.input, *sample.args)
+
+
+def modules(dtype: torch.dtype) -> Programs:
+    """Yield PyTorch's modules by their ModuleInfos, in training."""
+    from torch.testing._internal.common_modules import module_db
+
+    for info in module_db:
+        if dtype in info.supported_dtypes("cpu"):
+            yield f"{info.name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(module_calls(info, dtype))
+
+
+def module_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[nn.Module, tuple[Any, ...]]]:
+    """Yield a module with its samples."""
+    for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True):
+        if sample.forward_input is not None:
+            made = sample.constructor_input
+            module = info.module_cls(*made.args, **made.kwargs).to(dtype).train()
+            args, kwargs = tuple(sample.forward_input.args), sample.forward_input.kwargs
+            if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in module.parameters()):
+                module(*args, **kwargs)
+            yield WithKeywords(module, kwargs) if kwargs else module, args
+
+
+class WithKeywords(nn.Module):
+    """A module with some keywords of its forward."""
+
+    def __init__(self, module: nn.Module, kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.module, self.kwargs = module, kwargs
+
+    def forward(self, *args: Any) -> Any:
+        return self.module(*args, **self.kwargs)
+
+
+def first_with_gradient(calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Capture | None:
+    """Return a capture of the first call that has a backward with steps, else of the first with a backward."""
+    without_steps = None
+    for function, args in islice(calls, SAMPLES):
+        capture = bp.capture(function, *args)
+        if any(pair.backward is not None and pair.backward.steps for pair in capture.pairs):
+            return capture
+        if without_steps is None and any(pair.backward is not None for pair in capture.pairs):
+            without_steps = capture
+    return without_steps
+
+
+def architectures() -> Programs:
+    """Yield the transformers models of `architectures.py`."""
+    from architectures import EVERY, loss_of, make, seed_all
+
+    def captured(architecture: Any) -> Capture:
+        seed_all(0)
+        model, inputs = make(architecture)
+        seed_all(0)
+        return bp.capture(model, args=(), kwargs=inputs, loss=loss_of, specialize=True)
+
+    for architecture in EVERY:
+        yield architecture.name, lambda architecture=architecture: captured(architecture)
+
+
+def graphnet(folder: Path) -> Programs:
+    """Yield the samples of GraphNet in a folder."""
+    for model in sorted(folder.rglob("model.py")):
+        yield str(model.parent.relative_to(folder)), lambda place=model.parent: bp.capture(str(place))
+
+
+def stacks() -> Programs:
+    """Yield networks whose pair has hundreds of steps."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from subjects.faults import gated_stack
+
+    def captured(blocks: int) -> Capture:
+        model, inputs = gated_stack(blocks, 64)
+        return bp.capture(model, inputs.requires_grad_())
+
+    for blocks in (8, 16, 32, 64):
+        yield f"{blocks} blocks", lambda blocks=blocks: captured(blocks)
+
+
+# ---- Unmodified programs
+
+
+def rows_of(part: str, name: str, make: Make, limit: int, proved: bool) -> list[Row]:
+    """Return the rows of one program: one for each backward."""
+    start = time.perf_counter()
+    torch.manual_seed(0)
+    try:
+        with time_limit(limit):
+            capture = make()
+    except TimeoutError:
+        return [Row(part, name, "timeout", f"its capture takes more than {limit} s")]
+    except BackprintError as error:
+        return [Row(part, name, "refused", f"{type(error).__name__}: {error}")]
+    except Exception as error:  # what an operator's own samples raise is no matter of the check
+        return [Row(part, name, "crashed", f"{type(error).__name__}: {error}")]
+    if capture is None or all(pair.backward is None for pair in capture.pairs):
+        return [Row(part, name, "no gradient", seconds=time.perf_counter() - start)]
+    steps = sum(len(graph.steps) for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph)
+    start = time.perf_counter()
+    verdict = ""
+    if proved:
+        try:
+            with time_limit(limit):
+                verdict = " ".join(sorted({verdict.verdict for verdict in bp.verify(capture)}))
+        except TimeoutError:
+            verdict = "timeout"
+    verify = time.perf_counter() - start
+    start = time.perf_counter()
+    try:
+        with time_limit(limit):
+            results = bp.derivative(capture)
+    except TimeoutError:
+        return [Row(part, name, "timeout", f"the check takes more than {limit} s", steps=steps, verify=verify)]
+    except Exception as error:  # a crash of the check is a row: the others are measured all the same
+        return [Row(part, name, "crashed", f"the check: {type(error).__name__}: {error}", steps=steps, verify=verify)]
+    seconds = (time.perf_counter() - start) / len(results)
+    return [
+        Row(
+            part,
+            name if len(results) == 1 else f"{name} {number}",
+            result.word,
+            result.detail,
+            tuple(map(str, result.wrong)),
+            result.gap,
+            result.by_second_derivative,
+            result.by_differences,
+            tuple(f"{port}: {why}" for port, why in result.left_out),
+            steps // len(results),
+            seconds,
+            verify / len(results),
+            verdict,
+        )
+        for number, result in enumerate(results)
+    ]
+
+
+class time_limit:
+    """Raises TimeoutError in what runs longer."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self.over)
+        signal.alarm(self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
+
+    def over(self, *_: object) -> None:
+        raise TimeoutError
+
+
+def shown(row: Row) -> str:
+    """Return a row in a line or more."""
+    gap = "" if row.gap is None else f"gap {row.gap:.0e}"
+    line = (
+        f"{row.name:<58} {row.word:<18} {gap:<10} {row.steps:>5} steps {row.seconds:6.2f} s, verify {row.verify:.2f} s"
+    )
+    if row.word == DERIVATIVE and not row.by_differences:
+        return line
+    return "\n    ".join([line, *filter(None, [row.detail[:300]]), *(wrong[:300] for wrong in row.wrong[:4])])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return how many backwards have each word, and what they cost."""
+    lines = []
+    for part in dict.fromkeys(row.part for row in rows):
+        own = [row for row in rows if row.part == part]
+        answered = [row for row in own if row.word.startswith((DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL))]
+        counts = Counter(row.word for row in own)
+        words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+        lines.append(f"{part}: {words}")
+        named = [f"{row.name}: {row.word}" for row in answered if row.word != DERIVATIVE]
+        lines += [f"  {line}" for line in named]
+        if answered:
+            seconds, verify = [row.seconds for row in answered], [row.verify for row in answered]
+            lines.append(
+                f"  seconds of the check: median {statistics.median(seconds):.3f}, most {max(seconds):.1f}; of verify: "
+                f"median {statistics.median(verify):.3f}, most {max(verify):.1f}; cannot tell "
+                f"{counts[CANNOT_TELL] / len(answered):.1%}; by second derivative "
+                f"{sum(bool(row.by_second_derivative) for row in answered)}, by differences "
+                f"{sum(bool(row.by_differences) for row in answered)}"
+            )
+    return "\n".join(lines)
+
+
+# ---- Planted faults
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One change of a backward, and the forward steps whose gradient it spoils."""
+
+    kind: str
+    backward: Graph
+    steps: frozenset[str]
+
+
+FACTORS = (1.5, 1.01, 1.001, 1.00001)
+
+CHANGED = 1e-12
+"""A gradient that differs by no more, relative to its norm, is the same: both are rounded."""
+
+
+def faults_of(pair: Pair, source: random.Random) -> Iterator[Fault]:
+    """Yield planted faults of a Pair's backward."""
+    graph = pair.backward
+    assert graph is not None
+    specs: dict[str, Any] = {port.local: port.spec for port in graph.inputs}
+    specs |= {step.name: step.spec for step in graph.steps}
+    known = [port.local for port in graph.inputs]
+    for index, step in enumerate(graph.steps):
+        if step.is_guard:
+            continue
+
+        def planted(kind: str, other: Step, index: int = index, step: Step = step) -> Fault:
+            steps = (*graph.steps[:index], other, *graph.steps[index + 1 :])
+            return Fault(kind, replace(graph, steps=steps), belonging(pair, step))
+
+        for place, value in enumerate(step.args):
+            before, after = step.args[:place], step.args[place + 1 :]
+            if type(value) is float and value:
+                for factor in FACTORS:
+                    yield planted(f"constant x{factor}", replace(step, args=(*before, value * factor, *after)))
+            if type(value) is Ref:
+                alike = [name for name in known if name != value.name and same_type(specs[name], specs[value.name])]
+                for name in source.sample(alike, min(2, len(alike))):
+                    yield planted("another operand", replace(step, args=(*before, Ref(name), *after)))
+        first, second = (*step.args, None, None)[:2]
+        if step.target == "aten.add.Tensor" and type(first) is Ref and type(second) is Ref:
+            for kept in (first, second):
+                if same_type(specs[kept.name], step.spec):
+                    alias = replace(step, target="aten.alias.default", args=(kept,), kwargs=())
+                    yield planted("dropped addend", alias)
+        known.append(step.name)
+    yield from swapped(pair, graph)
+
+
+def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
+    """Yield the backward with two results of one type swapped; they spoil the steps that take either input."""
+    consumers: dict[str, set[str]] = {}
+    local_of_port = {port.name: port.local for port in pair.forward.inputs}
+    for step in pair.forward.steps:
+        for name in names_taken(step):
+            consumers.setdefault(name, set()).add(step.name)
+    for late, result in enumerate(graph.results):
+        for early in range(late):
+            ports = graph.outputs[early], graph.outputs[late]
+            other = graph.results[early]
+            if type(result) is Ref and type(other) is Ref and result != other and same_type(*(p.spec for p in ports)):
+                results = list(graph.results)
+                results[early], results[late] = result, other
+                steps = frozenset(s for p in ports for s in consumers.get(local_of_port.get(p.name, ""), ()))
+                yield Fault("swapped results", replace(graph, results=tuple(results)), steps)
+
+
+def names_taken(step: Step) -> list[str]:
+    """Return the names of the values that a step takes."""
+    from backprint.derivatives.locate import names_in
+
+    return names_in(step)
+
+
+def same_type(one: Any, other: Any) -> bool:
+    if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
+        return False
+    return (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
+def belonging(pair: Pair, step: Step) -> frozenset[str]:
+    """Return the forward steps that a step of the backward belongs to: of a sum of gradients, those that take the value
+    whose gradient it is."""
+    graph = pair.backward
+    assert graph is not None
+    if step.echo is not None and step.echo.kind == "sum of gradients of":
+        values = set(step.echo.names)
+        return frozenset({*values, *(other.name for other in pair.forward.steps if values & set(names_taken(other)))})
+    if step.echo is not None:
+        return frozenset(step.echo.names)
+    names: set[str] = set()
+    taken = set(names_taken(step))
+    for other in graph.steps:
+        if other.echo is not None and (other.name in taken or step.name in names_taken(other)):
+            names.update(other.echo.names)
+    return frozenset(names)
+
+
+def beside(graph: Graph, names: Collection[str]) -> set[str]:
+    """Return the steps that make what the named steps take, or take what they make."""
+    taken = {name for step in graph.steps if step.name in names for name in names_taken(step)}
+    return taken | {step.name for step in graph.steps if set(names) & set(names_taken(step))}
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What the check says of the planted faults of one Pair."""
+
+    part: str
+    name: str
+    steps: int
+    faults: int
+    same: int
+    seen: int
+    alarms: int
+    placed: int
+    next_to: int
+    placed_of: int
+    any_place: int
+    complete: int
+    raised: int
+    unknown: int
+    seconds: float
+    missed: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+
+def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture: Capture, most: int) -> Planted | None:
+    """Check so many planted faults of a Pair; None if its own backward has no verdict."""
+    if not check.check_pair(pair, values, capture.seed).good:
+        return None
+    setting = make_setting(pair, values, 0, capture.seed)
+    source = random.Random(name)
+    every = list(faults_of(pair, source))
+    counts: Counter[str] = Counter()
+    missed, elsewhere = [], []
+    start = time.perf_counter()
+    for fault in source.sample(every, min(most, len(every))):
+        try:
+            change = changed(setting, fault.backward)
+        except (CannotTell, BackprintError, RuntimeError):
+            counts["raised"] += 1
+            continue
+        located: list[Located] = []
+
+        def recorded(*args: Any, located: list[Located] = located) -> Located:
+            located.append(locate(*args))
+            return located[-1]
+
+        with mock.patch.object(check, "locate", recorded):
+            result = check.check_pair(Pair(pair.name, pair.forward, fault.backward), values, capture.seed)
+        alarm = result.word == NOT_THE_DERIVATIVE
+        if change <= CHANGED:
+            counts["same"] += 1
+            counts["alarms"] += alarm
+            continue
+        counts["faults"] += 1
+        counts["seen"] += alarm
+        counts["unknown"] += result.word == CANNOT_TELL
+        if not alarm:
+            missed.append(f"{fault.kind}: the gradient changes by {change:.1e}; {result.word}: {result.detail[:160]}")
+        elif fault.steps:
+            places = located[0].places if located else ()
+            names = [{step.name for step in place.steps} for place in places]
+            counts["placed_of"] += 1
+            counts["complete"] += bool(located) and located[0].complete
+            counts["any_place"] += any(fault.steps & steps for steps in names)
+            right = bool(names) and bool(fault.steps & names[0])
+            counts["placed"] += right
+            counts["next_to"] += right or (bool(names) and bool(beside(pair.forward, fault.steps) & names[0]))
+            if not right:
+                at = " then ".join(",".join(sorted(steps)) for steps in names[:4]) or "nowhere"
+                elsewhere.append(
+                    f"{fault.kind} in {','.join(sorted(fault.steps))}: found at {at}; {result.detail[:100]}"
+                )
+    fields = ("faults", "same", "seen", "alarms", "placed", "next_to", "placed_of", "any_place", "complete")
+    fields += ("raised", "unknown")
+    assert pair.backward is not None
+    return Planted(
+        part,
+        name,
+        len(pair.forward.steps) + len(pair.backward.steps),
+        **{field: counts[field] for field in fields},
+        seconds=time.perf_counter() - start,
+        missed=tuple(missed),
+        elsewhere=tuple(elsewhere),
+    )
+
+
+def changed(setting: Setting, backward: Graph) -> float:
+    """Return how far a changed backward's gradients are from the right ones, relative to their norms."""
+    from backprint.graph.sizes import at_hints
+    from backprint.replaying.power import widened
+
+    returned = {
+        key.name: value for key, value in values_of(at_hints(widened(backward)), setting.backward_inputs).items()
+    }
+    most = 0.0
+    for name, gradient in setting.gradients.items():
+        other = returned[name]
+        other = torch.zeros_like(gradient) if other is None else other
+        size = max(float(gradient.norm()), float(other.norm()), 1e-300)
+        difference = float((other - gradient).norm()) / size
+        most = max(most, difference if difference == difference else 1.0)
+    return most
+
+
+def planted_summary(rows: Sequence[Planted]) -> str:
+    """Return how many planted faults were seen, and where."""
+
+    def total(field: str) -> int:
+        return sum(getattr(row, field) for row in rows)
+
+    def share(part: str, whole: str) -> str:
+        return f"{total(part)} of {total(whole)}" + (f" ({total(part) / total(whole):.2%})" if total(whole) else "")
+
+    lines = (
+        f"{len(rows)} pairs, {total('faults')} faults that change a gradient: seen {share('seen', 'faults')},",
+        f" cannot tell {total('unknown')}; first place right {share('placed', 'placed_of')},",
+        f" right or the step before or after {share('next_to', 'placed_of')}, some place right {share('any_place', 'placed_of')}, all explained",
+        f" {share('complete', 'placed_of')}; {total('same')} changes that change nothing: {total('alarms')} alarms;",
+        f" {total('raised')} that do not run; {sum(row.seconds for row in rows):.0f} s",
+    )
+    return "".join(lines)
+
+
+# ---- All of it
+
+
+def of_parts(options: argparse.Namespace) -> Iterator[tuple[str, str, Make]]:
+    """Yield the programs that the command line names, each with its part."""
+    dtypes = [getattr(torch, name) for name in options.dtype or ("float32", "float64")]
+    every: dict[str, Callable[[], Programs]] = {}
+    for dtype in dtypes:
+        every[f"operators {str(dtype)[6:]}"] = lambda dtype=dtype: operators(dtype, options.samples)
+        every[f"modules {str(dtype)[6:]}"] = lambda dtype=dtype: modules(dtype)
+    every["architectures"] = architectures
+    every["scale"] = stacks
+    if options.folder is not None:
+        every["graphnet"] = lambda: graphnet(options.folder)
+    wanted = options.of or ["scale", "modules", "operators", "graphnet"] if options.part == "faults" else [options.part]
+    for part, programs in every.items():
+        if part.split()[0] in wanted:
+            for name, make in programs():
+                yield part, name, make
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "part", choices=("operators", "modules", "architectures", "graphnet", "faults", "scale", "show")
+    )
+    parser.add_argument("folder", type=Path, nargs="?", help="with samples of GraphNet")
+    parser.add_argument("--dtype", action="append", choices=("float32", "float64"), help="else both")
+    parser.add_argument("--only", action="append", metavar="NAME", help="programs whose name begins so")
+    parser.add_argument("--samples", type=int, default=1, metavar="N", help="so many of an operator, each a row")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each N-th program")
+    parser.add_argument("--of", action="append", metavar="PART", help="faults in programs of these parts")
+    parser.add_argument("--most", type=int, default=40, help="faults of one pair")
+    parser.add_argument("--limit", type=int, default=30, metavar="SECONDS", help="for a capture, a check, a proof")
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not time the proofs")
+    parser.add_argument("--seconds", type=float, default=1e9, help="end the run after so many")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append rows to it; do not run those again")
+    options = parser.parse_args()
+    if (options.part == "graphnet") and options.folder is None:
+        parser.error("graphnet takes a FOLDER")
+    logging.disable(logging.ERROR)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    kind: type[Row] | type[Planted] = Planted if options.part == "faults" else Row
+    rows: list[Any] = []
+    if options.json and options.json.exists():
+        rows = [kind(**row) for row in map(json.loads, options.json.read_text().splitlines())]
+    present = {(row.part, name) for row in rows for name in (row.name, row.name.rpartition(" ")[0])}
+    end = time.perf_counter() + options.seconds
+    for number, (part, name, make) in enumerate(of_parts(options) if options.part != "show" else ()):
+        if number % options.every or (options.only and not name.startswith(tuple(options.only))):
+            continue
+        if (part, name) in present:
+            continue
+        if time.perf_counter() > end:
+            print("the time is over; with --json, the same command goes on")
+            break
+        new = (
+            planted_rows(part, name, make, options)
+            if kind is Planted
+            else rows_of(part, name, make, options.limit, options.verify)
+        )
+        for row in new:
+            print(shown(row) if isinstance(row, Row) else planted_shown(row), flush=True)
+        rows += new
+        if options.json:
+            with options.json.open("a") as file:
+                file.writelines(json.dumps(asdict(row)) + "\n" for row in new)
+    print(planted_summary(rows) if kind is Planted else summary(rows))
+    return 0
+
+
+def planted_rows(part: str, name: str, make: Make, options: argparse.Namespace) -> list[Planted]:
+    """Return what becomes of the faults planted in one program."""
+    torch.manual_seed(0)
+    try:
+        with time_limit(options.limit):
+            capture = make()
+            inputs = check.inputs_of_pairs(capture) if capture is not None else []
+    except (TimeoutError, CannotTell, BackprintError):
+        return []
+    except Exception:  # what an operator's own samples raise is no matter of the check
+        return []
+    rows = []
+    for pair, values in zip(capture.pairs if capture is not None else (), inputs, strict=True):
+        if pair.backward is not None:
+            row = planted(part, name, pair, values, capture, options.most)
+            rows += [row] if row is not None else []
+    return rows
+
+
+def planted_shown(row: Planted) -> str:
+    """Return what became of the faults of one pair."""
+    line = (
+        f"{row.name:<50} {row.steps:>4} steps: seen {row.seen} of {row.faults}, {row.unknown} cannot tell, place "
+        f"{row.placed} (beside {row.next_to}) of {row.placed_of}, same {row.same}, alarms {row.alarms}, "
+        f"{row.seconds:.1f} s"
+    )
+    return "\n    ".join([line, *row.missed[:5], *row.elsewhere[:5]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
