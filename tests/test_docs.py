@@ -60,8 +60,9 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_page_with_code_is_run() -> None:
-    names = "README capturing commands compilers corpora diff drawing engines folding graphnet kernels recording"
-    assert {Path(page).stem for page in RUNNABLE} == {*names.split(), "refusals", "regions", "samples", "verdicts"}
+    names = "README capturing checking commands compilers corpora derivative diff drawing engines folding graphnet"
+    others = "kernels recording refusals regions samples verdicts"
+    assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split()}
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{Path(page).stem}-{block.line}" for page, block in BLOCKS])
@@ -199,6 +200,21 @@ FACES = {
 @pytest.mark.parametrize("page", ["README.md", "docs/verdicts.md"])
 def test_every_verdict_is_explained(page: str) -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", TEXTS[page], re.MULTILINE)) == set(VERDICTS)
+
+
+def test_the_tables_of_options_have_every_option_of_a_capture() -> None:
+    from backprint.cli.capture import command
+    from backprint.graph.capture_options import DEFAULTS
+
+    table = TEXTS["docs/capturing.md"].partition("## Options")[2].partition("\n## ")[0]
+    rows = {
+        name for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)
+    }
+    assert rows == {*DEFAULTS, "device", "trust"}
+    section = TEXTS["docs/commands.md"].partition("\n## `capture`")[2].partition("\n## ")[0]
+    options = {option.opts[-1].removeprefix("--") for option in command.params if isinstance(option, click.Option)}
+    named = {name.removeprefix("no-") for name in re.findall(r"--([\w-]+)", section)}
+    assert options - named <= {"memory", "output", "layout", "json", "data", "trust"}
 
 
 def test_the_table_of_engines_is_the_engines() -> None:

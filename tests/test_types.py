@@ -43,6 +43,7 @@ TYPES = {
     "sure.good": "bool",
     "port.witness": "str",
     "bp.power(cap)": "Power",
+    "bp.check(torch.sin, x, like=torch.sin)": "CheckReport",
     "bp.power(cap).trials[0].weak": "tuple[str, ...]",
     "bp.save(cap, 'x')": "Path",
     "bp.export(cap, 'x.py', backend='inductor')": "Path",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from backprint import bench, corpus, diff, draw, errors, kernels, regions
 from backprint.api import (
     capture,
+    check,
     derivative,
     export,
     fake,
@@ -32,6 +33,7 @@ __all__ = [
     "__version__",
     "bench",
     "capture",
+    "check",
     "corpus",
     "derivative",
     "diff",

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from torch import Tensor, fx
+    from torch import Tensor, dtype, fx
 
     from backprint._torch.operators import OpOverload, OpOverloadPacket
+    from backprint.derivatives.checked import CheckReport
     from backprint.graph.verdicts import Derivative, Power, Verdict
     from backprint.parts.cuts import Split
     from backprint.replaying.observed import ValueStats
@@ -289,6 +290,54 @@ def derivative(
     elif args or kwargs:
         raise UsageError("bp.derivative takes a Capture alone: its inputs are those that it was captured on")
     return derivatives_of(target, meant, hostile)
+
+
+def check(
+    fn: Callable[..., Any],
+    *args: Any,
+    like: Callable[..., Any] | None = None,
+    dtypes: Sequence[dtype] = (),
+    requires_grad: RequiresGrad = None,
+    order: int = 1,
+    meant: Sequence[str] = (),
+    times: float = 2.0,
+    seed: int = 0,
+    raises: bool = True,
+    **kwargs: Any,
+) -> CheckReport:
+    """Check a function with its backward: a kernel, a custom autograd.Function, a module. A test needs one line.
+
+    `like` is a reference in plain PyTorch, which runs in float64 and in the function's own dtype: outputs and gradients
+    of `fn` may be off by `times` as much as the reference itself is off by in that dtype. Gradients are compared for
+    tangents that are random, ones, one-hot, partly 0, expanded, transposed and sliced, for inputs in other memory, for
+    inputs with zeros and equal values, and with NaN where a bool mask hides it. Whether the backward is the derivative
+    of the function's own forward is checked as by `bp.derivative`, also without a reference; where the function cannot
+    be captured, by central differences.
+
+    `dtypes` are those to check in; without them, that of the inputs. `order=2` checks gradients of gradients.
+    `requires_grad` is that of `bp.capture`; without it, inputs that require grad, and if none does, all floating-point
+    ones, and the parameters of a module. `meant` names Functions whose gradient is meant to differ. If something is
+    wrong, or no gradient could be compared, CheckError is raised, an AssertionError with the table; `raises=False`
+    returns the report all the same. Inputs, gradients and random states stay as they are. `bp.check(fn, args=(x,),
+    kwargs={"order": 3}, like=reference)` is always unambiguous.
+    """
+    from backprint import calls
+    from backprint.derivatives.function import check_function
+
+    calls.check_function_call(fn, like, dtypes, order, times)
+    calls.check_requires_grad(requires_grad)
+    calls.check_spelled(args, kwargs)
+    spelled = calls.spelled_call(args, kwargs)
+    if spelled is None:
+        passed = {"like": like is not None, "dtypes": bool(dtypes), "order": order != 1, "times": times != 2.0}
+        passed |= {"requires_grad": requires_grad is not None, "meant": bool(meant), "seed": seed != 0}
+        calls.check_collision("check(fn", calls.parameters_of(fn) or (), {**passed, "raises": not raises})
+    args, kwargs = spelled or (args, kwargs)
+    options: dict[str, Any] = dict(dtypes=dtypes, requires_grad=requires_grad, order=order, meant=meant)
+    report = check_function(fn, like, args, kwargs, **options, times=times, seed=seed, capture=capture)
+    if raises:
+        report.raise_if_wrong()
+    return report
 
 
 def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:

@@ -196,6 +196,30 @@ def check_capture(value: Any, verb: str) -> None:
     raise UsageError(f"bp.{verb} takes a Capture, not {kind(value)}: capture it first, bp.{verb}({example})")
 
 
+def check_function_call(fn: Any, like: Any, dtypes: Any, order: Any, times: Any) -> None:
+    """Raise for a call of `bp.check` that cannot be right."""
+    import torch
+
+    for name, value in (("fn", fn), ("like", like)):
+        if not callable(value) and not (name == "like" and value is None):
+            raise UsageError(
+                f"bp.check takes functions, and {name} is {kind(value)}: write bp.check(fn, x, w, like=reference)"
+            )
+        if isinstance(value, type):
+            instead = f"{value.__name__}.apply" if hasattr(value, "apply") else f"{value.__name__}(...)"
+            raise UsageError(f"bp.check takes functions, and {name} is the class {value.__name__}: pass {instead}")
+    check_sequence("dtypes", dtypes)
+    for dtype in dtypes:
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise UsageError(f"dtypes has {dtype!r:.60}: name floating-point dtypes, as in dtypes=(torch.bfloat16,)")
+    if order not in (1, 2):
+        raise UsageError(f"order={order!r:.60}: bp.check compares gradients (1), and gradients of these (2)")
+    if not isinstance(times, (int, float)) or not 0 < times < float("inf"):
+        raise UsageError(
+            f"times={times!r:.60}: how many times the reference's own error the function may be off by, as in times=3"
+        )
+
+
 def check_save(capture: Any, path: Any) -> None:
     """Raise if the arguments of a save are swapped, or are not a Capture and a path."""
     if isinstance(path, Capture):

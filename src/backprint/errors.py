@@ -11,9 +11,10 @@
     ├── ReplayError      a graph cannot run on these inputs
     │   └── GuardError           these inputs break a condition that the capture assumes
     ├── RegionError      a region's dump cannot be written or read
+    ├── CheckError       a function that bp.check compared is wrong   (also an AssertionError)
     └── PrivateApiError  this torch lacks a private name that Backprint needs
 
-A measured difference is not an error: it is a Verdict.
+A measured difference is not an error: it is a Verdict. `bp.check` alone raises for one, because it stands in tests.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ class GuardError(ReplayError):
 
 class RegionError(BackprintError):
     """A region's dump cannot be written, or a folder is not a dump."""
+
+
+class CheckError(BackprintError, AssertionError):
+    """A function is not what its reference is, or its backward not the derivative; the message has the table."""
 
 
 class PrivateApiError(BackprintError):

@@ -7,6 +7,7 @@ from backprint.bench.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.bench.minify_sample import MinifiedSample
 from backprint.bench.runs import BenchRun
 from backprint.common.web_page import WebPage
+from backprint.derivatives.checked import CheckReport, CheckRow
 from backprint.diff.nouns import Diff
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
@@ -25,6 +26,8 @@ __all__ = [
     "BenchTiming",
     "Capture",
     "CaptureKernels",
+    "CheckReport",
+    "CheckRow",
     "CorpusRun",
     "Derivative",
     "Diff",

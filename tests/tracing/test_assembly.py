@@ -15,7 +15,7 @@ from subjects.programs import PROGRAMS
 from torch import Tensor, fx, nn
 
 import backprint as bp
-from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.capture_options import OF_SOME_ENGINES, CaptureOptions
 from backprint.graph.nouns import Port, Ref, Step, TensorSpec
 from backprint.tracing.assembly import Joint, Note, assemble
 from backprint.tracing.entry import ENGINES, Engine
@@ -227,6 +227,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "functional": {"functional": False},
     "partition": {"partition": "default"},
 }
+
+
+def test_every_option_of_some_engines_is_tried_on_every_engine() -> None:
+    assert REQUESTS.keys() == OF_SOME_ENGINES.keys()
 
 
 @pytest.mark.parametrize("request_", [*REQUESTS, "sparse"])

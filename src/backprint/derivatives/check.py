@@ -304,6 +304,8 @@ def with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -
 def how(known: Derivative, setting: Setting) -> str:
     """Return what a check did, in a line."""
     words = [f"gap {known.gap:.0e}"]
+    if setting.nudge == 0:
+        words.append("on the captured inputs, because the program does not run on inputs near them")
     if setting.absolute:
         words.append("on absolute values of the inputs, because the captured ones give NaN or Inf")
     if setting.refuted:

@@ -2,9 +2,10 @@
 
 Autograd of the captured forward, in float64, has the right gradient of every value. The values of the backward are
 compared with these: a gradient that the backward has nowhere is wrong, or is never computed on its own (inside a custom
-Function). From each wrong gradient the forward is followed towards its results until a value whose gradient the
-backward has: the step that made it is where the backward goes wrong. What the backward returned there is taken for
-given, and what remains is searched in the same way; so several wrong places are found one after the other.
+Function). On the ways from the inputs with wrong gradients to the results, the step nearest to the results is looked
+for whose result has a right gradient and whose inputs have none: there the backward goes wrong. Steps before it are
+added until values of the backward explain what it returned. These are then taken for given, and what remains is
+searched in the same way; so several wrong places are found one after the other.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from backprint.values.tree import plain_leaves
 NEAR = 1e-9
 """The relative difference up to which two gradients are the same: both are rounded in float64."""
 
-MOST_EDGES = 64
+MOST_PLACES = 64
 """How many wrong places are looked for."""
 
 MOST_CANDIDATES = 5
@@ -79,7 +80,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Locat
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
-    while wrong and len(places) < MOST_EDGES:
+    while wrong and len(places) < MOST_PLACES:
         place = search.next_place(places, wrong)
         if place is None:
             break
@@ -238,8 +239,8 @@ class Search:
         }
         if not roots or not named:
             return {}
-        found = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
-        return {name: gradient for name, gradient in zip(named, found, strict=True) if gradient is not None}
+        gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
+        return {name: gradient for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
 
     def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the values that a backward starts from, with their gradients: the results, and given places."""

@@ -1,0 +1,207 @@
+"""Tangents and inputs that a function meets in a model and not in its test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from backprint.derivatives.called import (
+    Forward,
+    in_words,
+    run_forward,
+)
+from backprint.derivatives.compared import (
+    Expected,
+    NoReference,
+    Result,
+    Subject,
+    comparable,
+    distance,
+    expected_of,
+    forward_rows,
+    gradient_rows,
+    not_tried,
+    size_of,
+)
+from backprint.derivatives.hostile import LAYOUTS, with_ties, with_zeros
+from backprint.derivatives.setting import drawn_like, is_inexact
+
+Make = Callable[[Tensor, torch.Generator], Tensor | None]
+
+
+def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent that is 1 at one place: the gradient of one number."""
+    if value.numel() < 2:
+        return None
+    flat = value.new_zeros(value.numel())
+    flat[value.numel() // 2] = 1
+    return flat.reshape(value.shape)
+
+
+def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent whose first row is 0, as that of a padded sequence is."""
+    if not value.dim() or value.shape[0] < 2 or not value.numel():
+        return None
+    tangent = drawn_like(value, source)
+    tangent[0] = 0
+    return tangent
+
+
+VALUES: Mapping[str, Make] = {
+    "random tangents": drawn_like,
+    "tangents of ones": lambda value, source: torch.ones_like(value),
+    "one-hot tangents": one_hot,
+    "a zero row": with_zero_row,
+}
+"""Kinds of tangents in new memory; those in other memory are LAYOUTS."""
+
+
+def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
+    """Return the kinds of tangents to try, each with what makes that of an output."""
+    kinds: dict[str, Callable[[str], Make]] = {}
+    if subject.has_reference:
+        kinds |= {check: always(make) for check, make in VALUES.items()}
+        if len(shapes) > 1:
+            kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
+    return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
+
+
+MOST_ALONE = 4
+"""The most outputs that are tried alone."""
+
+
+def always(make: Make) -> Callable[[str], Make]:
+    return lambda name: make
+
+
+def only(name: str) -> Callable[[str], Make]:
+    """Return what makes tangents of one output alone: nothing depends on the others."""
+    return lambda other: drawn_like if other == name else skipped
+
+
+def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
+    return None
+
+
+def tangents_for(
+    shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
+) -> dict[str, Tensor] | None:
+    """Return a tangent for each output, those of one kind where it can be; None if it can be nowhere."""
+    makers = {name: make(name) for name in shapes}
+    tangents = {name: makers[name](output, source) for name, output in shapes.items()}
+    if all(tangent is None for tangent in tangents.values()):
+        return None
+    return {
+        name: drawn_like(shapes[name], source) if tangent is None else tangent
+        for name, tangent in tangents.items()
+        if tangent is not None or makers[name] is not skipped
+    }
+
+
+def outputs_with_gradients(forward: Forward, expected: Expected) -> dict[str, Tensor]:
+    """Return the outputs that tangents are made for: those that require grad, of the function or of the reference."""
+    names = {*forward.differentiable, *expected.exact.differentiable}
+    return {
+        name: output.detach()
+        for name, output in forward.outputs.items()
+        if name in names and is_inexact(output) and output.layout is torch.strided
+    }
+
+
+# ---- Inputs in other memory, and other inputs
+
+
+def transposed(value: Tensor) -> Tensor:
+    """Return the same values with the last two dimensions the other way round in memory."""
+    return value.mT.contiguous().mT if value.dim() > 1 and min(value.shape[-2:]) > 1 else value
+
+
+def sliced(value: Tensor) -> Tensor:
+    """Return the same values as a part of a wider tensor."""
+    if not value.dim() or not value.numel():
+        return value
+    return torch.cat([value, value, value], -1).narrow(-1, value.shape[-1], value.shape[-1])
+
+
+def strided(value: Tensor) -> Tensor:
+    """Return the same values with a last stride of 2."""
+    return torch.stack([value, value], -1)[..., 0] if value.dim() and value.numel() else value
+
+
+MEMORIES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "transposed inputs": transposed,
+    "sliced inputs": sliced,
+    "strided inputs": strided,
+}
+
+
+def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
+    """Yield rows for inputs with the same values in other memory."""
+    for check, change in MEMORIES.items():
+        values = dict(subject.values)
+        for name in subject.call.inputs:
+            values[name] = change(values[name].detach())
+        if all(values[name].stride() == subject.values[name].stride() for name in subject.call.inputs):
+            continue
+        if subject.has_reference and expected.own is not None and depends_on_memory(subject, values, expected):
+            reason = "the reference's own results depend on the memory of its inputs"
+            yield not_tried(subject, f"{subject.output}, {check}", "all", reason)
+            continue
+        yield from with_inputs(subject, check, values, expected)
+
+
+def depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected: Expected) -> bool:
+    """Whether the reference returns something else for the same inputs in other memory, as `as_strided` does."""
+    if expected.random:
+        return False
+    try:
+        outputs = run_forward(subject.reference, subject.call, values).outputs
+    except RuntimeError:
+        return False  # it refuses this memory, as `view` does; the function need not
+    assert expected.own is not None
+    own = expected.own.outputs
+    return any(distance(outputs[name], right) > LARGE * size_of(right) for name, right in own.items())
+
+
+LARGE = 0.1
+"""A difference of more than this part of the values is not that of another order of sums."""
+
+
+def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
+    """Yield rows for outputs and gradients with other inputs, and random tangents."""
+    try:
+        forward = run_forward(subject.ours, subject.call, values)
+    except Exception as error:
+        yield not_tried(subject, f"{subject.output}, {check}", "output", f"the function raised {in_words(error)}")
+        return
+    results = list(forward_rows(subject, f"{subject.output}, {check}", forward, expected, values))
+    yield from results
+    if not comparable(results):
+        return
+    shapes = outputs_with_gradients(forward, expected)
+    source = torch.Generator().manual_seed(subject.ours.seed)
+    tangents = tangents_for(shapes, always(drawn_like), source)
+    if tangents:
+        yield from gradient_rows(subject, f"{subject.gradient}, {check}", values, tangents, expected)
+
+
+HOSTILE: Mapping[str, Callable[[Tensor], Tensor]] = {"zeros among inputs": with_zeros, "equal inputs": with_ties}
+
+
+def other_values(subject: Subject) -> Iterator[Result]:
+    """Yield rows for inputs with zeros, and with many equal values."""
+    for check, change in HOSTILE.items():
+        values = {
+            name: change(value)
+            if name in subject.call.wanted and name in subject.call.inputs and value.is_floating_point()
+            else value
+            for name, value in subject.values.items()
+        }
+        try:
+            expected = expected_of(subject, values)
+        except NoReference as error:
+            yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
+            continue
+        yield from with_inputs(subject, check, values, expected)
