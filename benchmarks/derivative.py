@@ -33,6 +33,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,11 @@ def operators(dtype: torch.dtype, samples: int) -> Programs:
         if info.supports_autograd and dtype in info.supported_dtypes("cpu"):
             name = " ".join(filter(None, (info.name, info.variant_test_name)))
             if samples == 1:
-                yield f"{name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(operator_calls(info, dtype))
+                yield f"{name} {str(dtype)[6:]}", partial(first_with_gradient, operator_calls(info, dtype))
                 continue
             torch.manual_seed(0)
             for number, call in enumerate(islice(operator_calls(info, dtype), samples)):
-                yield f"{name} {str(dtype)[6:]} #{number}", lambda call=call: first_with_gradient([call])
+                yield f"{name} {str(dtype)[6:]} #{number}", partial(first_with_gradient, [call])
 
 
 def operator_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
@@ -113,7 +114,7 @@ def modules(dtype: torch.dtype) -> Programs:
 
     for info in module_db:
         if dtype in info.supported_dtypes("cpu"):
-            yield f"{info.name} {str(dtype)[6:]}", lambda info=info: first_with_gradient(module_calls(info, dtype))
+            yield f"{info.name} {str(dtype)[6:]}", partial(first_with_gradient, module_calls(info, dtype))
 
 
 def module_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[nn.Module, tuple[Any, ...]]]:
@@ -162,13 +163,13 @@ def architectures() -> Programs:
         return bp.capture(model, args=(), kwargs=inputs, loss=loss_of, specialize=True)
 
     for architecture in EVERY:
-        yield architecture.name, lambda architecture=architecture: captured(architecture)
+        yield architecture.name, partial(captured, architecture)
 
 
 def graphnet(folder: Path) -> Programs:
     """Yield the samples of GraphNet in a folder."""
     for model in sorted(folder.rglob("model.py")):
-        yield str(model.parent.relative_to(folder)), lambda place=model.parent: bp.capture(str(place))
+        yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
 
 
 def stacks() -> Programs:
@@ -181,7 +182,7 @@ def stacks() -> Programs:
         return bp.capture(model, inputs.requires_grad_())
 
     for blocks in (8, 16, 32, 64):
-        yield f"{blocks} blocks", lambda blocks=blocks: captured(blocks)
+        yield f"{blocks} blocks", partial(captured, blocks)
 
 
 # ---- Unmodified programs
@@ -470,8 +471,19 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
                 elsewhere.append(
                     f"{fault.kind} in {','.join(sorted(fault.steps))}: found at {at}; {result.detail[:100]}"
                 )
-    fields = ("faults", "same", "seen", "alarms", "placed", "next_to", "placed_of", "any_place", "complete")
-    fields += ("raised", "unknown")
+    fields = (
+        "faults",
+        "same",
+        "seen",
+        "alarms",
+        "placed",
+        "next_to",
+        "placed_of",
+        "any_place",
+        "complete",
+        "raised",
+        "unknown",
+    )
     assert pair.backward is not None
     return Planted(
         part,
@@ -514,7 +526,8 @@ def planted_summary(rows: Sequence[Planted]) -> str:
     lines = (
         f"{len(rows)} pairs, {total('faults')} faults that change a gradient: seen {share('seen', 'faults')},",
         f" cannot tell {total('unknown')}; first place right {share('placed', 'placed_of')},",
-        f" right or the step before or after {share('next_to', 'placed_of')}, some place right {share('any_place', 'placed_of')}, all explained",
+        f" right or the step before or after {share('next_to', 'placed_of')},",
+        f" some place right {share('any_place', 'placed_of')}, all explained",
         f" {share('complete', 'placed_of')}; {total('same')} changes that change nothing: {total('alarms')} alarms;",
         f" {total('raised')} that do not run; {sum(row.seconds for row in rows):.0f} s",
     )
@@ -529,12 +542,12 @@ def of_parts(options: argparse.Namespace) -> Iterator[tuple[str, str, Make]]:
     dtypes = [getattr(torch, name) for name in options.dtype or ("float32", "float64")]
     every: dict[str, Callable[[], Programs]] = {}
     for dtype in dtypes:
-        every[f"operators {str(dtype)[6:]}"] = lambda dtype=dtype: operators(dtype, options.samples)
-        every[f"modules {str(dtype)[6:]}"] = lambda dtype=dtype: modules(dtype)
+        every[f"operators {str(dtype)[6:]}"] = partial(operators, dtype, options.samples)
+        every[f"modules {str(dtype)[6:]}"] = partial(modules, dtype)
     every["architectures"] = architectures
     every["scale"] = stacks
     if options.folder is not None:
-        every["graphnet"] = lambda: graphnet(options.folder)
+        every["graphnet"] = partial(graphnet, options.folder)
     wanted = options.of or ["scale", "modules", "operators", "graphnet"] if options.part == "faults" else [options.part]
     for part, programs in every.items():
         if part.split()[0] in wanted:
@@ -604,8 +617,10 @@ def planted_rows(part: str, name: str, make: Make, options: argparse.Namespace) 
         return []
     except Exception:  # what an operator's own samples raise is no matter of the check
         return []
-    rows = []
-    for pair, values in zip(capture.pairs if capture is not None else (), inputs, strict=True):
+    rows: list[Planted] = []
+    if capture is None:
+        return rows
+    for pair, values in zip(capture.pairs, inputs, strict=True):
         if pair.backward is not None:
             row = planted(part, name, pair, values, capture, options.most)
             rows += [row] if row is not None else []
