@@ -95,6 +95,12 @@ def test_linked_pairs_are_checked_one_by_one() -> None:
     assert [answer.word for answer in answers] == ["derivative", "derivative"]
 
 
+def test_a_tensor_under_two_names_is_one_input() -> None:
+    x = leaf(3)
+    (answer,) = bp.derivative(lambda a, b: a * b.sin(), x, x)
+    assert answer.word == "derivative"
+
+
 # ------------------------------------------------------------------ wrong backwards
 
 

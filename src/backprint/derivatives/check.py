@@ -26,6 +26,7 @@ from backprint.derivatives.setting import (
     rounded,
     values_of,
     wide,
+    with_one_name,
 )
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, OpaqueEdge, Pair, Source, Step
@@ -75,6 +76,8 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     autograd.Function, a hook or a custom operator.
     """
     meant = (*capture.meant, *meant)
+    pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
+    capture = replace(capture, pairs=pairs)
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):

@@ -8,7 +8,7 @@ For tangents g and a direction v of the inputs, a backward that is the derivativ
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from torch import Tensor
 from backprint.derivatives.duals import DualRun
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Graph, Pair
+from backprint.graph.nouns import Graph, Pair, Ref, Value
 from backprint.graph.sizes import at_hints
+from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
 
 NUDGES = (0.1, 1e-3, 0.0)
@@ -62,6 +63,43 @@ class Setting:
     def backward_inputs(self) -> dict[PortKey, Any]:
         """The inputs of the backward."""
         return inputs_of_backward(self.backward, self.inputs, self.results, self.tangents)
+
+
+def with_one_name(pair: Pair, same: Sequence[tuple[str, str]]) -> Pair:
+    """Return a Pair in which a tensor that was passed under two names is one input with one gradient.
+
+    In a capture both names have the gradient of the tensor, which is no derivative by either name alone.
+    """
+    if not same or pair.backward is None:
+        return pair
+    first_names = {other: first for first, other in same}
+    return Pair(pair.name, one_input_each(pair.forward, first_names), one_input_each(pair.backward, first_names))
+
+
+def one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
+    """Return a graph in which the first name of a tensor stands for its others too, as inputs and as gradients."""
+    local_of = {port.name: port.local for port in graph.inputs if port.role not in ("saved", "tangent")}
+    first_locals = {
+        local_of[other]: local_of[first]
+        for other, first in first_names.items()
+        if other in local_of and first in local_of
+    }
+
+    def first_of(name: str) -> Value:
+        return Ref(first_locals.get(name, name))
+
+    kept = [
+        (port, with_names(result, first_of))
+        for port, result in zip(graph.outputs, graph.results, strict=True)
+        if port.role != "gradient" or port.name not in first_names
+    ]
+    return replace(
+        graph,
+        inputs=tuple(port for port in graph.inputs if port.local not in first_locals),
+        steps=tuple(mapped(step, first_of) for step in graph.steps),
+        outputs=tuple(port for port, _ in kept),
+        results=tuple(result for _, result in kept),
+    )
 
 
 def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
