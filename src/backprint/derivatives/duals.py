@@ -180,7 +180,7 @@ WITHOUT_FORMULA = ("forward AD", "forward mode")
 """What PyTorch's error says of an operator that has no formula for its tangent."""
 
 
-REFUSALS = ("not implemented", "dtype", "scalar type", "bf16", "BFloat16", "view size is not compatible")
+REFUSALS = ("not implemented", "dtype", "scalar type", "got Double", "bf16", "BFloat16", "view size is not compatible")
 """What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
 operator refuses is refused: its other forms might not look."""
 
@@ -348,13 +348,20 @@ class ActiveCall:
         changes = [change(*pair) for pair in itertools.pairwise(estimates)]
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
+    def differentiable(self) -> list[bool]:
+        """Return which results have a gradient."""
+        inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
+        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        return [isinstance(result, Tensor) and result.requires_grad for result in results]
+
     def differences(self, step: float) -> list[Tensor | None]:
         """Return the tangents by central differences with this step."""
-        totals: list[Any] = [None] * len(tree_flatten(self.result)[0])
+        active = self.differentiable()
+        totals: list[Any] = [None] * len(active)
         for count, weight in enumerate(WEIGHTS, 1):
             ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
             for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
-                if isinstance(up, Tensor) and (up.is_floating_point() or up.is_complex()):
+                if active[place]:
                     share = (up - down) * (weight / step)
                     totals[place] = share if totals[place] is None else totals[place] + share
         return totals
