@@ -161,7 +161,7 @@ class DualRun:
     def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
         call = ActiveCall(function, args, kwargs)
-        estimated = call.by_differences()
+        estimated, accuracy = call.by_differences()
         try:
             tangents = call.by_second_derivative()
         except (RuntimeError, NotImplementedError):
@@ -169,6 +169,8 @@ class DualRun:
         if tangents is not None and all(map(near, tangents, estimated)):
             self.by_second_derivative.add(target)
         else:
+            if accuracy > UNSETTLED:
+                raise ReplayError(f"{target} has no formula for its tangent, and differences of it do not settle")
             tangents = estimated
             self.by_differences.add(target)
         return call.with_tangents(tangents)
@@ -178,7 +180,7 @@ WITHOUT_FORMULA = ("forward AD", "forward mode")
 """What PyTorch's error says of an operator that has no formula for its tangent."""
 
 
-REFUSALS = ("not implemented", "dtype", "scalar type", "bf16", "BFloat16", "view size is not compatible")
+REFUSALS = ("not implemented", "dtype", "scalar type", "got Double", "bf16", "BFloat16", "view size is not compatible")
 """What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
 operator refuses is refused: its other forms might not look."""
 
@@ -325,9 +327,12 @@ class ActiveCall:
         tangents = iter(torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True))
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
-    def by_differences(self) -> list[Tensor | None]:
-        """Return the tangents by central differences of eighth order, with the step at which they change least when it
-        is made smaller: a larger one leaves the neighbourhood of a function that is steep, a smaller one rounds."""
+    def by_differences(self) -> tuple[list[Tensor | None], float]:
+        """Return the tangents by central differences of eighth order, and how far two estimates are apart.
+
+        The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
+        of a function that is steep, a smaller one rounds.
+        """
         size = max(map(largest, (self.leaves[place] for place in self.directions)))
         most = max(map(largest, self.directions.values()))
         step = STEP * max(size, 1e-2) / max(most, 1e-300)
@@ -339,17 +344,24 @@ class ActiveCall:
                 if power == FINER - 1:
                     raise
         if len(estimates) == 1:
-            return estimates[0]
+            return estimates[0], math.inf
         changes = [change(*pair) for pair in itertools.pairwise(estimates)]
-        return estimates[changes.index(min(changes)) + (min(changes) > 0)]
+        return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
+
+    def differentiable(self) -> list[bool]:
+        """Return which results have a gradient."""
+        inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
+        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        return [isinstance(result, Tensor) and result.requires_grad for result in results]
 
     def differences(self, step: float) -> list[Tensor | None]:
         """Return the tangents by central differences with this step."""
-        totals: list[Any] = [None] * len(tree_flatten(self.result)[0])
+        active = self.differentiable()
+        totals: list[Any] = [None] * len(active)
         for count, weight in enumerate(WEIGHTS, 1):
             ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
             for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
-                if isinstance(up, Tensor) and (up.is_floating_point() or up.is_complex()):
+                if active[place]:
                     share = (up - down) * (weight / step)
                     totals[place] = share if totals[place] is None else totals[place] + share
         return totals
@@ -369,18 +381,22 @@ class ActiveCall:
         return tree_unflatten(duals, structure)
 
 
+UNSETTLED = 1e-7
+"""Differences with two steps that are farther apart, relative to their size, met a kink, or have too few digits."""
+
 FINER = 4
 """How many steps of differences are tried, each an eighth of the one before."""
 
 
 def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
-    """Return how far two estimates of tangents are apart, relative to their size; infinite with NaN."""
+    """Return how far two estimates of tangents are apart, relative to their size, where both are finite."""
     most = 0.0
     for left, right in zip(before, after, strict=True):
         if left is not None and right is not None:
+            finite = left.isfinite() & right.isfinite()  # an output may be -inf in parts that are used nowhere
+            left, right = left[finite], right[finite]
             size = max(largest(left), largest(right), 1e-300)
-            apart = largest(left - right) / size
-            most = max(most, apart) if apart == apart else math.inf
+            most = max(most, largest(left - right) / size)
     return most
 
 
