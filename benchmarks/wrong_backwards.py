@@ -11,7 +11,8 @@ a row has them:
   the tangents are even and expanded), with a reference in float64;
 - cosine: the cosine of each gradient with that of plain PyTorch, in float32 and with normally distributed tangents, is
   more than 0.99;
-- ours: `ours`.
+- bp.derivative: the verdict on a capture of the program, which needs no other program to compare with;
+- bp.check: the program against plain PyTorch, with tangents and inputs of all kinds.
 
     python benchmarks/wrong_backwards.py [--ordinary]
 """
@@ -37,6 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from subjects.wrong_backwards import ROWS, Row, as_dtype, gradients
 from subjects.wrong_backwards.table import Inputs, Program
+
+import backprint as bp
 
 Check = Callable[[Row, Program, Inputs], bool | None]
 """Whether a check alarms at a form of a row, None where it does not answer."""
@@ -71,9 +74,15 @@ def by_cosine(row: Row, form: Program, inputs: Inputs) -> bool:
     return not all(F.cosine_similarity(a, b, dim=0) > 0.99 for a, b in pairs)
 
 
-def ours(row: Row, which: str) -> bool | None:
-    """Whether Backprint says of this form that its backward is not the derivative of its forward."""
-    return None
+def by_derivative(row: Row, form: Program, inputs: Inputs) -> bool:
+    """Whether `bp.derivative` says that the backward is not the derivative of its forward."""
+    results = bp.derivative(bp.capture(form, args=tuple(inputs), order=row.order))
+    return any(result.word == "not the derivative" for result in results)
+
+
+def by_check(row: Row, form: Program, inputs: Inputs) -> bool:
+    """Whether `bp.check` finds a fault against plain PyTorch."""
+    return not bp.check(form, *inputs, like=row.plain, order=row.order, raises=False).good
 
 
 CHECKS: dict[str, Check] = {
@@ -84,16 +93,15 @@ CHECKS: dict[str, Check] = {
     "random, 1e-3": partial(by_allclose, "random", 1e-3),
     "same": by_same,
     "cosine": by_cosine,
+    "bp.derivative": by_derivative,
+    "bp.check": by_check,
 }
 
 
 def answers(row: Row, ordinary: bool) -> dict[str, dict[str, bool | None]]:
     """For each check, whether it alarms at each form."""
     inputs = row.ordinary() if ordinary and row.ordinary else row.inputs()
-    alarms: dict[str, dict[str, bool | None]] = {
-        name: {which: check(row, getattr(row, which), inputs) for which in FORMS} for name, check in CHECKS.items()
-    }
-    return alarms | {"ours": {which: ours(row, which) for which in FORMS}}
+    return {name: {which: check(row, getattr(row, which), inputs) for which in FORMS} for name, check in CHECKS.items()}
 
 
 def cell(answer: dict[str, bool | None]) -> str:
@@ -117,7 +125,7 @@ def main() -> None:
     logging.disable(logging.ERROR)  # `same` logs every difference
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
-    names = [*CHECKS, "ours"]
+    names = list(CHECKS)
     table = [(row, answers(row, options.ordinary)) for row in ROWS]
     print_row("backward", "from", "shows with", *names)
     print_row(*["---"] * (len(names) + 3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from backprint.derivatives.setting import (
     gap_by_accuracy,
     gap_of,
     inner,
+    is_inexact,
     make_setting,
     output_of,
     rounded,
@@ -259,19 +260,42 @@ def with_other_tangents(setting: Setting) -> Setting | None:
 
 
 def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
-    """Return the step of the backward that makes NaN or Inf of finite values, as a wrong place."""
+    """Return the step of the backward that makes the first NaN, else the first Inf, as a wrong place."""
     values = run_backward(setting)
-    for step in setting.backward.steps:
-        leaves = [leaf for leaf in plain_leaves(values.get(step.name)) if isinstance(leaf, Tensor)]
-        if all(bool(leaf.isfinite().all()) for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()):
-            continue
-        taken = [values[name] for name in names_in(step) if isinstance(values.get(name), Tensor)]
-        if all(bool(value.isfinite().all()) for value in taken) or step.name in setting.gradients:
-            line = line_text(step.source)
-            function = next((edge.function for edge in opaque if line in edge.lines), "")
-            code = "" if step.source is None else step.source.code
-            return (WrongGradient((step.target,), line, code, (line,), ((step.name, 1.0),), function),)
+    for has_any in (torch.isnan, torch.isinf):
+        for step in setting.backward.steps:
+            taken = [values.get(name) for name in names_in(step)]
+            if not step.is_guard and has_some(values.get(step.name), has_any) and not has_some(taken, has_any):
+                line = line_text(step.source)
+                edge = edge_of_line(step.source, opaque)
+                code = "" if step.source is None else step.source.code
+                gradients = ((step.name, 1.0),)
+                return (WrongGradient((step.target,), line, code, (line,), gradients, edge.function if edge else ""),)
     return ()
+
+
+def has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
+    """Whether a tensor of a value has an element of a kind."""
+    leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
+    return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
+
+
+def edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
+    """Return the custom autograd.Function that a line belongs to: one that called an operator there, else that whose
+    backward begins last before the line."""
+    if source is None:
+        return None
+    for edge in opaque:
+        if line_text(source) in edge.lines:
+            return edge
+    begun = [
+        edge
+        for edge in opaque
+        if edge.function and edge.source and edge.source.file == source.file and edge.source.line <= source.line
+    ]
+    if source.function != "backward" or not begun:
+        return None
+    return max(begun, key=lambda edge: edge.source.line if edge.source else 0)
 
 
 def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
@@ -486,11 +510,9 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     ]
     if missing and all(step is not None and step.target == "aten.detach.default" for step in missing):
         return "detach"
-    lines = [line_text(step.source) for step in (*place.backward_steps, *place.steps)]
-    for line in lines:
-        for edge in opaque:
-            if line in edge.lines:
-                return edge.function
+    for step in (*place.backward_steps, *place.steps):
+        if (edge := edge_of_line(step.source, opaque)) is not None:
+            return edge.function
     without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
     if missing and all(step is not None and place_of(step) in without_grad for step in missing):
         return "no_grad"
