@@ -207,6 +207,7 @@ def test_every_wrong_backward_that_shipped(row: Any) -> None:
     [
         (lambda x: x > 0, (leaf(3),), {}, "it has no backward"),
         (torch.sin, (leaf(3),), {"fake": True}, "it was captured without values"),
+        (torch.sin, (leaf(0, 3),), {}, "no gradient has an element"),
     ],
 )
 def test_what_cannot_be_told_has_a_reason(program: Any, inputs: Any, options: Any, reason: str) -> None:
@@ -219,6 +220,8 @@ def test_arguments_beside_a_capture_are_refused() -> None:
     cap = bp.capture(torch.sin, leaf(3))
     with pytest.raises(bp.errors.UsageError, match="takes a Capture alone"):
         bp.derivative(cap, leaf(3))
+    with pytest.raises(bp.errors.UsageError, match=r"meant='Spike' is no custom autograd.Function .* detach, no_grad"):
+        bp.derivative(cap, meant=("Spike",))
     with pytest.raises(bp.errors.UsageError, match=r"meant='Spike' is no custom autograd.Function .* detach, no_grad"):
         bp.capture(torch.sin, leaf(3), meant=("Spike",))
 

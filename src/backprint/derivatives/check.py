@@ -29,7 +29,7 @@ from backprint.derivatives.setting import (
     wide,
     with_one_name,
 )
-from backprint.errors import BackprintError
+from backprint.errors import BackprintError, UsageError
 from backprint.graph.nouns import Capture, OpaqueEdge, Pair, Source, Step
 from backprint.graph.verdicts import (
     CANNOT_TELL,
@@ -76,6 +76,12 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad"])
+    if unknown := [name for name in meant if name not in known]:
+        raise UsageError(
+            f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
+            f"{', '.join(known)}"
+        )
     meant = (*capture.meant, *meant)
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
     capture = replace(capture, pairs=pairs)

@@ -142,19 +142,19 @@ def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
     """Return an expression that makes a tensor with its strides; of more than a few numbers, from their bytes."""
     dtype = str(value.dtype)
     if key is not None:
-        made = f"STORED[{key!r}]"
+        expression = f"STORED[{key!r}]"
     elif memory.numel() <= MOST_NUMBERS and not value.is_complex():
         numbers = ", ".join(number_text(number) for number in memory.tolist())
-        made = f"torch.tensor([{numbers}], dtype={dtype})"
+        expression = f"torch.tensor([{numbers}], dtype={dtype})"
     else:
         text = base64.b64encode(bytes(bytes_in_memory(memory))).decode()
-        made = f"torch.frombuffer(bytearray(base64.b64decode({text!r})), dtype={dtype})"
-    made += (
+        expression = f"torch.frombuffer(bytearray(base64.b64decode({text!r})), dtype={dtype})"
+    expression += (
         f".as_strided({tuple(value.shape)}, {tuple(value.stride())})"
         if value.numel()
         else f".reshape({tuple(value.shape)})"
     )
-    return made if value.device.type == "cpu" else f"{made}.to({str(value.device)!r})"
+    return expression if value.device.type == "cpu" else f"{expression}.to({str(value.device)!r})"
 
 
 def number_text(number: float | int | bool) -> str:

@@ -218,6 +218,8 @@ def run_setting(
             left_out[name] = f"its input is {str(value.dtype)[6:]}"
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
+    if gradients and not any(gradient.numel() for gradient in gradients.values()):
+        raise CannotTell("no gradient has an element")
     if not gradients:
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
     direction = directions(inputs, gradients, source)
