@@ -276,7 +276,9 @@ def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[Wr
                 edge = edge_of_line(step.source, opaque)
                 code = "" if step.source is None else step.source.code
                 gradients = ((step.name, 1.0),)
-                return (WrongGradient((step.target,), line, code, (line,), gradients, edge.function if edge else ""),)
+                function = edge.function if edge else ""
+                names = step.echo.names if step.echo else ()
+                return (WrongGradient((step.target,), line, code, (line,), gradients, function, names=names),)
     return ()
 
 
@@ -315,9 +317,18 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
         finite, left = False, math.nan
     if finite and math.isfinite(left):
         detail = f"{error}, where the derivative of the forward is finite"
-        wrong = first_not_finite(setting, opaque)
+        wrong = wrong_places(setting, opaque) or first_not_finite(setting, opaque)
         return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
     return Derivative(CANNOT_TELL, name, str(error))
+
+
+def wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+    """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
+    try:
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines])
+    except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
+        return ()
+    return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
 
 
 def with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
@@ -491,6 +502,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
             if error > 1e-9
         ),
         function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
+        names=tuple(step.name for step in place.steps),
     )
 
 

@@ -228,6 +228,30 @@ def copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
     return source.to(destination.dtype).expand_as(destination).clone()
 
 
+def scattered(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Write a source into a strided part of a tensor. Autograd of `as_strided_scatter` itself is wrong: its gradient of
+    the tensor is 1 where it was overwritten, and 0 elsewhere."""
+    value, source, *geometry = args
+    size, stride, offset = (*geometry, *kwargs.values(), None)[:3]
+    recorded = value.requires_grad or source.requires_grad
+    plain = value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
+    if not recorded or not plain or overlaps(size, stride):
+        return function(*args, **kwargs)
+    places = torch.arange(value.numel(), device=value.device).as_strided(size, stride, offset or 0)
+    whole = value.reshape(-1).scatter(0, places.reshape(-1), source.to(value.dtype).reshape(-1))
+    return whole.view(value.shape)
+
+
+def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether elements of a strided tensor may share memory."""
+    reach = 0
+    for step, length in sorted(zip(stride, size, strict=True)):
+        if length > 1 and step <= reach:
+            return True
+        reach += step * (length - 1)
+    return False
+
+
 def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run the branch of a `cond` that its predicate chooses."""
     predicate, when_true, when_false, operands = args
@@ -236,6 +260,7 @@ def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "aten.detach.default": through,
+    "aten.as_strided_scatter.default": scattered,
     "aten.copy.default": copied_values,
     "aten.embedding.default": embedding,
     "torch.ops.higher_order.cond": chosen_branch,

@@ -44,8 +44,12 @@ MOST_STEPS = 12
 """The most steps of a wrong place."""
 
 
-NOTHING, RIGHT = "", "right "
-"""Candidates for a gradient beside values of the backward: none, and the right one."""
+MOST_BETWEEN = 3
+"""How many steps of the backward may lie between the gradient of a result and that of an input."""
+
+
+NOTHING, RIGHT, RETURNED = "", "right ", "returned "
+"""Candidates for a gradient beside values of the backward: none, the right one, and what is returned for an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +192,11 @@ class Search:
         self.depending = self.depending_values()
         self.reaching = self.reaching_values()
         self.backward_values = run_backward(setting)
-        self.marks: dict[int, list[tuple[Mark, Tensor]]] = {}
-        for value in self.backward_values.values():
+        self.backward_step_of = {step.name: step for step in setting.backward.steps}
+        self.marks: dict[int, list[tuple[Mark, str, Tensor]]] = {}
+        for name, value in self.backward_values.items():
             if isinstance(value, Tensor) and is_inexact(value) and value.numel():
-                self.marks.setdefault(value.numel(), []).append((mark_of(value), value))
+                self.marks.setdefault(value.numel(), []).append((mark_of(value), name, value))
         self.forward_values = forward_values(setting)
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
 
@@ -281,10 +286,21 @@ class Search:
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         matched -= {self.local_of_port[name] for name in wrong}
-        place = self.wrong_sum(places, right, matched, wrong, alone=True)
-        if place is not None:
-            return place
-        ends, inside = self.ways(matched, wrong, {s.name for p in places for s in p.steps})
+        given = {step.name for place in places for step in place.steps}
+        ends, inside = self.ways(matched, wrong, given)
+        partly: WrongPlace | None = None
+        fixed = 0
+        for proposals in self.suspects(right, matched, inside, wrong, given):
+            place, _ = self.best_of(proposals, places, matched, wrong)
+            if place is None:
+                continue
+            still = self.wrong_ports([*places, place])
+            if not still:
+                return place
+            if partly is None or len(wrong) - len(still) > fixed:
+                partly, fixed = place, len(wrong) - len(still)
+        if partly is not None:
+            return partly
         for last in ends:
             for steps in self.regions(last, inside):
                 place, is_right = self.best_explanation(steps, places, right, matched, wrong)
@@ -292,69 +308,93 @@ class Search:
                     return place
                 if is_right:  # what is wrong comes another way
                     break
-        for steps in self.function_calls({step.name for place in places for step in place.steps}):
+        for steps in self.function_calls(given):
             place, _ = self.best_explanation(steps, places, right, matched, wrong)
             if place is not None:
                 return place
-        return self.wrong_sum(places, right, matched, wrong, alone=False)
-
-    def wrong_sum(
-        self,
-        places: Sequence[WrongPlace],
-        right: Mapping[str, Tensor],
-        matched: set[str],
-        wrong: Sequence[str],
-        alone: bool,
-    ) -> WrongPlace | None:
-        """Return the steps that take a value whose gradient the backward adds up, or returns, wrongly, though it has
-        the right gradients of all that these steps make. With `alone`, it must have each right share of the sum too, so
-        that nothing but the sum is wrong."""
-        given = {step.name for place in places for step in place.steps}
-        returned = {self.local_of_port[name]: self.setting.gradients[name] for name in wrong}
-        returned |= {name: value for name, value in self.sums().items() if name not in returned}
-        for name, gradient in returned.items():
-            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
-            taken = {part.name for step in takers for part in self.parts(step)} & right.keys()
-            if not taken or name not in right or any(step.name in given for step in takers) or not taken <= matched:
-                continue
-            if distance(gradient, right[name], 0.0) <= NEAR or gradient.shape != right[name].shape:
-                continue
-            if alone and not (len(takers) > 1 and all(self.has_share(step, name, right) for step in takers)):
-                continue
-            error = distance(gradient, right[name], 0.0)
-            backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is gradient])
-            others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
-            others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
-            if not all(isinstance(self.forward_values[n], Tensor) for n in others):
-                continue
-            steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
-            theirs = self.contributions(steps, others, right)
-            place = WrongPlace(
-                steps,
-                (name, *others),
-                (gradient, *(theirs.get(n) for n in others)),
-                (error, *(0.0 for _ in others)),
-                backward_steps,
-            )
-            if self.progress([*places, place], place, matched, wrong) > (0, 0):
-                return place
         return None
 
-    def has_share(self, step: Step, name: str, right: Mapping[str, Tensor]) -> bool:
-        """Whether the backward has the right gradient of a value by one step that takes it."""
-        share = self.contributions(tuple(dict.fromkeys((step, *self.parts(step)))), [name], right).get(name)
-        return share is None or self.is_in_backward(share)
+    def suspects(
+        self,
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        inside: set[str],
+        wrong: Sequence[str],
+        given: set[str],
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield what may be a wrong place with nothing before it, those nearest to the results first: a step whose
+        result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a value
+        whose gradient is wrong though the backward has the right share of it by each step that takes it."""
+        shares: dict[str, dict[str, Tensor]] = {}
 
-    def sums(self) -> dict[str, Tensor]:
-        """Return for each value of the forward whose gradient the backward adds up what it adds up to, those nearest
-        to the results first."""
-        values: dict[str, Tensor] = {}
-        for step in self.setting.backward.steps:
-            if step.echo is not None and step.echo.kind == "sum of gradients of":
-                value = self.backward_values.get(step.name)
-                if isinstance(value, Tensor):
-                    values |= dict.fromkeys(step.echo.names, value)
-        return values
+        def shares_of(step: Step) -> dict[str, Tensor]:
+            if step.name not in shares:
+                inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
+                tensors = all(isinstance(self.forward_values[name], Tensor) for name in inputs)
+                parts = tuple(dict.fromkeys((step, *self.parts(step))))
+                shares[step.name] = self.contributions(parts, inputs, right) if tensors else {}
+            return shares[step.name]
+
+        def is_carried(step: Step, name: str) -> bool:
+            share = shares_of(step).get(name)
+            return share is None or self.is_in_backward(share)
+
+        def is_known(step: Step) -> bool:
+            return {part.name for part in self.parts(step)} & right.keys() <= matched
+
+        ports = [self.local_of_port[name] for name in wrong]
+        for name in ports:  # the backward has its right gradient, and returns another
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            if name in right and not mark_of(right[name]).is_zero and self.is_in_backward(right[name]):
+                if not any(step.name in given for step in takers):
+                    yield self.sums(name, takers, right, [])
+        for name in [*sorted(inside - set(ports), key=lambda name: -self.index.get(name, -1)), *ports]:
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            if name not in right or any(step.name in given for step in takers):
+                continue
+            known = [step for step in takers if is_known(step)]
+            for step in sorted(known, key=lambda step: -self.index[step.name]):
+                if not is_carried(step, name):
+                    yield self.proposals(tuple(dict.fromkeys((step, *self.parts(step)))), right, matched)
+            if takers and len(known) == len(takers) and all(is_carried(step, name) for step in takers):
+                yield self.sums(name, takers, right, [shares_of(step).get(name) for step in takers])
+
+    def sums(
+        self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], shares: Sequence[Tensor | None]
+    ) -> Iterator[WrongPlace]:
+        """Yield the steps that take a value as a wrong place that adds up or returns its gradient wrongly."""
+        others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
+        others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
+        if not all(isinstance(self.forward_values[n], Tensor) for n in others):
+            return
+        steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
+        theirs = self.contributions(steps, others, right)
+        for value in self.wrong_sums(name, right, [share for share in shares if share is not None]):
+            error = error_of(value, right[name])
+            if error > NEAR:
+                backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is value])
+                yield WrongPlace(
+                    steps,
+                    (name, *others),
+                    (value, *(theirs.get(n) for n in others)),
+                    (error, *(0.0 for _ in others)),
+                    backward_steps,
+                )
+
+    def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
+        """Return what may stand for the gradient of a value in the backward: what is returned; else sums of its
+        gradients by their echoes, what is computed from a right share, and shares and other values of its shape."""
+        returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
+        if returned:
+            return returned
+        shape = right[name].shape
+        alike = {n: v for n, v in self.backward_values.items() if isinstance(v, Tensor) and v.shape == shape}
+        carried = {n for n, v in alike.items() if any(distance(v, s, 0.0) <= NEAR for s in shares if s.shape == shape)}
+        steps = [step for step in self.setting.backward.steps if step.name in alike]
+        by_echo = [s for s in steps if s.echo and s.echo.kind == "sum of gradients of" and name in s.echo.names]
+        from_share = [step for step in steps if carried & set(names_in(step))]
+        from_share = [*(s for s in from_share if s.name not in carried), *(s for s in from_share if s.name in carried)]
+        return [alike[n] for n in dict.fromkeys([*(s.name for s in (*by_echo, *reversed(from_share))), *carried])]
 
     def parts(self, step: Step) -> list[Step]:
         """Return a step, or the steps that take one of its several results."""
@@ -390,8 +430,19 @@ class Search:
     ) -> tuple[WrongPlace | None, bool]:
         """Return these steps as a wrong place, with what the backward returned there, if that explains a part of what
         is wrong; and whether the steps are right."""
+        return self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+
+    def best_of(
+        self,
+        proposals: Iterator[WrongPlace],
+        places: Sequence[WrongPlace],
+        matched: set[str],
+        wrong: Sequence[str],
+    ) -> tuple[WrongPlace | None, bool]:
+        """Return the proposal that explains most of what is wrong, None if none explains any; and whether there is one
+        without anything wrong."""
         best: tuple[tuple[int, int], WrongPlace] | None = None
-        for place in self.proposals(steps, right, matched):
+        for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
                 if None not in place.returned:
                     return None, True
@@ -467,7 +518,7 @@ class Search:
                 values[RIGHT + name] = contributions[name]
                 choices.append([RIGHT + name])
             else:
-                choices.append(self.candidates(name, steps, contributions.get(name)))
+                choices.append(self.candidates(name, steps, contributions.get(name), right, values))
         values[NOTHING] = None
         for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs], values):
             returned = tuple(values[name] for name in chosen)
@@ -514,32 +565,76 @@ class Search:
         )
         return {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
-    def candidates(self, name: str, steps: tuple[Step, ...], contribution: Tensor | None) -> list[str]:
-        """Return names of values of the backward that may be the gradient of an input by these steps; '' is none."""
+    def candidates(
+        self,
+        name: str,
+        steps: tuple[Step, ...],
+        contribution: Tensor | None,
+        right: Mapping[str, Tensor],
+        values: dict[str, Any],
+    ) -> list[str]:
+        """Return names of values of the backward that may be the gradient of an input by these steps; '' is none.
+
+        They are those that the backward computes for these steps, by its echoes; those that it computes from the
+        gradients of their results; others of the same shape. An input's own gradient is what is returned for it, less
+        the right shares by other steps, which is put into `values`.
+        """
         shape = tuple(self.forward_values[name].shape)
         echoes = {step.name for step in steps}
-        graph = self.setting.backward
-        names = [*(port.local for port in graph.by_role("tangent")), *(step.name for step in graph.steps)]
         alike = [
-            name
-            for name in names
-            if isinstance(value := self.backward_values.get(name), Tensor)
+            step.name
+            for step in self.setting.backward.steps
+            if isinstance(value := self.backward_values.get(step.name), Tensor)
             and tuple(value.shape) == shape
             and is_inexact(value)
         ]
+        alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
         own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
-        ranked = [*reversed(own), *(n for n in reversed(alike) if n not in own)]
+        taking = self.computed_from([right[n] for n in echoes & right.keys()])
+        next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
+        ranked = [*reversed(own[-MOST_CANDIDATES:]), *next_[:MOST_CANDIDATES]]
+        ranked += [n for n in reversed(alike) if n not in ranked][: max(0, MOST_CANDIDATES - len(ranked))]
         if contribution is not None:
-            same = [n for n in ranked if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
-            ranked = [*same, *(n for n in ranked if n not in same)]
-        return [*ranked[:MOST_CANDIDATES], NOTHING]
+            same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
+            ranked = [*same[:1], *(n for n in ranked if n not in same)]
+        rest = self.rest_of_port(name, echoes, right)
+        if rest is not None:
+            values[RETURNED + name] = rest
+            ranked = [RETURNED + name, *ranked]
+        return [*ranked, NOTHING]
+
+    def rest_of_port(self, name: str, own: set[str], right: Mapping[str, Tensor]) -> Tensor | None:
+        """Return what the backward returned for an input, less the right shares by steps that are not these."""
+        gradient = next((g for port, g in self.setting.gradients.items() if self.local_of_port[port] == name), None)
+        if gradient is None:
+            return None
+        for step in self.consumers.get(name, ()):
+            if step.name not in own and step.name in self.reaching:
+                share = self.contributions(tuple(dict.fromkeys((step, *self.parts(step)))), [name], right).get(name)
+                gradient = gradient if share is None else gradient - share
+        return gradient
+
+    def tangents(self) -> list[tuple[str, Tensor]]:
+        """Return the tangents that the backward takes, by their names in it."""
+        ports = [port.local for port in self.setting.backward.by_role("tangent")]
+        return [(name, value) for name in ports if isinstance(value := self.backward_values.get(name), Tensor)]
+
+    def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
+        """Return the steps of the backward that take one of these gradients, or what is computed from one, each with
+        how many steps lie between."""
+        near = {name: 0 for gradient in gradients for name in self.named_like(gradient)}
+        for step in self.setting.backward.steps:
+            taken = [near[name] for name in names_in(step) if name in near]
+            if taken and step.name not in near and min(taken) < MOST_BETWEEN:
+                near[step.name] = min(taken) + 1
+        return near
 
     def echo_of(self, name: str) -> set[str] | None:
         step = self.backward_step(name)
         return set(step.echo.names) if step is not None and step.echo is not None else None
 
     def backward_step(self, name: str) -> Step | None:
-        return next((step for step in self.setting.backward.steps if step.name == name), None)
+        return self.backward_step_of.get(name)
 
     def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
         """Return the steps of the backward that compute the gradients of a place."""
@@ -553,15 +648,14 @@ class Search:
 
     def is_in_backward(self, gradient: Tensor) -> bool:
         """Whether the backward has this gradient, in any layout."""
-        if not gradient.numel():
-            return True
+        return not gradient.numel() or mark_of(gradient).is_zero or any(True for _ in self.named_like(gradient))
+
+    def named_like(self, gradient: Tensor) -> Iterator[str]:
+        """Yield the names of the values of the backward that are this gradient, in any layout."""
         mark = mark_of(gradient)
-        alike = self.marks.get(gradient.numel(), ())
-        same_shape = [(other, value) for other, value in alike if value.shape == gradient.shape]
-        return mark.is_zero or any(
-            mark.is_near(other) and (value.shape != gradient.shape or distance(value, gradient, 0.0) <= NEAR)
-            for other, value in same_shape or alike
-        )
+        for other, name, value in self.marks.get(gradient.numel(), ()):
+            if mark.is_near(other) and is_permuted(value, gradient):
+                yield name
 
 
 # ---- Values
@@ -589,6 +683,19 @@ class Mark:
                 (self.sums[2], other.sums[2], size**1.5),
             )
         )
+
+
+def is_permuted(value: Tensor, gradient: Tensor) -> bool:
+    """Whether two values of equal marks are one, with dimensions in another order or in another shape."""
+    if value.dim() != gradient.dim() or sorted(value.shape) != sorted(gradient.shape):
+        return True  # a view, of which the marks are all there is
+    orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
+    alike = (value.permute(order) for order in orders)
+    return any(other.shape == gradient.shape and distance(other, gradient, 0.0) <= NEAR for other in alike)
+
+
+MOST_ORDERS = 24
+"""How many orders of dimensions are compared."""
 
 
 def mark_of(value: Tensor) -> Mark:
@@ -624,8 +731,16 @@ def names_in(step: Step) -> list[str]:
 
 
 def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
-    """Return the difference of two gradients relative to their size, or to a small part of the largest of all."""
+    """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
+    they have NaN or Inf in different places."""
     if not gradient.numel():
         return 0.0
+    if not bool(gradient.isfinite().all()) or not bool(expected.isfinite().all()):
+        finite = gradient.isfinite() & expected.isfinite()
+        if not bool((finite | (gradient == expected) | (gradient.isnan() & expected.isnan())).all()):
+            return 1.0
+        gradient, expected = gradient[finite], expected[finite]
+        if not gradient.numel():
+            return 0.0
     size = max(float(expected.abs().max()), float(gradient.abs().max()), 1e-6 * largest, 1e-300)
     return float((gradient - expected).abs().max()) / size

@@ -136,17 +136,22 @@ def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     """Return a Setting on inputs drawn near these values."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
-    reason, not_finite = "it does not run in float64", None
+    reason, not_finite, outside = "it does not run in float64", None, None
     for nudge in NUDGES:
         source = torch.Generator().manual_seed(seed)
         inputs = inputs_of(forward, backward, values)
         inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
         try:
-            return run_setting(forward, backward, inputs, source, chance, nudge, ones)
+            setting = run_setting(forward, backward, inputs, source, chance, nudge, ones)
+            if not any(bool(output_of(setting.results, name).isnan().any()) for name in setting.tangents):
+                return setting
+            outside = outside or setting  # these inputs are outside of the forward's domain
         except NotFinite as error:
             not_finite, reason = error, str(error)
         except (ReplayError, GuardError, GraphError, RuntimeError) as error:
             reason = str(error)
+    if outside is not None:
+        return outside
     if not_finite is not None:
         raise not_finite
     raise CannotTell(reason)

@@ -151,6 +151,7 @@ class WrongGradient:
     gradients: tuple[tuple[str, float], ...]
     function: str = ""
     times: int = 1
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         wrong = ", ".join(f"{name} by {error:.1e}" for name, error in self.gradients if error > 0)
