@@ -363,7 +363,7 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
 
 def names_taken(step: Step) -> list[str]:
     """Return the names of the values that a step takes."""
-    from backprint.derivatives.locate import names_in
+    from backprint.derivatives.echoes import names_in
 
     return names_in(step)
 

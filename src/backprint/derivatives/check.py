@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.duals import CORRECTED
+from backprint.derivatives.echoes import names_in
 from backprint.derivatives.hostile import InputFault, LayoutFault, input_faults, layout_faults
-from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, names_in, run_backward
+from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, run_backward
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -442,6 +444,8 @@ def gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | 
     try:
         setting = make_setting(pair, values, 0, chance, ones=True)
         left, size, _ = forward_product(setting)
+    except NotFinite:  # NaN shows
+        return math.inf
     except (CannotTell, BackprintError, RuntimeError):
         return None
     return gap_of((left, size), backward_product(setting))
@@ -519,7 +523,7 @@ def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]
 
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
     """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
-    gradient is missing, or ''."""
+    gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
     steps = {step.name: step for step in setting.forward.steps}
     missing = [
         steps.get(name)
@@ -531,6 +535,8 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     for step in (*place.backward_steps, *place.steps):
         if (edge := edge_of_line(step.source, opaque)) is not None:
             return edge.function
+    if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
+        return place.steps[0].target
     without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
     if missing and all(step is not None and place_of(step) in without_grad for step in missing):
         return "no_grad"

@@ -267,6 +267,9 @@ RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
 }
 """Operators that are run in another way on dual numbers."""
 
+CORRECTED = ("aten.as_strided_scatter.default",)
+"""Operators whose own gradient, as autograd has it, is wrong."""
+
 
 # ---- Dual numbers, in trees
 

@@ -20,13 +20,12 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from backprint.derivatives.duals import DualRun, unpacked
+from backprint.derivatives.echoes import Group, groups_that_go_wrong, names_in
+from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_permuted, mark_of
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
-
-NEAR = 1e-9
-"""The relative difference up to which two gradients are the same: both are rounded in float64."""
 
 MOST_PLACES = 64
 """How many wrong places are looked for."""
@@ -198,6 +197,11 @@ class Search:
             if isinstance(value, Tensor) and is_inexact(value) and value.numel():
                 self.marks.setdefault(value.numel(), []).append((mark_of(value), name, value))
         self.forward_values = forward_values(setting)
+        self.shares_for: Mapping[str, Tensor] | None = None
+        self.without_place: list[str] = []
+        self.all_right_for: Mapping[str, Tensor] | None = None
+        self.all_right = Marked(())
+        self.known_shares: dict[str, dict[str, Tensor]] = {}
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
 
     def depending_values(self) -> set[str]:
@@ -288,19 +292,19 @@ class Search:
         matched -= {self.local_of_port[name] for name in wrong}
         given = {step.name for place in places for step in place.steps}
         ends, inside = self.ways(matched, wrong, given)
-        partly: WrongPlace | None = None
-        fixed = 0
-        for proposals in self.suspects(right, matched, inside, wrong, given):
-            place, _ = self.best_of(proposals, places, matched, wrong)
-            if place is None:
-                continue
-            still = self.wrong_ports([*places, place])
-            if not still:
-                return place
-            if partly is None or len(wrong) - len(still) > fixed:
-                partly, fixed = place, len(wrong) - len(still)
-        if partly is not None:
-            return partly
+        for suspects in (
+            self.by_echo(right, matched, given),
+            self.returned_wrongly(right, wrong, given),
+            self.by_value(right, matched, inside, wrong, given),
+        ):
+            first: WrongPlace | None = None
+            for proposals in suspects:
+                progress, place, _ = self.best_of(proposals, places, matched, wrong)
+                if place is not None and progress[0] == len(wrong):
+                    return place
+                first = first or place
+            if first is not None:  # it explains a part: there are several places
+                return first
         for last in ends:
             for steps in self.regions(last, inside):
                 place, is_right = self.best_explanation(steps, places, right, matched, wrong)
@@ -314,7 +318,82 @@ class Search:
                 return place
         return None
 
-    def suspects(
+    # ---- What may be a wrong place with nothing before it
+
+    def by_echo(
+        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the steps that the backward is the first to go wrong for, by its echoes, in its order."""
+        self.without_place = []
+
+        def expected(name: str) -> dict[str, Tensor] | None:
+            step = self.whole(name)
+            return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
+
+        graph, values = self.setting.backward, self.backward_values
+        for group in groups_that_go_wrong(
+            graph, values, right, given, expected, lambda value: self.is_right_somewhere(value, right)
+        ):
+            if not group.names:
+                self.without_place += group.ends
+                continue
+            whole = [step for name in group.names if (step := self.whole(name)) is not None]
+            if group.is_sum:
+                takers = [step for step in self.consumers.get(group.names[0], ()) if step.name in self.reaching]
+                if group.names[0] not in matched and not any(step.name in given for step in takers):
+                    yield self.sums(group.names[0], takers, right, [self.backward_values[n] for n in group.ends])
+            elif whole and not any(step.name in given for step in whole):
+                steps = tuple(dict.fromkeys(part for step in whole for part in (step, *self.parts(step))))
+                if all(self.is_known(step, right, matched) for step in whole):
+                    yield self.proposals(steps, right, matched, group)
+
+    def is_right_somewhere(self, value: Tensor, right: Mapping[str, Tensor]) -> bool:
+        """Whether a value is the right gradient of some value of the forward, or a right share of one."""
+        if self.all_right_for is not right:
+            self.all_right_for = right
+            shares = [self.shares(step, right).values() for step in self.step_of.values() if step.name in self.reaching]
+            self.all_right = Marked(itertools.chain(right.values(), *shares))
+        return self.all_right.has(value)
+
+    def is_known(self, step: Step, right: Mapping[str, Tensor], matched: set[str]) -> bool:
+        """Whether the backward has the right gradients of a step's results."""
+        return {part.name for part in self.parts(step)} & right.keys() <= matched
+
+    def whole(self, name: str) -> Step | None:
+        """Return the step of this name; that of several results, if it takes one of these."""
+        step = self.step_of.get(name)
+        while step is not None and step.target == "operator.getitem":
+            step = self.step_of.get(names_in(step)[0])
+        return step
+
+    def shares(self, step: Step, right: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the right gradients of what a step takes, by this step alone."""
+        if self.shares_for is not right:
+            self.shares_for, self.known_shares = right, {}
+        if step.name not in self.known_shares:
+            inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
+            parts = tuple(dict.fromkeys((step, *self.parts(step))))
+            known = inputs and self.takes_tensors(step)
+            self.known_shares[step.name] = self.contributions(parts, inputs, right) if known else {}
+        return self.known_shares[step.name]
+
+    def takes_tensors(self, step: Step) -> bool:
+        """Whether all that a step takes with a gradient are tensors, not several results of another step."""
+        inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
+        return all(isinstance(self.forward_values[name], Tensor) for name in inputs)
+
+    def returned_wrongly(
+        self, right: Mapping[str, Tensor], wrong: Sequence[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the steps that take an input whose right gradient the backward has, though it returns another."""
+        for name in (self.local_of_port[port] for port in wrong):
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            if name not in right or mark_of(right[name]).is_zero or any(step.name in given for step in takers):
+                continue
+            if self.is_in_backward(right[name]):
+                yield self.sums(name, takers, right, self.wrong_sums(name, right, []))
+
+    def by_value(
         self,
         right: Mapping[str, Tensor],
         matched: set[str],
@@ -322,54 +401,40 @@ class Search:
         wrong: Sequence[str],
         given: set[str],
     ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield what may be a wrong place with nothing before it, those nearest to the results first: a step whose
-        result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a value
-        whose gradient is wrong though the backward has the right share of it by each step that takes it."""
-        shares: dict[str, dict[str, Tensor]] = {}
-
-        def shares_of(step: Step) -> dict[str, Tensor]:
-            if step.name not in shares:
-                inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
-                tensors = all(isinstance(self.forward_values[name], Tensor) for name in inputs)
-                parts = tuple(dict.fromkeys((step, *self.parts(step))))
-                shares[step.name] = self.contributions(parts, inputs, right) if tensors else {}
-            return shares[step.name]
+        """Yield what may be wrong by the values of the backward alone, what is nearest to the results first: a step
+        whose result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a
+        value whose gradient is wrong though the backward has the right share of it by each step that takes it."""
 
         def is_carried(step: Step, name: str) -> bool:
-            share = shares_of(step).get(name)
+            share = self.shares(step, right).get(name)
             return share is None or self.is_in_backward(share)
 
-        def is_known(step: Step) -> bool:
-            return {part.name for part in self.parts(step)} & right.keys() <= matched
-
         ports = [self.local_of_port[name] for name in wrong]
-        for name in ports:  # the backward has its right gradient, and returns another
-            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
-            if name in right and not mark_of(right[name]).is_zero and self.is_in_backward(right[name]):
-                if not any(step.name in given for step in takers):
-                    yield self.sums(name, takers, right, [])
         for name in [*sorted(inside - set(ports), key=lambda name: -self.index.get(name, -1)), *ports]:
             takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
             if name not in right or any(step.name in given for step in takers):
                 continue
-            known = [step for step in takers if is_known(step)]
+            known = [step for step in takers if self.is_known(step, right, matched)]
             for step in sorted(known, key=lambda step: -self.index[step.name]):
                 if not is_carried(step, name):
                     yield self.proposals(tuple(dict.fromkeys((step, *self.parts(step)))), right, matched)
             if takers and len(known) == len(takers) and all(is_carried(step, name) for step in takers):
-                yield self.sums(name, takers, right, [shares_of(step).get(name) for step in takers])
+                shares = [self.shares(step, right).get(name) for step in takers]
+                values = self.wrong_sums(name, right, [share for share in shares if share is not None])
+                yield self.sums(name, takers, right, values)
 
     def sums(
-        self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], shares: Sequence[Tensor | None]
+        self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], values: Sequence[Tensor]
     ) -> Iterator[WrongPlace]:
-        """Yield the steps that take a value as a wrong place that adds up or returns its gradient wrongly."""
+        """Yield the steps that take a value as a wrong place: the backward adds its gradient up to one of these values,
+        or returns it."""
         others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
         others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
-        if not all(isinstance(self.forward_values[n], Tensor) for n in others):
+        if name not in right or not all(isinstance(self.forward_values[n], Tensor) for n in others):
             return
         steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
         theirs = self.contributions(steps, others, right)
-        for value in self.wrong_sums(name, right, [share for share in shares if share is not None]):
+        for value in values:
             error = error_of(value, right[name])
             if error > NEAR:
                 backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is value])
@@ -430,7 +495,8 @@ class Search:
     ) -> tuple[WrongPlace | None, bool]:
         """Return these steps as a wrong place, with what the backward returned there, if that explains a part of what
         is wrong; and whether the steps are right."""
-        return self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+        _, place, is_right = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+        return place, is_right
 
     def best_of(
         self,
@@ -438,21 +504,21 @@ class Search:
         places: Sequence[WrongPlace],
         matched: set[str],
         wrong: Sequence[str],
-    ) -> tuple[WrongPlace | None, bool]:
-        """Return the proposal that explains most of what is wrong, None if none explains any; and whether there is one
-        without anything wrong."""
-        best: tuple[tuple[int, int], WrongPlace] | None = None
+    ) -> tuple[tuple[int, int], WrongPlace | None, bool]:
+        """Return the proposal that explains most of what is wrong with its progress, None if none explains any; and
+        whether there is one without anything wrong."""
+        best: tuple[tuple[int, int], WrongPlace | None] = ((0, 0), None)
         for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
                 if None not in place.returned:
-                    return None, True
+                    return (0, 0), None, True
                 continue
             progress = self.progress([*places, place], place, matched, wrong)
-            if progress > (0, 0) and (best is None or progress > best[0]):
+            if progress > best[0]:
                 best = progress, place
             if progress[0] == len(wrong):
                 break
-        return (None, False) if best is None else (best[1], False)
+        return *best, False
 
     def progress(
         self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
@@ -500,21 +566,24 @@ class Search:
             yield tuple(sorted(region, key=lambda step: self.index[step.name]))
 
     def proposals(
-        self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]
+        self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str], group: Group | None = None
     ) -> Iterator[WrongPlace]:
-        """Yield these steps as a wrong place, with values of the backward as the gradients that it returned."""
+        """Yield these steps as a wrong place, with values of the backward as the gradients that it returned: those that
+        it computed for these steps by its echoes, if `group` has them."""
         own = {step.name for step in steps}
         inputs = [name for step in steps for name in names_in(step) if name not in own]
         inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
         if not all(isinstance(self.forward_values[name], Tensor) for name in inputs):
             return  # a place that takes several results of a step has that step in it
-        if not inputs or sum(name not in matched for name in inputs) > MOST_INPUTS:
+        if not inputs or (group is None and sum(name not in matched for name in inputs) > MOST_INPUTS):
             return
         contributions = self.contributions(steps, inputs, right)
         values = dict(self.backward_values)
         choices = []
         for name in inputs:
-            if name in matched and name in contributions:
+            if group is not None and name in contributions:
+                choices.append(self.ends_of(group, name, steps, contributions[name], right, matched, values))
+            elif name in matched and name in contributions:
                 values[RIGHT + name] = contributions[name]
                 choices.append([RIGHT + name])
             else:
@@ -525,7 +594,8 @@ class Search:
             errors = tuple(
                 error_of(gradient, contributions.get(name)) for name, gradient in zip(inputs, returned, strict=True)
             )
-            yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
+            if group is None or max(errors) > NEAR:
+                yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
 
     def most_right_first(
         self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None], values: Mapping[str, Any]
@@ -565,6 +635,37 @@ class Search:
         )
         return {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
+    def ends_of(
+        self,
+        group: Group,
+        name: str,
+        steps: tuple[Step, ...],
+        contribution: Tensor,
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        values: dict[str, Any],
+    ) -> list[str]:
+        """Return what the backward computed for a group of its steps that may be the gradient of an input: the right
+        one if that is there, else the wrong ones of its size; these are put into `values`."""
+        values[RIGHT + name] = contribution
+        like = set(self.named_like(contribution))
+        if mark_of(contribution).is_zero or like & set(group.all_ends):
+            return [RIGHT + name]
+        names = []
+        for end in group.ends:
+            value = self.backward_values[end]
+            if value.numel() == contribution.numel():
+                values[f"{end} as {name}"] = value.reshape(contribution.shape)
+                names.append(f"{end} as {name}")
+            if value.dim() > 1 and value.mT.shape == contribution.shape:
+                values[f"{end} as {name} transposed"] = value.mT
+                names.append(f"{end} as {name} transposed")
+        rest = self.rest_of_port(name, {step.name for step in steps}, right)
+        if rest is not None:
+            values[RETURNED + name] = rest
+            names.append(RETURNED + name)
+        return [*names, *([RIGHT + name] if like or name in matched else []), NOTHING]
+
     def candidates(
         self,
         name: str,
@@ -592,7 +693,8 @@ class Search:
         own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
         taking = self.computed_from([right[n] for n in echoes & right.keys()])
         next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
-        ranked = [*reversed(own[-MOST_CANDIDATES:]), *next_[:MOST_CANDIDATES]]
+        ranked = [*(n for n in self.without_place if n in alike), *reversed(own[-MOST_CANDIDATES:])]
+        ranked = list(dict.fromkeys([*ranked, *next_[:MOST_CANDIDATES]]))
         ranked += [n for n in reversed(alike) if n not in ranked][: max(0, MOST_CANDIDATES - len(ranked))]
         if contribution is not None:
             same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
@@ -604,13 +706,16 @@ class Search:
         return [*ranked, NOTHING]
 
     def rest_of_port(self, name: str, own: set[str], right: Mapping[str, Tensor]) -> Tensor | None:
-        """Return what the backward returned for an input, less the right shares by steps that are not these."""
+        """Return what the backward returned for an input, less the right shares by steps that are not these; None if
+        one of these shares is nowhere in the backward."""
         gradient = next((g for port, g in self.setting.gradients.items() if self.local_of_port[port] == name), None)
         if gradient is None:
             return None
         for step in self.consumers.get(name, ()):
             if step.name not in own and step.name in self.reaching:
-                share = self.contributions(tuple(dict.fromkeys((step, *self.parts(step)))), [name], right).get(name)
+                share = self.shares(step, right).get(name)
+                if share is not None and not self.is_in_backward(share):
+                    return None
                 gradient = gradient if share is None else gradient - share
         return gradient
 
@@ -639,6 +744,7 @@ class Search:
     def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
         """Return the steps of the backward that compute the gradients of a place."""
         names = {step.name for step in steps}
+        chosen = [name.partition(" as ")[0] for name in chosen]
         return tuple(
             step
             for step in self.setting.backward.steps
@@ -661,50 +767,6 @@ class Search:
 # ---- Values
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Three numbers of a tensor that do not depend on the order of its elements: equal marks mean equal values."""
-
-    sums: tuple[float, float, float]
-
-    @property
-    def is_zero(self) -> bool:
-        return self.sums[1] < 1e-300
-
-    def is_near(self, other: Mark) -> bool:
-        """Whether two marks are those of one tensor, up to rounding."""
-        size = max(self.sums[1], other.sums[1])
-        if abs(self.sums[1] - other.sums[1]) > NEAR * size:
-            return False
-        return all(
-            abs(mine - its) <= 1e-7 * scale
-            for mine, its, scale in (
-                (self.sums[0], other.sums[0], size**0.5 + abs(self.sums[0])),
-                (self.sums[2], other.sums[2], size**1.5),
-            )
-        )
-
-
-def is_permuted(value: Tensor, gradient: Tensor) -> bool:
-    """Whether two values of equal marks are one, with dimensions in another order or in another shape."""
-    if value.dim() != gradient.dim() or sorted(value.shape) != sorted(gradient.shape):
-        return True  # a view, of which the marks are all there is
-    orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
-    alike = (value.permute(order) for order in orders)
-    return any(other.shape == gradient.shape and distance(other, gradient, 0.0) <= NEAR for other in alike)
-
-
-MOST_ORDERS = 24
-"""How many orders of dimensions are compared."""
-
-
-def mark_of(value: Tensor) -> Mark:
-    """Return the Mark of a tensor."""
-    parts = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-    flat = parts.double()
-    return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
-
-
 def run_backward(setting: Setting) -> dict[str, Any]:
     """Return every value of the backward by its name, tangents and saved values too."""
     with torch.no_grad():
@@ -715,32 +777,3 @@ def forward_values(setting: Setting) -> dict[str, Any]:
     """Return every value of the forward by its name."""
     torch.manual_seed(setting.chance)
     return DualRun(setting.forward).values(setting.inputs)
-
-
-def error_of(gradient: Tensor | None, right: Tensor | None) -> float:
-    """Return the relative difference of a gradient from the right one; None is a gradient of zeros."""
-    if gradient is None or right is None:
-        other = right if gradient is None else gradient
-        return 0.0 if other is None or not bool((other != 0).any()) else 1.0
-    return distance(gradient, right, 0.0)
-
-
-def names_in(step: Step) -> list[str]:
-    """Return the names of the values that a step takes."""
-    return list(dict.fromkeys(name for value in (step.args, *(v for _, v in step.kwargs)) for name in refs(value)))
-
-
-def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
-    """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
-    they have NaN or Inf in different places."""
-    if not gradient.numel():
-        return 0.0
-    if not bool(gradient.isfinite().all()) or not bool(expected.isfinite().all()):
-        finite = gradient.isfinite() & expected.isfinite()
-        if not bool((finite | (gradient == expected) | (gradient.isnan() & expected.isnan())).all()):
-            return 1.0
-        gradient, expected = gradient[finite], expected[finite]
-        if not gradient.numel():
-            return 0.0
-    size = max(float(expected.abs().max()), float(gradient.abs().max()), 1e-6 * largest, 1e-300)
-    return float((gradient - expected).abs().max()) / size

@@ -1,0 +1,96 @@
+"""Gradients compared: equal up to rounding, in any layout."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NEAR = 1e-9
+"""The relative difference up to which two gradients are the same: both are rounded in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Three numbers of a tensor that do not depend on the order of its elements: equal marks mean equal values."""
+
+    sums: tuple[float, float, float]
+
+    @property
+    def is_zero(self) -> bool:
+        return self.sums[1] < 1e-300
+
+    def is_near(self, other: Mark) -> bool:
+        """Whether two marks are those of one tensor, up to rounding."""
+        size = max(self.sums[1], other.sums[1])
+        if abs(self.sums[1] - other.sums[1]) > NEAR * size:
+            return False
+        return all(
+            abs(mine - its) <= 1e-7 * scale
+            for mine, its, scale in (
+                (self.sums[0], other.sums[0], size**0.5 + abs(self.sums[0])),
+                (self.sums[2], other.sums[2], size**1.5),
+            )
+        )
+
+
+def is_permuted(value: Tensor, gradient: Tensor) -> bool:
+    """Whether two values of equal marks are one, with dimensions in another order or in another shape."""
+    if value.dim() != gradient.dim() or sorted(value.shape) != sorted(gradient.shape):
+        return True  # a view, of which the marks are all there is
+    orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
+    alike = (value.permute(order) for order in orders)
+    return any(other.shape == gradient.shape and distance(other, gradient, 0.0) <= NEAR for other in alike)
+
+
+MOST_ORDERS = 24
+"""How many orders of dimensions are compared."""
+
+
+def mark_of(value: Tensor) -> Mark:
+    """Return the Mark of a tensor."""
+    parts = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    flat = parts.double()
+    return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
+
+
+class Marked:
+    """Tensors, to look others up in."""
+
+    def __init__(self, values: Iterable[Tensor]) -> None:
+        self.values: dict[int, list[tuple[Mark, Tensor]]] = {}
+        for value in values:
+            self.values.setdefault(value.numel(), []).append((mark_of(value), value))
+
+    def has(self, value: Tensor) -> bool:
+        """Whether a tensor is one of these, in any layout."""
+        mark = mark_of(value)
+        alike = self.values.get(value.numel(), ())
+        return mark.is_zero or any(mark.is_near(other) and is_permuted(v, value) for other, v in alike)
+
+
+def error_of(gradient: Tensor | None, right: Tensor | None) -> float:
+    """Return the relative difference of a gradient from the right one; None is a gradient of zeros."""
+    if gradient is None or right is None:
+        other = right if gradient is None else gradient
+        return 0.0 if other is None or not bool((other != 0).any()) else 1.0
+    return distance(gradient, right, 0.0)
+
+
+def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
+    """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
+    they have NaN or Inf in different places."""
+    if not gradient.numel():
+        return 0.0
+    if not bool(gradient.isfinite().all()) or not bool(expected.isfinite().all()):
+        finite = gradient.isfinite() & expected.isfinite()
+        if not bool((finite | (gradient == expected) | (gradient.isnan() & expected.isnan())).all()):
+            return 1.0
+        gradient, expected = gradient[finite], expected[finite]
+        if not gradient.numel():
+            return 0.0
+    size = max(float(expected.abs().max()), float(gradient.abs().max()), 1e-6 * largest, 1e-300)
+    return float((gradient - expected).abs().max()) / size
