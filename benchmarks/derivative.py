@@ -15,8 +15,10 @@ again, so that a run may be continued.
 
 A planted fault is one change of a backward: another operand of the same type, a constant times 1.5 to 1.00001, a
 dropped addend, or two results swapped. It counts if the gradient changes by more than rounding. The place is right if
-the first wrong place has the forward step that the changed step is the gradient of, by its echo; of a changed step
-without an echo (it adds gradients up), those of the steps next to it.
+the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
+changed step without an echo it is the step whose right gradients, by autograd of the forward, have the value that the
+changed step had before, or the steps that take a value whose gradients it added up; else those of the steps next to it.
+A backward that is wrong for tangents or for these times −8 counts as wrong.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ from torch import nn
 
 import backprint as bp
 from backprint.derivatives import check
+from backprint.derivatives.check import SCALE
+from backprint.derivatives.locate import Search
+from backprint.derivatives.marks import is_nonzero
 from backprint.derivatives.setting import CannotTell, Setting, make_setting, values_of
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step, TensorSpec
@@ -296,10 +301,10 @@ def summary(rows: Sequence[Row]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One change of a backward, and the forward steps whose gradient it spoils."""
+    """One change of a backward, which `backward` makes, and the forward steps whose gradient it spoils."""
 
     kind: str
-    backward: Graph
+    backward: Callable[[], Graph]
     steps: frozenset[str]
 
 
@@ -309,20 +314,26 @@ CHANGED = 1e-12
 """A gradient that differs by no more, relative to its norm, is the same: both are rounded."""
 
 
-def faults_of(pair: Pair, source: random.Random) -> Iterator[Fault]:
-    """Yield planted faults of a Pair's backward."""
+def faults_of(pair: Pair, source: random.Random, by_value: Mapping[str, frozenset[str]]) -> Iterator[Fault]:
+    """Yield planted faults of a Pair's backward; `by_value` has the forward steps of steps without an echo."""
     graph = pair.backward
     assert graph is not None
     specs: dict[str, Any] = {port.local: port.spec for port in graph.inputs}
     specs |= {step.name: step.spec for step in graph.steps}
-    known = [port.local for port in graph.inputs]
+    known: dict[Any, list[str]] = {}
+    for port in graph.inputs:
+        known.setdefault(type_of(port.spec), []).append(port.local)
     for index, step in enumerate(graph.steps):
         if step.is_guard:
             continue
 
-        def planted(kind: str, other: Step, index: int = index, step: Step = step) -> Fault:
-            steps = (*graph.steps[:index], other, *graph.steps[index + 1 :])
-            return Fault(kind, replace(graph, steps=steps), belonging(pair, step))
+        owners = by_value.get(step.name) or belonging(pair, step)
+
+        def planted(kind: str, other: Step, index: int = index, owners: frozenset[str] = owners) -> Fault:
+            def backward() -> Graph:
+                return replace(graph, steps=(*graph.steps[:index], other, *graph.steps[index + 1 :]))
+
+            return Fault(kind, backward, owners)
 
         for place, value in enumerate(step.args):
             before, after = step.args[:place], step.args[place + 1 :]
@@ -330,7 +341,7 @@ def faults_of(pair: Pair, source: random.Random) -> Iterator[Fault]:
                 for factor in FACTORS:
                     yield planted(f"constant x{factor}", replace(step, args=(*before, value * factor, *after)))
             if type(value) is Ref:
-                alike = [name for name in known if name != value.name and same_type(specs[name], specs[value.name])]
+                alike = [name for name in known.get(type_of(specs[value.name]), ()) if name != value.name]
                 for name in source.sample(alike, min(2, len(alike))):
                     yield planted("another operand", replace(step, args=(*before, Ref(name), *after)))
         first, second = (*step.args, None, None)[:2]
@@ -339,7 +350,7 @@ def faults_of(pair: Pair, source: random.Random) -> Iterator[Fault]:
                 if same_type(specs[kept.name], step.spec):
                     alias = replace(step, target="aten.alias.default", args=(kept,), kwargs=())
                     yield planted("dropped addend", alias)
-        known.append(step.name)
+        known.setdefault(type_of(step.spec), []).append(step.name)
     yield from swapped(pair, graph)
 
 
@@ -358,7 +369,7 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
                 results = list(graph.results)
                 results[early], results[late] = result, other
                 steps = frozenset(s for p in ports for s in consumers.get(local_of_port.get(p.name, ""), ()))
-                yield Fault("swapped results", replace(graph, results=tuple(results)), steps)
+                yield Fault("swapped results", partial(replace, graph, results=tuple(results)), steps)
 
 
 def names_taken(step: Step) -> list[str]:
@@ -369,9 +380,12 @@ def names_taken(step: Step) -> list[str]:
 
 
 def same_type(one: Any, other: Any) -> bool:
-    if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
-        return False
-    return (one.shape, one.dtype) == (other.shape, other.dtype)
+    return type_of(one) == type_of(other)
+
+
+def type_of(spec: Any) -> Any:
+    """Return the shape and the dtype of a tensor; what equals nothing else for another value."""
+    return (spec.shape, spec.dtype) if isinstance(spec, TensorSpec) else object()
 
 
 def belonging(pair: Pair, step: Step) -> frozenset[str]:
@@ -390,6 +404,27 @@ def belonging(pair: Pair, step: Step) -> frozenset[str]:
         if other.echo is not None and (other.name in taken or step.name in names_taken(other)):
             names.update(other.echo.names)
     return frozenset(names)
+
+
+def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
+    """Return for each step of a right backward without an echo the forward steps whose right gradients it computes."""
+    assert pair.backward is not None
+    unknown = [step.name for step in pair.backward.steps if step.echo is None and not step.is_guard]
+    if not unknown:
+        return {}
+    search = Search(setting)
+    right = search.right_gradients([])
+    owners: dict[str, set[str]] = {}
+    for step in search.step_of.values():
+        for share in search.shares(step, right).values():
+            for name in search.named_like(share) if is_nonzero(share) else ():
+                owners.setdefault(name, set()).add(step.name)
+    for value, gradient in right.items():
+        takers = {step.name for step in search.consumers.get(value, ())}
+        if len(takers) > 1 and is_nonzero(gradient):
+            for name in search.named_like(gradient):
+                owners.setdefault(name, set()).update(takers)
+    return {name: frozenset(owners[name]) for name in unknown if name in owners}
 
 
 def beside(graph: Graph, names: Collection[str]) -> set[str]:
@@ -427,17 +462,18 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
         return None
     setting = make_setting(pair, values, 0, capture.seed)
     source = random.Random(name)
-    every = list(faults_of(pair, source))
+    every = list(faults_of(pair, source, steps_by_value(setting, pair)))
     counts: Counter[str] = Counter()
     missed, elsewhere = [], []
     start = time.perf_counter()
     for fault in source.sample(every, min(most, len(every))):
         try:
-            change = changed(setting, fault.backward)
+            backward = fault.backward()
+            change = changed(setting, backward)
         except (CannotTell, BackprintError, RuntimeError):
             counts["raised"] += 1
             continue
-        result = check.check_pair(Pair(pair.name, pair.forward, fault.backward), values, capture.seed)
+        result = check.check_pair(Pair(pair.name, pair.forward, backward), values, capture.seed)
         alarm = result.word == NOT_THE_DERIVATIVE
         if change <= CHANGED:
             counts["same"] += 1
@@ -487,20 +523,22 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
 
 
 def changed(setting: Setting, backward: Graph) -> float:
-    """Return how far a changed backward's gradients are from the right ones, relative to their norms."""
+    """Return how far a changed backward's gradients are from the right ones, relative to their norms, for the tangents
+    or for these times −8."""
     from backprint.graph.sizes import at_hints
     from backprint.replaying.power import widened
 
-    returned = {
-        key.name: value for key, value in values_of(at_hints(widened(backward)), setting.backward_inputs).items()
-    }
-    most = 0.0
-    for name, gradient in setting.gradients.items():
-        other = returned[name]
-        other = torch.zeros_like(gradient) if other is None else other
-        size = max(float(gradient.norm()), float(other.norm()), 1e-300)
-        difference = float((other - gradient).norm()) / size
-        most = max(most, difference if difference == difference else 1.0)
+    graph, most = at_hints(widened(backward)), 0.0
+    for scale in (1.0, SCALE):
+        tangents = {name: tangent * scale for name, tangent in setting.tangents.items()}
+        passed = replace(setting, tangents=tangents).backward_inputs
+        returned = {key.name: value for key, value in values_of(graph, passed).items()}
+        for name, gradient in setting.gradients.items():
+            other, right = returned[name], gradient * scale
+            other = torch.zeros_like(right) if other is None else other
+            size = max(float(right.norm()), float(other.norm()), 1e-300)
+            difference = float((other - right).norm()) / size
+            most = max(most, difference if difference == difference else 1.0)
     return most
 
 

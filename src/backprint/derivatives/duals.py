@@ -48,9 +48,9 @@ Watch = Callable[[str, Any, Any], None]
 
 
 class DualRun:
-    """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; with `all_require_grad`
-    autograd records how results depend on values that depend on no input. Operators in `refuted` are run as if they had
-    no formula for their tangent, because theirs is wrong.
+    """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; autograd records how
+    results depend on the values in `recorded`, though these may depend on no input. Operators in `refuted` are run as
+    if they had no formula for their tangent, because theirs is wrong.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class DualRun:
         graph: Graph,
         constant: Collection[str] = (),
         watch: Watch | None = None,
-        all_require_grad: bool = False,
+        recorded: Collection[str] = (),
         refuted: Collection[str] = (),
     ) -> None:
-        self.graph, self.constant, self.watch, self.all_require_grad = graph, constant, watch, all_require_grad
+        self.graph, self.constant, self.watch, self.recorded = graph, constant, watch, recorded
         self.refuted = refuted
         self.by_second_derivative: set[str] = set()
         self.by_differences: set[str] = set()
@@ -123,7 +123,7 @@ class DualRun:
             raise OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
         if step.name in self.constant:
             result = tree_map(without_tangent, result)
-        if self.all_require_grad:
+        if step.name in self.recorded:
             result = tree_map(requiring_grad, result)
         env[step.name] = result
         if self.watch is not None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from backprint.derivatives.duals import DualRun, unpacked
 from backprint.derivatives.echoes import Group, groups_that_go_wrong, names_in
-from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_permuted, mark_of
+from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_nonzero, is_permuted, mark_of
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
@@ -239,7 +239,7 @@ class Search:
         torch.manual_seed(self.setting.chance)
         with torch.enable_grad():
             fed = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
-        env = DualRun(self.graph, constant, all_require_grad=True).values(fed)
+        env = DualRun(self.graph, constant, recorded=self.depending).values(fed)
         roots, weights = self.roots(env, places)
         named = {
             name: value
@@ -339,9 +339,13 @@ class Search:
                 continue
             whole = [step for name in group.names if (step := self.whole(name)) is not None]
             if group.is_sum:
-                takers = [step for step in self.consumers.get(group.names[0], ()) if step.name in self.reaching]
-                if group.names[0] not in matched and not any(step.name in given for step in takers):
-                    yield self.sums(group.names[0], takers, right, [self.backward_values[n] for n in group.ends])
+                name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
+                takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+                # The backward may have the right sum, and an echo that is not that of the sum.
+                other = name in matched and all(is_nonzero(v) and self.is_right_somewhere(v, right) for v in ends)
+                known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
+                if known and not other:
+                    yield self.sums(name, takers, right, ends)
             elif whole and not any(step.name in given for step in whole):
                 steps = tuple(dict.fromkeys(part for step in whole for part in (step, *self.parts(step))))
                 if all(self.is_known(step, right, matched) for step in whole):

@@ -57,6 +57,10 @@ def mark_of(value: Tensor) -> Mark:
     return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
 
 
+def is_nonzero(value: Tensor) -> bool:
+    return not mark_of(value).is_zero
+
+
 class Marked:
     """Tensors, to look others up in."""
 
