@@ -16,9 +16,9 @@ again, so that a run may be continued.
 A planted fault is one change of a backward: another operand of the same type, a constant times 1.5 to 1.00001, a
 dropped addend, or two results swapped. It counts if the gradient changes by more than rounding. The place is right if
 the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
-changed step without an echo it is the step whose right gradients, by autograd of the forward, have the value that the
-changed step had before, or the steps that take a value whose gradients it added up; else those of the steps next to it.
-A backward that is wrong for tangents or for these times −8 counts as wrong.
+changed step without an echo, or with that of a value without a gradient, it is the step whose right gradients, by
+autograd of the forward, have the value that the changed step had before, or the steps that take a value whose gradients
+it added up; else those of the steps next to it. Gradients are compared for the tangents and for these times −8.
 """
 
 from __future__ import annotations
@@ -314,6 +314,10 @@ CHANGED = 1e-12
 """A gradient that differs by no more, relative to its norm, is the same: both are rounded."""
 
 
+ROUNDED = 1e-3
+"""A gradient that is smaller than this part of the largest counts as that: it may be 0 but for rounding."""
+
+
 def faults_of(pair: Pair, source: random.Random, by_value: Mapping[str, frozenset[str]]) -> Iterator[Fault]:
     """Yield planted faults of a Pair's backward; `by_value` has the forward steps of steps without an echo."""
     graph = pair.backward
@@ -409,10 +413,16 @@ def belonging(pair: Pair, step: Step) -> frozenset[str]:
 def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
     """Return for each step of a right backward without an echo the forward steps whose right gradients it computes."""
     assert pair.backward is not None
-    unknown = [step.name for step in pair.backward.steps if step.echo is None and not step.is_guard]
+    search = Search(setting)
+
+    def is_known(step: Step) -> bool:
+        """Whether the echo of a step names a value that has a gradient."""
+        with_gradient = search.reaching & (search.depending | {port.local for port in pair.forward.inputs})
+        return step.echo is not None and not with_gradient.isdisjoint(step.echo.names)
+
+    unknown = [step for step in pair.backward.steps if not step.is_guard and not is_known(step)]
     if not unknown:
         return {}
-    search = Search(setting)
     right = search.right_gradients([])
     owners: dict[str, set[str]] = {}
     for step in search.step_of.values():
@@ -424,7 +434,12 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
         if len(takers) > 1 and is_nonzero(gradient):
             for name in search.named_like(gradient):
                 owners.setdefault(name, set()).update(takers)
-    return {name: frozenset(owners[name]) for name in unknown if name in owners}
+    of_echo: dict[Any, set[str]] = {}
+    for step in unknown:
+        if step.echo is not None:
+            of_echo.setdefault(step.echo, set()).update(owners.get(step.name, ()))
+    steps_of = {step.name: owners.get(step.name) or of_echo.get(step.echo) for step in unknown}
+    return {name: frozenset(steps) for name, steps in steps_of.items() if steps}
 
 
 def beside(graph: Graph, names: Collection[str]) -> set[str]:
@@ -533,10 +548,11 @@ def changed(setting: Setting, backward: Graph) -> float:
         tangents = {name: tangent * scale for name, tangent in setting.tangents.items()}
         passed = replace(setting, tangents=tangents).backward_inputs
         returned = {key.name: value for key, value in values_of(graph, passed).items()}
+        largest = max(float(gradient.norm()) for gradient in setting.gradients.values()) * abs(scale)
         for name, gradient in setting.gradients.items():
             other, right = returned[name], gradient * scale
             other = torch.zeros_like(right) if other is None else other
-            size = max(float(right.norm()), float(other.norm()), 1e-300)
+            size = max(float(right.norm()), float(other.norm()), ROUNDED * largest, 1e-300)
             difference = float((other - right).norm()) / size
             most = max(most, difference if difference == difference else 1.0)
     return most

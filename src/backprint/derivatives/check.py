@@ -416,6 +416,8 @@ def explained(
         words.append("tangents of ones do not show it")
     if sure:
         words.append(REST_IS_RIGHT)
+    if not by_formula or reason:
+        wrong = with_only_function(wrong, located.wrong, opaque)
     return replace(
         known,
         word=NOT_THE_DERIVATIVE,
@@ -425,6 +427,22 @@ def explained(
         rest_is_right=sure,
         ones=ones,
     )
+
+
+def with_only_function(
+    wrong: Sequence[WrongGradient], ports: Sequence[str], opaque: Sequence[OpaqueEdge]
+) -> list[WrongGradient]:
+    """Return the wrong places with the program's only custom autograd.Function, if none of them has one: a Function
+    that writes over its tangents, or over what it saved, spoils the gradients of others."""
+    edges = {edge.function: edge for edge in opaque if edge.function and edge.source is not None}
+    if len(edges) != 1 or any(place.function for place in wrong) or any(edge.kind == "hook" for edge in opaque):
+        return list(wrong)
+    ((function, edge),) = edges.items()
+    if wrong:
+        return [replace(place, function=function) for place in wrong]
+    assert edge.source is not None
+    line = line_text(edge.source)
+    return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
 
 
 def rounding(setting: Setting) -> float:

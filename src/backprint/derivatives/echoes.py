@@ -40,13 +40,14 @@ def groups_that_go_wrong(
     given: Collection[str],
     expected: Expected,
     is_right_somewhere: Callable[[Tensor], bool],
+    has_gradient: Callable[[str], bool],
 ) -> Iterator[Group]:
     """Yield the groups of a backward to blame, in its order.
 
     `values` are its values, `right` the right gradients of the values of the forward if what the backward returned for
     the steps `given` is taken for given. An end may be the sum of all gradients of what its step takes: not every sum
-    has an echo of its own. A step without an echo whose value is right nowhere is a group without a name, because the
-    step that it belongs to is not known.
+    has an echo of its own. An echo of a value without a gradient says nothing. A step without an echo whose value is
+    right nowhere is a group without a name, because the step that it belongs to is not known.
     """
     ends = ends_of_groups(graph, values)
     members: dict[Echo, list[str]] = {}
@@ -70,6 +71,8 @@ def groups_that_go_wrong(
             if not is_tainted and is_gradient(value) and not is_right_somewhere(value):
                 tainted.add(step.name)
                 yield Group((), False, (step.name,), (step.name,))
+            continue
+        if not any(map(has_gradient, echo.names)):
             continue
         if not set(echo.names).isdisjoint(given):
             tainted.discard(step.name)

@@ -7,6 +7,7 @@ program itself, because sizes and strides are constants of a graph.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -231,8 +232,12 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
             continue  # the program does not run on such inputs
         right = backward_product(setting)
         gap = gap_of((left, size), right)
-        if gap > 1e-8 and not run.by_differences and not is_subgradient(setting, right):
+        if run.by_differences:
+            continue
+        if gap > 1e-8 and not is_subgradient(setting, right):
             yield InputFault(kind, setting, gap)
+        elif gap <= 1e-8 and (distance := distance_to_differences(setting, right)) > 0:
+            yield InputFault(kind, setting, distance)
 
 
 def alike_for_equals(setting: Setting) -> dict[str, Tensor]:
@@ -256,6 +261,28 @@ def is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     sides = sorted([(ahead - here) / STEP, (here - behind) / STEP])
     slack = 1e-4 * max(right[1], abs(sides[0]), abs(sides[1]))
     return sides[0] - slack <= right[0] <= sides[1] + slack
+
+
+def distance_to_differences(setting: Setting, right: tuple[float, float]) -> float:
+    """Return how far the product is from the derivatives to both sides, by differences, relative to its terms; 0 where
+    these are not settled, or rounding explains it.
+
+    Where a function computes something else at one point, as with `x == 0`, its derivative by formulas is not that of
+    its values. A jump, or a slope that depends on the step, is no derivative.
+    """
+    points = [product_at(setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
+    if any(point is None or not math.isfinite(point) for point in points):
+        return 0.0
+    here, ahead, behind, near_ahead, near_behind = (point for point in points if point is not None)
+    sides = [(ahead - here) / STEP, (here - behind) / STEP]
+    finer = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
+    terms = sum(inner(tangent, output_of(setting.results, name))[1] for name, tangent in setting.tangents.items())
+    size = max(right[1], *map(abs, sides))
+    slack = 1e-4 * size + 1e-6 * terms
+    if any(abs(one - other) > slack for one, other in zip(sides, finer, strict=True)):
+        return 0.0
+    off = max(min(sides) - right[0], right[0] - max(sides))
+    return off / size if off > slack else 0.0
 
 
 def product_at(setting: Setting, step: float) -> float | None:

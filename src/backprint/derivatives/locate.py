@@ -330,9 +330,17 @@ class Search:
             step = self.whole(name)
             return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
 
-        graph, values = self.setting.backward, self.backward_values
+        def has_gradient(name: str) -> bool:
+            return (name in self.reaching and name in self.depending) or name not in self.step_of
+
         for group in groups_that_go_wrong(
-            graph, values, right, given, expected, lambda value: self.is_right_somewhere(value, right)
+            self.setting.backward,
+            self.backward_values,
+            right,
+            given,
+            expected,
+            lambda value: self.is_right_somewhere(value, right),
+            has_gradient,
         ):
             if not group.names:
                 self.without_place += group.ends
@@ -439,6 +447,8 @@ class Search:
         steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
         theirs = self.contributions(steps, others, right)
         for value in values:
+            if value.shape != right[name].shape:
+                continue
             error = error_of(value, right[name])
             if error > NEAR:
                 backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is value])
@@ -457,7 +467,8 @@ class Search:
         if returned:
             return returned
         shape = right[name].shape
-        alike = {n: v for n, v in self.backward_values.items() if isinstance(v, Tensor) and v.shape == shape}
+        tensors = {n: v for n, v in self.backward_values.items() if isinstance(v, Tensor) and is_inexact(v)}
+        alike = {n: v for n, v in tensors.items() if v.shape == shape}
         carried = {n for n, v in alike.items() if any(distance(v, s, 0.0) <= NEAR for s in shares if s.shape == shape)}
         steps = [step for step in self.setting.backward.steps if step.name in alike]
         by_echo = [s for s in steps if s.echo and s.echo.kind == "sum of gradients of" and name in s.echo.names]
