@@ -300,10 +300,12 @@ def without_tangent(value: Any) -> Any:
 
 
 def requiring_grad(value: Any) -> Any:
-    """Return a tensor that requires grad, if its dtype can."""
-    if not isinstance(value, Tensor) or value.requires_grad or not (value.is_floating_point() or value.is_complex()):
+    """Return a tensor that requires grad, if its dtype can. One that autograd cannot differentiate, such as a random
+    mask in the shape of another tensor, depends on nothing."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return value
-    return value.detach().requires_grad_()
+    differentiable = value.grad_fn is None or "NotImplemented" not in value.grad_fn.name()
+    return value if value.requires_grad and differentiable else value.detach().requires_grad_()
 
 
 def is_random(function: Any) -> bool:
