@@ -636,14 +636,14 @@ class Search:
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        DualRun(self.graph).continued(steps, env)
+        DualRun(self.graph, recorded=own).continued(steps, env)
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
             if not all(step.name in own for step in self.consumers.get(name, ())) or not self.consumers.get(name)
         ]
         ends = [(value, gradient) for value, gradient in ends if value.requires_grad]
-        if not ends:
+        if not ends or not leaves:
             return {}
         gradients = torch.autograd.grad(
             [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
