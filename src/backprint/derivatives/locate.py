@@ -1,11 +1,17 @@
 """Where a backward is not the derivative of its forward: the first operators whose gradients are wrong.
 
-Autograd of the captured forward, in float64, has the right gradient of every value. The values of the backward are
-compared with these: a gradient that the backward has nowhere is wrong, or is never computed on its own (inside a custom
-Function). On the ways from the inputs with wrong gradients to the results, the step nearest to the results is looked
-for whose result has a right gradient and whose inputs have none: there the backward goes wrong. Steps before it are
-added until values of the backward explain what it returned. These are then taken for given, and what remains is
-searched in the same way; so several wrong places are found one after the other.
+Autograd of the captured forward, in float64, has the right gradient of every value, and each step's share of it. The
+values of the backward are compared with these. What may be wrong is tried in this order, nearest to the results first:
+
+- a step for which the backward, by its echoes, computes none of the right shares, from values that are right;
+- an input whose right gradient the backward has, and for which it returns another;
+- a step whose result has a right gradient in the backward and whose share is nowhere in it, and a value whose shares it
+  has and adds up wrongly;
+- several steps, before whose results no gradient is right, as those of a custom autograd.Function whose backward
+  computes their gradients at once.
+
+What the backward returned there is taken for given; if then more gradients are right, this is a wrong place. What
+remains is searched in the same way, so several wrong places are found one after the other.
 """
 
 from __future__ import annotations

@@ -1,0 +1,121 @@
+"""The first wrong place that `bp.derivative` names is the step whose gradient is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), requires_grad=True)
+
+
+def spoiled(capture: Capture, name: str, **changes: Any) -> Capture:
+    """Return a capture of which one step of the backward is changed."""
+    graph = backward_of(capture)
+    steps = tuple(replace(step, **changes) if step.name == name else step for step in graph.steps)
+    assert steps != graph.steps
+    return with_backward(capture, replace(graph, steps=steps))
+
+
+def backward_of(capture: Capture) -> Graph:
+    graph = capture.pairs[0].backward
+    assert graph is not None
+    return graph
+
+
+def with_backward(capture: Capture, graph: Graph) -> Capture:
+    return replace(capture, pairs=(Pair(capture.pairs[0].name, capture.pairs[0].forward, graph),))
+
+
+def step_of(capture: Capture, target: str, number: int = 0) -> Step:
+    return [step for step in backward_of(capture).steps if step.target == target][number]
+
+
+def first_place(capture: Capture) -> tuple[str, ...]:
+    (answer,) = bp.derivative(capture)
+    assert answer.word == "not the derivative"
+    return answer.wrong[0].names
+
+
+def test_the_right_value_of_another_step_is_no_excuse() -> None:
+    """The factor is 1, so that the gradient of what `mul` takes is also that of what it makes."""
+    cap = bp.capture(lambda x, y: ((x * 1.0).t() @ y).sin(), leaf(3, 4), leaf(3, 4))
+    step = next(s for s in backward_of(cap).steps if s.echo and s.echo.names == ("mul",))
+    assert first_place(spoiled(cap, step.name, args=(step.args[0], 1.5))) == ("mul",)
+
+
+def test_a_view_of_a_wrong_value() -> None:
+    cap = bp.capture(lambda x, y: (x.tanh().view(6) * y.exp()).sin(), leaf(2, 3), leaf(6))
+    step = next(s for s in backward_of(cap).steps if s.echo and s.echo.names == ("view",))
+    other = step_of(cap, "aten.mul.Tensor", -1)
+    assert other.name not in map(str, step.args)
+    assert first_place(spoiled(cap, step.name, args=(Ref(other.name), *step.args[1:]))) == ("view",)
+
+
+def test_a_dropped_addend_is_in_a_step_that_takes_the_value() -> None:
+    cap = bp.capture(lambda x: (h := x.tanh()).sin() * h.exp(), leaf(3, 4))
+    step = next(s for s in backward_of(cap).steps if s.echo and s.echo.kind == "sum of gradients of")
+    assert set(first_place(spoiled(cap, step.name, target="aten.alias.default", args=step.args[:1]))) == {"sin", "exp"}
+
+
+def test_swapped_results_are_found_at_the_step_that_takes_them() -> None:
+    cap = bp.capture(nn.LayerNorm(4), leaf(3, 4))
+    graph = backward_of(cap)
+    places = [number for number, port in enumerate(graph.outputs) if port.name in ("weight", "bias")]
+    results = list(graph.results)
+    results[places[0]], results[places[1]] = results[places[1]], results[places[0]]
+    assert "native_layer_norm" in first_place(with_backward(cap, replace(graph, results=tuple(results))))
+
+
+def test_nan_in_a_backward_has_a_place() -> None:
+    cap = bp.capture(lambda x: x.exp().sqrt().sin(), leaf(5))
+    *_, step = (s for s in backward_of(cap).steps if s.echo and s.echo.names == ("sqrt",))
+    negative = step_of(cap, "aten.mul.Tensor").name
+    assert first_place(spoiled(cap, step.name, target="aten.log.default", args=(Ref(negative),))) == ("sqrt",)
+
+
+def test_dropout_does_not_hide_a_place() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Tanh(), nn.Linear(6, 2))
+    cap = bp.capture(model, leaf(3, 4))
+    step = step_of(cap, "aten.tanh_backward.default")
+    tangents = [Ref(port.local) for port in backward_of(cap).by_role("saved") if "tanh" in port.name]
+    assert first_place(spoiled(cap, step.name, args=(tangents[0], tangents[0]))) == ("tanh",)
+
+
+@pytest.mark.parametrize("module", [nn.GRU(2, 3), nn.LSTMCell(2, 3)], ids=["GRU", "LSTMCell"])
+def test_a_recurrent_module_has_right_gradients_but_for_the_wrong_one(module: nn.Module) -> None:
+    """Autograd of `as_strided_scatter`, of which their captured forwards are full, is wrong."""
+    cap = bp.capture(module, leaf(2, 2) if isinstance(module, nn.LSTMCell) else leaf(2, 1, 2))
+    step = step_of(cap, "aten.tanh_backward.default", -1)
+    assert step.echo is not None
+    place = first_place(spoiled(cap, step.name, args=(step.args[0], step.args[0])))
+    assert place == step.echo.names
+
+
+def test_a_gradient_that_is_wrong_at_one_point_only() -> None:
+    """By its formulas, the gradient of 0 where `x == 0` is right; by its values it is not."""
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return torch.where(x == 0, 0, x.sin())
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * torch.where(x == 0, 0, x.cos())
+
+    (answer,) = bp.derivative(Cube.apply, leaf(9))
+    assert answer.word == "not the derivative"
+    assert "zeros" in answer.detail
+    assert [place.function for place in answer.wrong] == ["Cube"]
