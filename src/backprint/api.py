@@ -214,7 +214,7 @@ def verify(
     *,
     twin: Twin | None = None,
     trace: Capture | bool = False,
-    derivative: bool = False,
+    derivative: bool | None = None,
 ) -> list[Verdict]:
     """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
     whole's last.
@@ -223,10 +223,12 @@ def verify(
     kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow. `trace=True`
     traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ. With
     `derivative`, the Verdict of each Pair with a backward says too whether that is the derivative of the forward
-    (`bp.derivative`).
+    (`bp.derivative`); None says so if that costs less than the proof: if all values of the forward together have fewer
+    than 4 million elements.
     """
     from backprint.calls import check_capture
     from backprint.common.text import check_sequence
+    from backprint.derivatives.beside import with_derivatives
     from backprint.replaying.draws import DRAWS
     from backprint.replaying.verify import verify_capture as prove
 
@@ -238,26 +240,11 @@ def verify(
 
         return [verify_stamped(capture, trace)]
     if twin is None:
-        verdicts = prove(capture, tuple(draws or DRAWS))
-        return with_derivatives(capture, verdicts) if derivative else verdicts
+        return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
     from backprint.replaying.verify import beside
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
-
-
-def with_derivatives(capture: Capture, verdicts: list[Verdict]) -> list[Verdict]:
-    """Return the Verdicts, those of Pairs with a backward with a Derivative."""
-    from dataclasses import replace
-
-    from backprint.derivatives.check import derivatives_of
-
-    results = iter(derivatives_of(capture))
-    with_backward = [pair.backward is not None for pair in capture.pairs]
-    return [
-        replace(verdict, derivative=next(results)) if number < len(with_backward) and with_backward[number] else verdict
-        for number, verdict in enumerate(verdicts)
-    ]
 
 
 def derivative(

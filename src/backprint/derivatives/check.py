@@ -69,7 +69,13 @@ CONVENTIONS: Mapping[str, str] = {
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
 
-def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None) -> list[Derivative]:
+CAPTURED_FIRST, RECIPE_FIRST = ("captured", "recipe"), ("recipe", "captured")
+"""The inputs near which a Derivative is computed: those of the capture, or those that its sample has."""
+
+
+def derivatives_of(
+    capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None, draws: Sequence[str] = CAPTURED_FIRST
+) -> list[Derivative]:
     """Return for each Pair with a backward whether this is the derivative of the forward.
 
     `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ. With `hostile`, tangents in
@@ -88,18 +94,20 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = list(checked_pairs(capture, tuple(meant)))
+        results = list(checked_pairs(capture, tuple(meant), draws))
         if hostile:
-            results = list(tried_harder(capture, results, tuple(meant)))
+            results = list(tried_harder(capture, results, tuple(meant), draws))
     return results
 
 
-def tried_harder(capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...]) -> Iterator[Derivative]:
+def tried_harder(
+    capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
+) -> Iterator[Derivative]:
     """Yield the results, those that are good changed where tangents in other memory or other inputs show a fault."""
     faults = layout_faults(capture) if any(result.good for result in results) else []
     functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
     try:
-        inputs = inputs_of_pairs(capture)
+        inputs = inputs_of_pairs(capture, draws)
     except CannotTell:
         inputs = []
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
@@ -150,14 +158,14 @@ def for_inputs(
     return explained(known, pair, values, fault.setting, capture.seed, capture.opaque, meant, reason)
 
 
-def checked_pairs(capture: Capture, meant: tuple[str, ...]) -> Iterator[Derivative]:
+def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
     """Yield the Derivative of each Pair with a backward."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
     try:
-        values = inputs_of_pairs(capture)
+        values = inputs_of_pairs(capture, draws)
     except CannotTell as error:
         for pair in pairs:
             yield Derivative(CANNOT_TELL, name_of(capture, pair), str(error))
@@ -171,11 +179,11 @@ def name_of(capture: Capture, pair: Pair) -> str:
     return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
 
 
-def inputs_of_pairs(capture: Capture) -> list[Mapping[str, Any]]:
+def inputs_of_pairs(capture: Capture, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
     if capture.fake:
         raise CannotTell("it was captured without values")
-    draw = next((draws[0] for draws in draws_of(capture, ("captured", "recipe")) if draws), None)
+    draw = next((draws[0] for name in names for draws in draws_of(capture, (name,)) if draws), None)
     if draw is None:
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:
