@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from click.testing import CliRunner
 from subjects.wrong_backwards import ROWS
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli.verify import command
 
 
 def leaf(*shape: int) -> Tensor:
@@ -237,12 +234,3 @@ def test_a_verdict_has_both_words_and_a_sample_keeps_what_is_meant(tmp_path: Pat
     loaded = bp.load(cap.save(tmp_path / "sample"))
     assert loaded.meant == ("Spike",)
     assert bp.derivative(loaded)[0].word == "derivative but for Spike"
-
-
-def test_the_command_says_it_and_exits_with_1(tmp_path: Path) -> None:
-    place = bp.capture(RowLoss.apply, leaf(5, 4), leaf(4, 3)).save(tmp_path / "sample")
-    result = CliRunner().invoke(command, [str(place), "--derivative", "--json"])
-    row = json.loads(result.stdout)
-    assert (row["verdict"], row["derivative"]["word"], result.exit_code) == ("bitwise", "not the derivative", 1)
-    assert "RowLoss" in row["derivative"]["wrong"][0]
-    assert CliRunner().invoke(command, [str(place)]).exit_code == 0
