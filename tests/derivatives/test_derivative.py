@@ -117,6 +117,18 @@ def test_a_wrong_function_is_named_with_its_line(engine: str) -> None:
         )
 
 
+def test_the_modules_with_a_wrong_function_are_named() -> None:
+    class Block(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            return y * (Spike.apply(y) if self.out_features == 5 else y.sigmoid())
+
+    blocks = nn.Sequential(Block(4, 4), Block(4, 5), Block(5, 4), Block(4, 5))
+    (place,) = bp.derivative(blocks, leaf(6, 4))[0].wrong
+    assert (place.function, set(place.modules), place.times) == ("Spike", {"1", "3"}, 2)
+    assert f" in module {place.modules[0]} and 1 more (2 times): " in str(place)
+
+
 def test_tangents_of_ones_do_not_show_it() -> None:
     (answer,) = bp.derivative(RowLoss.apply, leaf(5, 4), leaf(4, 3))
     assert answer.word == "not the derivative"

@@ -499,6 +499,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
             if error > 1e-9
         ),
         function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
+        modules=(source.module,) if source is not None and source.module else (),
     )
 
 
@@ -542,4 +543,9 @@ def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
     groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
     for place in places:
         groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)
-    return [replace(group[0], times=len(group)) for group in groups.values()]
+    return [
+        replace(
+            group[0], times=len(group), modules=tuple(dict.fromkeys(path for place in group for path in place.modules))
+        )
+        for group in groups.values()
+    ]

@@ -144,7 +144,8 @@ class WrongGradient:
     `function` names the custom autograd.Function or the `detach` that the place is, if it is one. `lines` are those of
     the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the forward. `gradients` has, for
     each value that the operators take, how far its gradient is from the right one, relative to its size: 1 for one
-    that is missing. `times` is how often the place comes, as in a loop.
+    that is missing. `times` is how often the place comes, as in a loop, and `modules` are the paths of the modules that
+    it comes in.
     """
 
     operators: tuple[str, ...]
@@ -154,13 +155,16 @@ class WrongGradient:
     gradients: tuple[tuple[str, float], ...]
     function: str = ""
     times: int = 1
+    modules: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         wrong = ", ".join(f"{name} by {error:.1e}" for name, error in self.gradients if error > 0)
         place = self.function or ", ".join(dict.fromkeys(self.operators))
         lines = f"; its backward is {', '.join(self.lines)}" if self.lines else ""
         times = f" ({self.times} times)" if self.times > 1 else ""
-        return f"{place} at {self.at}{times}: the gradient is wrong for {wrong or 'what it takes'}{lines}"
+        others = f" and {len(self.modules) - 1} more" if len(self.modules) > 1 else ""
+        module = f" in module {self.modules[0]}{others}" if self.modules else ""
+        return f"{place} at {self.at}{module}{times}: the gradient is wrong for {wrong or 'what it takes'}{lines}"
 
 
 @dataclass(frozen=True, slots=True)
