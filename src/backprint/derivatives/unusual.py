@@ -25,33 +25,15 @@ from backprint.derivatives.compared import (
     not_tried,
     size_of,
 )
-from backprint.derivatives.hostile import LAYOUTS, with_ties, with_zeros
+from backprint.derivatives.hostile import LAYOUTS, MOST_ALONE, one_hot, ones, with_ties, with_zero_row, with_zeros
 from backprint.derivatives.setting import drawn_like, is_inexact
 
 Make = Callable[[Tensor, torch.Generator], Tensor | None]
 
 
-def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent that is 1 at one place: the gradient of one number."""
-    if value.numel() < 2:
-        return None
-    flat = value.new_zeros(value.numel())
-    flat[value.numel() // 2] = 1
-    return flat.reshape(value.shape)
-
-
-def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose first row is 0, as that of a padded sequence is."""
-    if not value.dim() or value.shape[0] < 2 or not value.numel():
-        return None
-    tangent = drawn_like(value, source)
-    tangent[0] = 0
-    return tangent
-
-
 VALUES: Mapping[str, Make] = {
     "random tangents": drawn_like,
-    "tangents of ones": lambda value, source: torch.ones_like(value),
+    "tangents of ones": ones,
     "one-hot tangents": one_hot,
     "a zero row": with_zero_row,
 }
@@ -66,10 +48,6 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
         if len(shapes) > 1:
             kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
     return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
-
-
-MOST_ALONE = 4
-"""The most outputs that are tried alone."""
 
 
 def always(make: Make) -> Callable[[str], Make]:

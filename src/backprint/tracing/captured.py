@@ -298,6 +298,15 @@ class LiveProgram:
         self.result_summary = outcome.tree.summary
         return outcome
 
+    def gradients_of_some(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None]
+    ) -> Mapping[str, Tensor | None]:
+        """Return the original program's gradients. An output whose tangent is None takes no part, as one that a loss
+        does not depend on."""
+        names = {named.name for named in self.program.tensors}
+        own_values = {name: tensor for name, tensor in values.items() if name in names}
+        return run_step(self.program, own_values, tangents).gradients
+
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
         return self.program.call_arguments.live if self.program.call_arguments is not None else {}
