@@ -12,6 +12,7 @@ from torch import Tensor
 
 from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
 from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, names_in, run_backward
+from backprint.derivatives.reads import ITEM, with_reads
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -78,7 +79,7 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
-    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad"])
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad", ITEM])
     if unknown := [name for name in meant if name not in known]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
@@ -90,7 +91,7 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = list(checked_pairs(capture, tuple(meant)))
+        results = with_reads(capture, list(checked_pairs(capture, tuple(meant))), meant)
         if hostile:
             results = list(tried_harder(capture, results, tuple(meant)))
     return results

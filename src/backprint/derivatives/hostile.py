@@ -229,10 +229,10 @@ def sum_faults(
         except RuntimeError:
             continue
         for name in noise:
-            terms = [part[name] for part in parts if part.get(name) is not None]
+            terms = [gradient for part in parts if isinstance(gradient := part.get(name), Tensor)]
             whole = of_total.get(name)
             most = max(largest(term) for term in (*terms, *([] if whole is None else [whole])))
-            expected = sum(terms[1:], terms[0])
+            expected = torch.stack(terms).sum(0)
             error = difference(torch.zeros_like(expected) if whole is None else whole, expected, most)
             if error > LIMIT_OF_SUM and noise[name] < LIMIT_OF_SUM / 50:
                 yield ProgramFault(kind, name, error, "a sum of tangents, less that for the rest of it")
@@ -534,17 +534,27 @@ def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, d
         for port in pair.forward.inputs
         if isinstance(value := values.get(port.name), Tensor) and value.numel() and value.layout is torch.strided
     }
-    masks = {name: value for name, value in tensors.items() if value.dtype is torch.bool and value.dim()}
+    yield from changed_masks({name: value for name, value in tensors.items() if value.dtype is torch.bool})
+    indices = {name: tensors[name] for name in indices_of(pair.forward) if name in tensors}
+    for name, repeated in repeated_indices(indices):
+        yield f"repeated indices in {name}", {name: repeated}
+
+
+def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks, each with all masks changed for it, where that changes one."""
     for kind, make in MASKS.items():
-        changed = {name: make(mask) for name, mask in masks.items()}
+        changed = {name: make(mask) for name, mask in masks.items() if mask.dim()}
         if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
             yield kind, changed
-    for name in indices_of(pair.forward):
-        value = tensors.get(name)
-        if value is not None and value.numel() > 1 and not is_permutation(value):
-            changed = {name: with_repeats(value)}
-            if not torch.equal(changed[name], value):
-                yield f"repeated indices in {name}", changed
+
+
+def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name of each tensor of indices that may have repeated ones, and such a tensor."""
+    for name, value in indices.items():
+        if value.numel() > 1 and not is_permutation(value):
+            repeated = with_repeats(value)
+            if not torch.equal(repeated, value):
+                yield name, repeated
 
 
 READ_BY_INDEX: Mapping[str, int] = {
@@ -623,10 +633,9 @@ def thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
                 continue
             names = list(refs(step.args[0]))
             if len(names) == 1 and names[0] in origins:
-                numbers = [value for value in step.args[1:] if type(value) in (int, float)]
-                thresholds.update(
-                    dict.fromkeys((origins[names[0]], float(n)) for n in numbers if n and math.isfinite(n))
-                )
+                numbers = [float(value) for value in step.args[1:] if isinstance(value, (int, float))]
+                finite = [number for number in numbers if number and math.isfinite(number)]
+                thresholds.update(dict.fromkeys((origins[names[0]], number) for number in finite))
     return tuple(thresholds)[:MOST_THRESHOLDS]
 
 

@@ -80,7 +80,7 @@ def capture_of(
 
 def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
     """Return the places where the backward is meant to differ; raise if the program has none of a name."""
-    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad"])
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad", "item"])
     for name in names:
         if name not in known:
             raise UsageError(
