@@ -168,13 +168,16 @@ class Difference:
         return OK if self.error <= self.allowed else WRONG
 
 
+NO_ELEMENTS = "it has no elements"
+
+
 def differ(
     subject: Subject, ours: Tensor | None, exact: Tensor, own: Tensor | None, moved: Tensor | None, largest: float
 ) -> Difference:
     """Compare a result with that of the reference; `largest` is the largest value of all results of its kind."""
     places = ~exact.isnan()
     if not exact.numel():
-        return Difference(math.nan, math.nan, "it has no elements")
+        return Difference(math.nan, math.nan, NO_ELEMENTS)
     if not bool(places.any()):
         return Difference(math.nan, math.nan, "the reference is NaN")
     scale = size_of(exact)

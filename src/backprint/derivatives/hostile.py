@@ -154,7 +154,11 @@ def program_faults(capture: Capture) -> list[ProgramFault]:
             for name in capture.signature.differentiable
             if isinstance(output := outputs.get(name), Tensor) and output.layout is torch.strided
         }
-        return [*layout_faults(capture, values, outputs, dense), *sum_faults(capture, values, outputs, dense)]
+        return [
+            *layout_faults(capture, values, outputs, dense),
+            *sum_faults(capture, values, outputs, dense),
+            *state_faults(capture),
+        ]
 
 
 def layout_faults(
@@ -237,6 +241,28 @@ def sum_faults(
             if error > LIMIT_OF_SUM and noise[name] < LIMIT_OF_SUM / 50:
                 yield ProgramFault(kind, name, error, "a sum of tangents, less that for the rest of it")
                 break
+
+
+def state_faults(capture: Capture) -> Iterator[ProgramFault]:
+    """Yield a fault if the program returns other gradients when it runs again, and the same outputs: its backward keeps
+    something from one run to the next. All that the program reaches is restored."""
+    if not isinstance(capture.origin, LiveProgram):
+        return
+    try:
+        (first_outputs, first), *others = capture.origin.runs_in_a_row(RUNS, capture.seed)
+    except RuntimeError:
+        return
+    for outputs, gradients in others:
+        if any(difference(outputs.get(name), before) > tolerance(before) for name, before in first_outputs.items()):
+            return  # the forward itself returns something else
+        for name, before in first.items():
+            if before is not None and (error := difference(gradients.get(name), before)) > tolerance(before):
+                yield ProgramFault("the same", name, error, "the run before")
+                return
+
+
+RUNS = 4
+"""How often the program runs to see whether its gradients stay the same."""
 
 
 DIGITS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
