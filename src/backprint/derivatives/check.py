@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derivatives.hostile import InputFault, LayoutFault, input_faults, layout_faults
+from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
 from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, names_in, run_backward
+from backprint.derivatives.reads import ITEM, with_reads
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -20,17 +21,19 @@ from backprint.derivatives.setting import (
     forward_product,
     gap_by_accuracy,
     gap_of,
+    has_finite_derivative,
     inner,
     is_inexact,
     make_setting,
     output_of,
+    product_by_differences,
     rounded,
-    values_of,
     wide,
     with_one_name,
+    with_tangents,
 )
-from backprint.errors import BackprintError, UsageError
-from backprint.graph.nouns import Capture, OpaqueEdge, Pair, Source, Step
+from backprint.errors import BackprintError, GuardError, UsageError
+from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Source, Step
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -82,7 +85,7 @@ def derivatives_of(
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
-    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad"])
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad", ITEM])
     if unknown := [name for name in meant if name not in known]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
@@ -94,7 +97,7 @@ def derivatives_of(
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = list(checked_pairs(capture, tuple(meant), draws))
+        results = with_reads(capture, list(checked_pairs(capture, tuple(meant), draws)), meant)
         if hostile:
             results = list(tried_harder(capture, results, tuple(meant), draws))
     return results
@@ -103,8 +106,8 @@ def derivatives_of(
 def tried_harder(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
-    """Yield the results, those that are good changed where tangents in other memory or other inputs show a fault."""
-    faults = layout_faults(capture) if any(result.good for result in results) else []
+    """Yield the results, those that say nothing of a fault changed where unusual tangents or inputs show one."""
+    faults = program_faults(capture) if any(may_be_wrong(result) for result in results) else []
     functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
     try:
         inputs = inputs_of_pairs(capture, draws)
@@ -112,24 +115,32 @@ def tried_harder(
         inputs = []
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
     for number, result in enumerate(results):
-        if not result.good:
+        if not may_be_wrong(result):
             yield result
         elif faults and not (functions and set(functions) <= set(meant)):
-            yield for_layout(result, faults, functions, capture)
-        elif number < len(pairs):
+            yield for_program(result, faults, functions, capture)
+        elif result.good and number < len(pairs):
             pair, values = pairs[number]
-            fault = next(input_faults(pair, values, capture.seed), None)
-            yield result if fault is None else for_inputs(result, fault, pair, values, capture, meant)
+            verdicts = (
+                for_inputs(result, fault, pair, values, capture, meant)
+                for fault in input_faults(pair, values, capture.seed)
+            )
+            yield next((verdict for verdict in verdicts if verdict is not None), result)
         else:
             yield result
 
 
-def for_layout(
-    result: Derivative, faults: Sequence[LayoutFault], functions: Sequence[str], capture: Capture
+def may_be_wrong(result: Derivative) -> bool:
+    """Whether a fault that unusual tangents or inputs show would change the verdict."""
+    return result.good or result.word == CANNOT_TELL
+
+
+def for_program(
+    result: Derivative, faults: Sequence[ProgramFault], functions: Sequence[str], capture: Capture
 ) -> Derivative:
-    """Return the verdict on a backward that reads the memory of its tangents wrongly."""
+    """Return the verdict on a backward that is wrong for some tangents when the program itself runs."""
     fault = faults[0]
-    kinds = ", ".join(fault.layout for fault in faults)
+    kinds = ", ".join(other.tangents for other in faults if other.reason == fault.reason)
     wrong = []
     for edge in capture.opaque:
         if edge.function and edge.source is not None:
@@ -137,7 +148,7 @@ def for_layout(
             wrong.append(WrongGradient((), at, edge.source.code, (at,), ((fault.port, fault.error),), edge.function))
     detail = (
         f"for {kinds} tangents the program's own gradient of {fault.port} differs by {fault.error:.1e} from that for "
-        "the same numbers in new memory"
+        f"{fault.reason}"
     )
     if len(functions) > 1:
         detail += f"; one of {', '.join(functions)} reads them wrongly"
@@ -151,11 +162,31 @@ def for_inputs(
     values: Mapping[str, Any],
     capture: Capture,
     meant: tuple[str, ...],
-) -> Derivative:
-    """Return the verdict on a backward that is wrong at some inputs only."""
+) -> Derivative | None:
+    """Return the verdict on a backward that is wrong for some inputs or tangents only; None if it is no fault of a
+    Function or an operator of the program."""
+    setting = fault.setting
+    if math.isinf(fault.gap):
+        wrong = first_not_finite(setting, capture.opaque)
+        if fault.invented and not any(place.function for place in wrong):
+            return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
+        ports = not_finite_ports(setting)
+        detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
+        return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
     known = replace(result, word=DERIVATIVE, gap=fault.gap)
-    reason = f"it is wrong for inputs with {fault.inputs}"
-    return explained(known, pair, values, fault.setting, capture.seed, capture.opaque, meant, reason)
+    reason = f"it is wrong for {fault.kind}"
+    if not math.isfinite(forward_product(setting)[0]):
+        detail = f"{reason}; gap {fault.gap:.1e}, by differences of the whole forward"
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail)
+    verdict = explained(known, pair, values, setting, capture.seed, capture.opaque, meant, reason, fault.at_kinks)
+    if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
+        return None  # what is meant need not be linear
+    return None if verdict.word == CANNOT_TELL else verdict
+
+
+def not_finite_ports(setting: Setting) -> tuple[str, ...]:
+    """Return the inputs whose gradients have NaN or Inf."""
+    return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
 
 
 def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
@@ -214,6 +245,8 @@ def check_pair(
         for seed in range(DRAWS):
             setting = make_setting(pair, values, seed, chance)
             left, left_size, run = forward_product(setting)
+            if not math.isfinite(left):
+                return by_whole_differences(name, setting)
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
@@ -258,19 +291,51 @@ SCALE = -8.0
 
 def with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
-    tangents = {name: tangent * SCALE for name, tangent in setting.tangents.items()}
-    scaled = replace(setting, tangents=tangents)
-    returned = {key.name: value for key, value in values_of(setting.backward, scaled.backward_inputs).items()}
-    gradients = {
-        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
-        for name, gradient in setting.gradients.items()
-    }
-    for name, gradient in setting.gradients.items():
-        if gradient.numel():
-            size = max(float((gradient * SCALE).abs().max()), float(gradients[name].abs().max()))
-            if float((gradients[name] - gradient * SCALE).abs().max()) > 1e-9 * size:
-                return replace(scaled, gradients=gradients)
+    for scale in (SCALE, *(EXTREMES if is_plain(setting.backward) else ())):
+        try:
+            scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
+        except GuardError:
+            continue  # the backward takes another branch for these tangents, and the program itself is run with others
+        for name, gradient in setting.gradients.items():
+            if gradient.numel():
+                size = max(float((gradient * scale).abs().max()), float(scaled.gradients[name].abs().max()))
+                if float((scaled.gradients[name] - gradient * scale).abs().max()) > 1e-9 * size:
+                    return scaled
     return None
+
+
+EXTREMES = (2.0**24, 2.0**-24)
+"""Tangents multiplied by these are beyond a limit at which a backward clips them, or takes them for 0."""
+
+
+def is_plain(graph: Graph) -> bool:
+    """Whether all steps of a graph are PyTorch's operators: a custom operator might compute with fewer bits."""
+    return all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in graph.steps)
+
+
+def by_whole_differences(name: str, setting: Setting) -> Derivative:
+    """Return the verdict where forward-mode AD returns NaN, and the program and its gradients do not."""
+    if not all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents):
+        return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
+    left = product_by_differences(setting)
+    gap = gap_of(left, backward_product(setting))
+    known = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
+    if gap < LIMIT_OF_WHOLE:
+        return replace(known, detail=how(known, setting))
+    ports = []
+    for port in setting.gradients:
+        alone = replace(setting, direction={port: setting.direction[port]})
+        gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
+        if gap_alone >= LIMIT_OF_WHOLE:
+            ports.append(port)
+    detail = f"gap {gap:.1e}; wrong: the gradient of {', '.join(ports)}; by differences of the whole forward"
+    return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
+
+
+WHOLE_FORWARD = "the whole forward"
+
+LIMIT_OF_WHOLE = 1e-6
+"""The largest gap that is the error of differences of the whole forward."""
 
 
 def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
@@ -315,13 +380,8 @@ def edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueE
 def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
     """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
     setting = error.setting
-    ports = tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
-    try:
-        left, _, _ = forward_product(setting)
-        finite = all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents)
-    except (CannotTell, BackprintError, RuntimeError):
-        finite, left = False, math.nan
-    if finite and math.isfinite(left):
+    ports = not_finite_ports(setting)
+    if has_finite_derivative(setting):
         detail = f"{error}, where the derivative of the forward is finite"
         wrong = first_not_finite(setting, opaque)
         return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
@@ -369,10 +429,11 @@ def explained(
     opaque: Sequence[OpaqueEdge],
     meant: tuple[str, ...],
     reason: str = "",
+    at_kinks: bool = False,
 ) -> Derivative:
     """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
     gap = known.gap or 0.0
-    if gap <= ROUNDING * rounding(setting):
+    if not at_kinks and gap <= ROUNDING * rounding(setting):
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
     try:

@@ -333,9 +333,7 @@ class ActiveCall:
         The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
         of a function that is steep, a smaller one rounds.
         """
-        size = max(map(largest, (self.leaves[place] for place in self.directions)))
-        most = max(map(largest, self.directions.values()))
-        step = STEP * max(size, 1e-2) / max(most, 1e-300)
+        step = first_step([self.leaves[place] for place in self.directions], list(self.directions.values()))
         estimates: list[list[Tensor | None]] = []
         for power in range(FINER):
             try:
@@ -379,6 +377,11 @@ class ActiveCall:
             for leaf, tangent in zip(leaves, tangents, strict=True)
         ]
         return tree_unflatten(duals, structure)
+
+
+def first_step(values: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
+    """Return the largest step of differences along directions from these values."""
+    return STEP * max(*map(largest, values), 1e-2) / max(*map(largest, directions), 1e-300)
 
 
 UNSETTLED = 1e-7

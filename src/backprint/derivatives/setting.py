@@ -7,6 +7,7 @@ For tangents g and a direction v of the inputs, a backward that is the derivativ
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derivatives.duals import DualRun
-from backprint.errors import GraphError, GuardError, ReplayError
+from backprint.derivatives.duals import FINER, WEIGHTS, DualRun, change, first_step
+from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Graph, Pair, Ref, Value
+from backprint.graph.nouns import Graph, Pair, Ref, Step, Value
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
@@ -106,7 +107,22 @@ def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
     """Return forward and backward in float64, at the captured sizes."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
-    return at_hints(widened(pair.forward)), at_hints(widened(pair.backward))
+    forward, backward = at_hints(widened(pair.forward)), at_hints(widened(pair.backward))
+    return without_reads(forward), without_reads(backward)
+
+
+def without_reads(graph: Graph) -> Graph:
+    """Return a graph without the guards on floating-point numbers that the program read out of tensors.
+
+    Such a number is a constant of the graph, and in float64 it is rounded otherwise. Whether a derivative is lost by it
+    is seen by running the program (`reads`).
+    """
+    return replace(graph, steps=tuple(step for step in graph.steps if not is_read_guard(step)))
+
+
+def is_read_guard(step: Step) -> bool:
+    """Whether a step is a guard on a floating-point number."""
+    return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
 
 
 def wide(value: Any) -> Any:
@@ -233,6 +249,17 @@ def run_setting(
     return setting
 
 
+def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
+    """Return the Setting with other tangents, and the gradients that the backward returns for these."""
+    other = replace(setting, tangents=dict(tangents))
+    returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+    gradients = {
+        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
+        for name, gradient in setting.gradients.items()
+    }
+    return replace(other, gradients=gradients)
+
+
 def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
     """Return the result that a tangent belongs to: an output, or an input that was written to."""
     for role in ("output", "mutation"):
@@ -255,6 +282,19 @@ def inputs_of_backward(
         else:
             passed[port.key] = inputs.get(port.name)
     return passed
+
+
+def has_finite_derivative(setting: Setting) -> bool:
+    """Whether the forward returns finite numbers, and its derivative along the direction is finite."""
+    if not all(bool(output_of(setting.results, name).isfinite().all()) for name in setting.tangents):
+        return False
+    try:
+        product, _, _ = forward_product(setting)
+        if not math.isfinite(product):
+            product, _ = product_by_differences(setting)
+    except (CannotTell, BackprintError, RuntimeError):
+        return False
+    return math.isfinite(product)
 
 
 def is_finite(value: Tensor) -> bool:
@@ -399,6 +439,71 @@ def forward_product(
             part, part_size = inner(tangent, moved)
             total, size = total + part, size + part_size
     return total, size, run
+
+
+def product_by_differences(setting: Setting) -> tuple[float, float]:
+    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms by central differences of the whole forward.
+
+    Forward-mode AD returns NaN where a value that is masked later is NaN: `0 * inf`. The forward itself does not.
+    """
+    step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
+    estimates = [moved_outputs(setting, step / 8**power) for power in range(FINER)]
+    changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
+    if min(changes) > SETTLED:
+        raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
+    best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
+    if has_kink(setting, best, step * ONE_SIDED):
+        raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
+    total = size = 0.0
+    for name, tangent in setting.tangents.items():
+        part, part_size = inner(tangent, best[name])
+        total, size = total + part, size + part_size
+    return total, size
+
+
+def has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
+    """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
+    ahead = results_at(setting, step)
+    for name, tangent in tangents.items():
+        here = output_of(setting.results, name)
+        finite = here.isfinite()
+        apart = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
+        size = max(float(tangent.abs().max()), float(apart.max())) if apart.numel() else 0.0
+        if size and float(apart.max()) > 1e-2 * size:
+            return True
+    return False
+
+
+ONE_SIDED = 1e-5
+"""The step of a difference to one side, relative to that of central differences."""
+
+SETTLED = 1e-9
+"""Differences of a whole forward with two steps may be so far apart, relative to their size."""
+
+
+def moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
+    """Return J·v for each output with a tangent, by central differences with this step; 0 where an output is NaN or
+    Inf, as a score is that is masked."""
+    totals = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    for count, weight in enumerate(WEIGHTS, 1):
+        ahead, behind = (results_at(setting, way * count * step) for way in (1, -1))
+        for name in totals:
+            finite = output_of(setting.results, name).isfinite()
+            share = (output_of(ahead, name) - output_of(behind, name)) * (weight / step)
+            if not bool(share[finite].isfinite().all()):
+                raise CannotTell("forward-mode AD of the forward returns NaN, and so do differences of it")
+            totals[name] = totals[name] + torch.where(finite, share, 0.0)
+    return totals
+
+
+def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
+    """Return the results of the forward where the inputs are moved along the direction."""
+    moved = {
+        name: value + step * setting.direction[name] if name in setting.direction else value
+        for name, value in setting.inputs.items()
+    }
+    torch.manual_seed(setting.chance)
+    return values_of(setting.forward, moved)
 
 
 def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
