@@ -5,6 +5,7 @@ This module is the face: `run` and `minify`. A compiler works in a process of it
 - `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
 - `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
   process; `transfer`: tensors between the two. `contents`: the inputs of timed calls.
+- `widened`: whether a compiled backward is the derivative of the compiled forward, in float64.
 - `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `clocks`,
   `timing`: time in turns with eager.
 - `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and the peaks of the machine.
@@ -36,6 +37,7 @@ def run(
     *,
     directions: Sequence[str] = BENCH_DIRECTIONS,
     timed: bool = True,
+    derivative: bool = False,
     threads: int = 1,
     device: str | None = None,
     jobs: int = 1,
@@ -58,8 +60,10 @@ def run(
     inputs and return a function. Each graph of each sample gets a BenchCell in the run's folder `out`. If the run is
     ended at any moment, the same call continues.
 
-    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. `threads` are for eager and
-    compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are captured anew there.
+    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. With `derivative`, the cell of
+    each step says whether the compiled backward is the derivative of the compiled forward, both in float64. `threads`
+    are for eager and compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are
+    captured anew there.
     """
     from backprint.bench.launch import BenchPlan, Workplace, launch
     from backprint.jobs import ignore
@@ -67,7 +71,18 @@ def run(
     names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
     places = (sources,) if isinstance(sources, (str, os.PathLike)) else tuple(sources)
     plan = BenchPlan(
-        tuple(map(Path, places)), names, Path(out), directions, timed, threads, device, timeout, only, limit, allow
+        tuple(map(Path, places)),
+        names,
+        Path(out),
+        directions,
+        timed,
+        threads,
+        device,
+        timeout,
+        only,
+        limit,
+        allow,
+        derivative,
     )
     place = Workplace(executor, ray_address, jobs, (memory, disk))
     return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
