@@ -20,7 +20,7 @@ import backprint as bp
 from backprint.corpus.report import RunView, report
 from backprint.errors import UsageError
 from backprint.graph.cost import operator_calls
-from backprint.jobs.ledger import NAME, Ledger
+from backprint.jobs.ledger import NAME, Ledger, column_names
 from backprint.report.nouns import Report
 
 MM = {"forward aten.mm.default float32": 3, "backward aten.mm.default float32": 6, "forward aten.relu.default bool": 1}
@@ -41,7 +41,8 @@ def out(tmp_path: Path) -> Path:
 def without_column(out: Path) -> Path:
     """Make the ledger one of an earlier version, which has no column for operators."""
     connection = sqlite3.connect(out / NAME, isolation_level=None)
-    connection.execute("alter table samples drop column operators")
+    for column in ("derivative", "operators"):
+        connection.execute(f"alter table samples drop column {column}")
     connection.close()
     return out
 
@@ -249,3 +250,15 @@ def test_samples_that_a_run_did_not_write_are_linked_in_its_source(tmp_path: Pat
 def test_against_and_rows_of_operators_exclude_each_other(out: Path) -> None:
     with pytest.raises(UsageError, match="--against compares samples"):
         called(out, "--against", out, "--rows", "operator")
+
+
+def test_a_ledger_of_the_version_between_goes_on(out: Path) -> None:
+    connection = sqlite3.connect(out / NAME, isolation_level=None)
+    connection.execute("alter table samples drop column derivative")
+    connection.close()
+    with Ledger.reading(out) as reading:
+        assert {row["derivative"] for row in reading.rows()} == {None}
+    with Ledger.writing(out / NAME) as writing:
+        assert "derivative" in column_names(writing.connection)
+    with Ledger.reading(out) as reading:
+        assert len(list(reading.rows())) == 3

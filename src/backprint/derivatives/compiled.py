@@ -26,6 +26,8 @@ from backprint.derivatives.check import (
     inputs_of_pairs,
     rounding,
 )
+from backprint.derivatives.duals import WEIGHTS
+from backprint.derivatives.hostile import product_at
 from backprint.derivatives.setting import (
     FLOOR,
     CannotTell,
@@ -174,6 +176,10 @@ def judged(
         if draw.gap <= ROUNDING * max(rounding_of(draw.setting), draw.forward):
             why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
             return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
+        by_differences = gap_by_differences(draw.setting, draw.gradients)
+        if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
+            why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
+            return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
     captured = check_pair(pair, values, chance, opaque, meant)
     gap = draw.gap if math.isfinite(draw.gap) else None
     known = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward, captured.word)
@@ -181,12 +187,42 @@ def judged(
         if captured.word == DERIVATIVE:
             return known
         return replace(known, detail=f"{reason}, which is {captured.word} ({captured.detail})")
+    if captured.word == DERIVATIVE and draw.gap > NO_ROUNDING:  # a formula of forward-mode AD is wrong, and refuted
+        return replace(known, word=DERIVATIVE, gap=captured.gap, detail=captured.detail, captured="")
     if captured.word == DERIVATIVE:
         why = f"gap {draw.gap:.0e}: its gradients are the captured ones, in fewer digits"
         return replace(known, word=CANNOT_TELL, detail=why)
     return replace(
         known, word=captured.word, detail=f"its gradients are those of the captured backward: {captured.detail}"
     )
+
+
+AGREEING = 0.1
+"""Differences that are nearer to the gradients than this part of the gap refute the formulas of forward-mode AD."""
+
+STEPS = (2e-3, 2.5e-4)
+"""Of differences of eighth order, relative to the inputs. Where a kink is nearer, the two estimates differ."""
+
+
+def gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
+    """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
+    are apart, if this is more; infinite where the forward does not run."""
+    most = max(map(largest_of, setting.direction.values()), default=0.0)
+    size = max((largest_of(setting.inputs[name]) for name in setting.direction), default=0.0)
+    right, terms = backward_product(setting, gradients)
+    estimates = []
+    for step in STEPS if most else ():
+        step *= size / most
+        total = 0.0
+        for count, weight in enumerate(WEIGHTS, 1):
+            ahead, behind = (product_at(setting, way * count * step) for way in (1, -1))
+            if ahead is None or behind is None:
+                return math.inf
+            total += (ahead - behind) * weight / step
+        estimates.append(total)
+    if len(estimates) < 2 or not terms or not all(map(math.isfinite, (*estimates, right))):
+        return math.inf
+    return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - right)) / terms
 
 
 def rounding_of(setting: Setting) -> float:

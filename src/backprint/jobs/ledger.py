@@ -67,12 +67,14 @@ COLUMNS: Mapping[str, str] = {
     "finished": "real",
     "versions": "json",
     "operators": "json",
+    "derivative": "text",
 }
 """The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
-calls) are JSON objects, `vacuous`, `asks` and `notes` lists."""
+calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` is the word of a Derivative."""
 
-ADDED = ("operators",)
-"""Columns that ledgers of earlier versions of Backprint do not have; there they are empty."""
+ADDED = ("operators", "derivative")
+"""Columns that ledgers of earlier versions of Backprint do not have, in the order in which versions added them; there
+they are empty."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that the ledger sets; a verb sets the others."""
@@ -440,12 +442,18 @@ def column_statements(columns: Collection[str]) -> list[str]:
 
 def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
-    first = [name for name in COLUMNS if name not in ADDED]
-    table, samples, index = schema(first)
-    check_schema(
-        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *column_statements(first), index)]
-    )
+    check_schema(connection, path, [schema(COLUMNS), *earlier_schemas()])
     check_types(connection, path, RULES)
+
+
+def earlier_schemas() -> Iterator[tuple[str, ...]]:
+    """Yield the statements that made a ledger of each earlier version, and those that later versions added to it."""
+    first = [name for name in COLUMNS if name not in ADDED]
+    for count in range(len(ADDED)):
+        columns = [*first, *ADDED[:count]]
+        table, samples, index = schema(columns)
+        added = column_statements(columns)
+        yield from ((table, samples, *added[:more], index) for more in range(len(added) + 1))
 
 
 def column_names(connection: sqlite3.Connection) -> set[str]:
