@@ -210,7 +210,7 @@ def name_of(capture: Capture, pair: Pair) -> str:
     return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
 
 
-def inputs_of_pairs(capture: Capture, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> list[Mapping[str, Any]]:
     """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
     if capture.fake:
         raise CannotTell("it was captured without values")

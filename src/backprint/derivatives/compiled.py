@@ -27,7 +27,6 @@ from backprint.derivatives.check import (
     rounding,
 )
 from backprint.derivatives.duals import WEIGHTS
-from backprint.derivatives.hostile import product_at
 from backprint.derivatives.setting import (
     FLOOR,
     CannotTell,
@@ -37,8 +36,11 @@ from backprint.derivatives.setting import (
     forward_product,
     gap_by_accuracy,
     gap_of,
+    inner,
     is_inexact,
     make_setting,
+    output_of,
+    results_at,
     values_of,
     widened_pair,
     with_one_name,
@@ -223,6 +225,15 @@ def gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> flo
     if len(estimates) < 2 or not terms or not all(map(math.isfinite, (*estimates, right))):
         return math.inf
     return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - right)) / terms
+
+
+def product_at(setting: Setting, step: float) -> float | None:
+    """Return the product of the tangents and the results where the inputs are moved along the direction."""
+    try:
+        results = results_at(setting, step)
+    except (BackprintError, RuntimeError):
+        return None
+    return sum(inner(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
 
 
 def rounding_of(setting: Setting) -> float:

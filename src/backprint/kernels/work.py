@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, worst
+from backprint.graph.verdicts import DERIVATIVE, worst, worst_derivative
 from backprint.jobs.task import Task, one_line, stage
 from backprint.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels
 from backprint.kernels.compilers import kernel_compiler
@@ -88,9 +88,8 @@ def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str
         for title, derivative in derivatives.items()
         if derivative.word != DERIVATIVE
     ]
-    words = {derivative.word for derivative in derivatives.values()}
-    worst_word = next((word for word in (NOT_THE_DERIVATIVE, CANNOT_TELL) if word in words), max(words, default=""))
-    return {"derivative": worst_word} if words else {}
+    whole = worst_derivative(derivatives.values())
+    return {} if whole is None else {"derivative": whole.word}
 
 
 def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
