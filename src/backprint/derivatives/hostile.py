@@ -32,6 +32,7 @@ from backprint.derivatives.setting import (
     product_by_differences,
     results_at,
     run_setting,
+    symmetric_as,
     values_of,
     widened_pair,
     with_tangents,
@@ -554,10 +555,11 @@ def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
 
 
 def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks and indices, each with the inputs that are changed for it."""
+    """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
+    backward may have others that are made of them."""
     tensors = {
         port.name: value
-        for port in pair.forward.inputs
+        for port in pair.forward.by_role("input")
         if isinstance(value := values.get(port.name), Tensor) and value.numel() and value.layout is torch.strided
     }
     yield from changed_masks({name: value for name, value in tensors.items() if value.dtype is torch.bool})
@@ -676,7 +678,7 @@ def alike_for_equals(setting: Setting) -> dict[str, Tensor]:
         alike[name] = direction
         if value.numel() and not value.is_complex():
             _, which = torch.unique(value, return_inverse=True)
-            alike[name] = direction.flatten()[: int(which.max()) + 1][which]
+            alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
     return alike
 
 
