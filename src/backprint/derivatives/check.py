@@ -168,7 +168,7 @@ def for_inputs(
     setting = fault.setting
     if math.isinf(fault.gap):
         wrong = first_not_finite(setting, capture.opaque)
-        if fault.invented and not any(place.function for place in wrong):
+        if fault.invented and not any(is_of_program(place, pair) for place in wrong):
             return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
         ports = not_finite_ports(setting)
         detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
@@ -182,6 +182,12 @@ def for_inputs(
     if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
         return None  # what is meant need not be linear
     return None if verdict.word == CANNOT_TELL else verdict
+
+
+def is_of_program(place: WrongGradient, pair: Pair) -> bool:
+    """Whether the program wrote the backward at a place: a Function, a hook or an operator of its own. A backward of
+    PyTorch has the lines of its forward."""
+    return bool(place.function) or place.at not in {line_text(step.source) for step in pair.forward.steps}
 
 
 def not_finite_ports(setting: Setting) -> tuple[str, ...]:

@@ -110,14 +110,18 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 def indices_of_reference(call: Call, reference: Program, capture: Callable[..., Capture]) -> tuple[str, ...]:
     """Return the inputs with which the reference reads or adds at indices; none if it cannot be captured."""
-    args, kwargs = call.arguments({name: value.detach() for name, value in call.values.items()})
-    wanted = [name for name in call.wanted if name in call.inputs]
+
+    def by_position(*tensors: Tensor) -> Any:
+        args, kwargs = call.arguments(dict(zip(call.inputs, tensors, strict=True)))
+        return reference.function(*args, **kwargs)
+
+    inputs = [call.values[name].detach().requires_grad_(name in call.wanted) for name in call.inputs]
     try:
-        captured = capture(reference.function, args=args, kwargs=kwargs, requires_grad=wanted or None)
+        captured = capture(by_position, args=inputs)
     except BackprintError:
         return ()
-    names = {leaf.name for leaf in call.leaves if isinstance(leaf, Place)}
-    return tuple(name for pair in captured.pairs for name in indices_of(pair.forward) if name in names)
+    places = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
+    return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
 
 
 def checks_of(subject: Subject, order: int, indices: Callable[[], Collection[str]]) -> Iterator[Result]:

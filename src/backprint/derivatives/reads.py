@@ -1,7 +1,8 @@
 """Numbers that a program reads out of tensors that require grad, as `x.abs().max().item()` does.
 
 Autograd takes such a number for a constant, and so do the captured graphs, with a guard on its value. So the graphs
-agree with each other where the program's gradient is not its derivative; only the program itself shows it.
+agree with each other where the program's gradient is not its derivative; only the program itself shows it: near the
+captured inputs it computes something else than the graphs do, unless the number only decides what is computed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from torch import Tensor
 
 from backprint.derivatives.hostile import gradients_for, stepped
 from backprint.derivatives.setting import drawn_like, inner, is_read_guard
-from backprint.graph.nouns import Capture, Graph, Pair, Source, refs
+from backprint.errors import BackprintError
+from backprint.graph.nouns import Capture, Graph, Pair, Source, Step, TensorSpec, refs
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, Derivative, WrongGradient
+from backprint.replaying.whole import CaptureRun
 from backprint.tracing.captured import LiveProgram
 from backprint.values.settings import preserving_random_states
 
@@ -45,12 +48,14 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
 def with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at this line."""
     at = f"{source.file}:{source.line}"
-    gap = gap_of_program(capture)
-    if gap is None:
-        detail = f"it reads a number of its inputs at {at}, and differences of the program do not settle"
-        return replace(result, word=CANNOT_TELL, detail=detail)
-    if gap < APART:
+    if not any(is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and is_computed_alike(
+        capture
+    ):
         return result
+    gap = gap_of_program(capture)
+    if gap is None or gap < APART:
+        detail = f"it reads a number of its inputs at {at}, and whether a derivative is lost there was not found out"
+        return replace(result, word=CANNOT_TELL, detail=detail)
     wrong = WrongGradient(("aten._local_scalar_dense.default",), at, source.code, (at,), (), ITEM)
     if ITEM in meant:
         names = sorted({*result.meant, ITEM})
@@ -61,7 +66,8 @@ def with_read(capture: Capture, result: Derivative, source: Source, meant: Seque
 
 
 def first_read(pair: Pair) -> Source | None:
-    """Return the line where the forward reads a floating-point number that depends on an input with a gradient."""
+    """Return the line where the forward reads a floating-point number, or all elements or bits of a tensor, that depend
+    on an input with a gradient."""
     assert pair.backward is not None
     wanted = {port.name for port in pair.backward.outputs}
     depending = {port.local for port in pair.forward.inputs if port.name in wanted}
@@ -71,12 +77,68 @@ def first_read(pair: Pair) -> Source | None:
             if is_read_guard(step) and names & depending:
                 return step.source or source_of(pair.forward, names)
         elif names & depending:
+            if step.target == WHOLE_TENSOR or is_of_bits(step):
+                return step.source or source_of(pair.forward, {step.name})
             depending.add(step.name)
     return None
 
 
+WHOLE_TENSOR = "aten.equal.default"
+"""The step before a guard on a whole tensor, which a program takes as numpy's."""
+
+
+def is_of_bits(step: Step) -> bool:
+    """Whether a step takes bits for floating-point numbers: it has no derivative."""
+    return step.target == "aten.view.dtype" and isinstance(step.spec, TensorSpec) and "float" in step.spec.dtype
+
+
 def source_of(graph: Graph, names: set[str]) -> Source | None:
     return next((step.source for step in graph.steps if step.name in names and step.source is not None), None)
+
+
+def is_computed_alike(capture: Capture) -> bool:
+    """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read."""
+    program = capture.origin
+    if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
+        return False
+    values = program.values()
+    graphs = replace(
+        capture, pairs=tuple(Pair(pair.name, without_guards(pair.forward), None) for pair in capture.pairs)
+    )
+    wanted = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
+    with preserving_random_states():
+        source = torch.Generator().manual_seed(1)
+        for step in STEPS[1:]:
+            moved = {
+                name: value + step * float(value.detach().abs().mean()) * drawn_like(value, source)
+                if name in wanted and value.is_floating_point() and value.numel()
+                else value
+                for name, value in values.items()
+            }
+            try:
+                outputs = stepped(capture, moved, None).outputs
+                run = CaptureRun(graphs, moved, None)
+                torch.manual_seed(capture.seed)
+                run.forward()
+            except (BackprintError, RuntimeError):
+                return False
+            computed = {name: value for pair_run in run.runs for name, value in pair_run.outputs.items()}
+            for name in capture.signature.differentiable:
+                if name not in computed or not is_rounded(outputs[name], computed[name]):
+                    return False
+    return True
+
+
+def without_guards(graph: Graph) -> Graph:
+    """Return a graph that takes all inputs of the right sizes."""
+    return replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
+
+
+def is_rounded(value: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal but for rounding of single operators."""
+    value, other = value.detach(), other.detach()
+    size = float(value.abs().max()) if value.numel() else 0.0
+    return bool(torch.allclose(value, other, 0, 8 * torch.finfo(value.dtype).eps * size, equal_nan=True))
 
 
 def gap_of_program(capture: Capture) -> float | None:
