@@ -19,6 +19,7 @@ from backprint.derivatives.hostile import gradients_for, stepped
 from backprint.derivatives.setting import drawn_like, inner, is_read_guard
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Source, Step, TensorSpec, refs
+from backprint.graph.steps import needed, used
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, Derivative, WrongGradient
 from backprint.replaying.whole import CaptureRun
 from backprint.tracing.captured import LiveProgram
@@ -67,20 +68,26 @@ def with_read(capture: Capture, result: Derivative, source: Source, meant: Seque
 
 def first_read(pair: Pair) -> Source | None:
     """Return the line where the forward reads a floating-point number, or all elements or bits of a tensor, that depend
-    on an input with a gradient."""
+    on an input with a gradient; None if nothing is computed after it, as after a loss that is printed."""
     assert pair.backward is not None
     wanted = {port.name for port in pair.backward.outputs}
     depending = {port.local for port in pair.forward.inputs if port.name in wanted}
-    for step in pair.forward.steps:
-        names = {name for value in (step.args, *(value for _, value in step.kwargs)) for name in refs(value)}
-        if step.is_guard:
-            if is_read_guard(step) and names & depending:
-                return step.source or source_of(pair.forward, names)
-        elif names & depending:
-            if step.target == WHOLE_TENSOR or is_of_bits(step):
-                return step.source or source_of(pair.forward, {step.name})
+    for step in pair.forward.steps[: number_computing(pair.forward)]:
+        names = set(used(step))
+        if names & depending:
+            if is_read_guard(step) or step.target == WHOLE_TENSOR or is_of_bits(step):
+                return step.source or source_of(pair.forward, {step.name, *names})
             depending.add(step.name)
     return None
+
+
+def number_computing(graph: Graph) -> int:
+    """Return how many steps there are up to the last that an output or a mutation depends on."""
+    results = zip(graph.outputs, graph.results, strict=True)
+    wanted = [name for port, result in results if port.role != "saved" for name in refs(result)]
+    steps = [step for step in graph.steps if not step.is_guard]
+    computing = {step.name for step in needed(steps, wanted, lambda *_: False)}
+    return max((number for number, step in enumerate(graph.steps, 1) if step.name in computing), default=0)
 
 
 WHOLE_TENSOR = "aten.equal.default"
