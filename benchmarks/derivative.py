@@ -167,8 +167,8 @@ def architectures() -> Programs:
 
 
 def graphnet(folder: Path) -> Programs:
-    """Yield the samples of GraphNet in a folder."""
-    for model in sorted(folder.rglob("model.py")):
+    """Yield the samples of GraphNet in a folder, short programs first."""
+    for model in sorted(folder.rglob("model.py"), key=lambda path: (path.stat().st_size, path)):
         yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
 
 

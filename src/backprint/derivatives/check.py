@@ -24,6 +24,7 @@ from backprint.derivatives.setting import (
     is_inexact,
     make_setting,
     output_of,
+    returned_by,
     rounded,
     values_of,
     wide,
@@ -56,6 +57,9 @@ ROUNDING = 100.0
 
 REST_IS_RIGHT = "everything else is the derivative"
 
+DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
+"""Draws by rejection, which have no derivative for fixed random numbers."""
+
 CONVENTIONS: Mapping[str, str] = {
     "aten._ctc_loss.Tensor": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
     "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
@@ -65,6 +69,7 @@ CONVENTIONS: Mapping[str, str] = {
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
+    **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
 }
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
@@ -252,7 +257,7 @@ def with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
     tangents = {name: tangent * SCALE for name, tangent in setting.tangents.items()}
     scaled = replace(setting, tangents=tangents)
-    returned = {key.name: value for key, value in values_of(setting.backward, scaled.backward_inputs).items()}
+    returned = returned_by(setting.backward, scaled.backward_inputs)
     gradients = {
         name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
         for name, gradient in setting.gradients.items()
@@ -378,6 +383,8 @@ def explained(
             known, setting, limit = with_refuted(known, setting, located.refuted)
             if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
                 return replace(known, detail=how(known, setting))
+        if not located.places:
+            return replace(known, word=CANNOT_TELL, detail=no_operator(gap, located))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)
@@ -412,6 +419,16 @@ def explained(
         rest_is_right=sure,
         ones=ones,
     )
+
+
+def no_operator(gap: float, located: Located) -> str:
+    """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
+    forward mode have another product."""
+    why = f"gap {gap:.0e}, which autograd of the forward has too"
+    if located.undecided:
+        names = ", ".join(sorted(located.undecided))
+        return f"{why}: the gradient of {names} or its formula for tangents is wrong, and differences do not settle"
+    return f"{why}, and each operator alone has the gradient that its tangents have"
 
 
 def rounding(setting: Setting) -> float:
@@ -480,6 +497,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = lines_of(place, opaque)
+    target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
         at=line_text(source),
@@ -490,7 +508,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
             for name, error in zip(place.inputs, place.errors, strict=True)
             if error > 1e-9
         ),
-        function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
+        function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.duals import in_memory_like
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -30,7 +31,7 @@ from backprint.derivatives.setting import (
     widened_pair,
 )
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Pair
+from backprint.graph.nouns import Capture, Pair, TensorSpec
 from backprint.values.settings import preserving_random_states
 
 # ---- Tangents in other memory
@@ -96,11 +97,11 @@ class LayoutFault:
 def layout_faults(capture: Capture) -> list[LayoutFault]:
     """Run the program with tangents of other memory, and with the same numbers in new memory; return what differs."""
     program = capture.origin
-    if capture.fake or not program.alive or program.partial:
+    if capture.fake or not program.alive or program.partial or all(rank == 0 for rank in ranks_of_outputs(capture)):
         return []
     values = program.values()
     faults = []
-    with preserving_random_states():
+    with preserving_random_states(), program.restoring():
         outputs = stepped(capture, values, None).outputs
         for layout, make in LAYOUTS.items():
             source = torch.Generator().manual_seed(0)
@@ -135,6 +136,17 @@ def layout_faults(capture: Capture) -> list[LayoutFault]:
                     faults.append(LayoutFault(layout, name, error))
                     break
     return faults
+
+
+def ranks_of_outputs(capture: Capture) -> list[int]:
+    """Return how many dimensions the outputs have that require grad: a tangent without any has but one layout."""
+    ranks = {
+        port.name: len(port.spec.shape)
+        for pair in capture.pairs
+        for port in pair.forward.outputs
+        if port.role == "output" and isinstance(port.spec, TensorSpec)
+    }
+    return [ranks.get(name, 1) for name in capture.signature.differentiable]
 
 
 def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
@@ -218,7 +230,7 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
         source = torch.Generator().manual_seed(0)
         inputs = inputs_of(forward, backward, values)
         changed = {
-            name: make(value)
+            name: in_memory_like(make(value), value)
             for name, value in inputs.items()
             if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
             if value.layout is torch.strided

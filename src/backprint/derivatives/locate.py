@@ -11,6 +11,7 @@ searched in the same way; so several wrong places are found one after the other.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from backprint.derivatives.duals import DualRun, unpacked
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
+from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
@@ -63,12 +65,14 @@ class WrongPlace:
 @dataclass(frozen=True, slots=True)
 class Located:
     """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong."""
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
+    wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
     wrong: tuple[str, ...]
     refuted: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
 
 
 def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
@@ -93,22 +97,33 @@ def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
     Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
-    two products must agree, as for a whole Pair. Where they do not and differences agree with the gradient, the formula
-    for the tangent is what is wrong.
+    two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
+    the formula for the tangent.
     """
     search = Search(setting)
     right = search.right_gradients([])
     places = []
-    refuted = set[str]()
+    refuted, undecided = set[str](), set[str]()
     for step in search.step_of.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
         tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if not inputs or not tensors or formula_gap(search, step, inputs) <= FORMULA_GAP:
+        if not inputs or not tensors or step.target in refuted:
             continue
-        if formula_gap(search, step, inputs, (step.target,)) <= FORMULA_GAP:
+        try:
+            gap, _ = formula_gap(search, step, inputs)
+            if gap <= FORMULA_GAP:
+                continue
+            by_differences, accuracy = formula_gap(search, step, inputs, (step.target,))
+        except (BackprintError, RuntimeError):
+            undecided.add(step.target)
+            continue
+        if by_differences <= gap / FARTHER:
             refuted.add(step.target)
+            continue
+        if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
+            undecided.add(step.target)
             continue
         steps = tuple(dict.fromkeys((step, *search.parts(step))))
         returned = search.contributions(steps, inputs, right)
@@ -121,19 +136,24 @@ def locate_formulas(setting: Setting) -> Located:
                 search.backward_steps(steps, ()),
             )
         )
-    return Located(tuple(places), bool(places), (), frozenset(refuted))
+    return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
 
 
-FORMULA_GAP = 1e-7
-"""The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
+FORMULA_GAP = 1e-11
+"""The least gap of one step alone that is looked into: some operators are less exact than float64 at their values."""
+
+FARTHER = 10.0
+"""How many times farther apart than rounding two products must be, to be told from it."""
 
 
-def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()) -> float:
-    """Return the gap of one step alone, relative to the sizes of the terms; the tangents of operators in `refuted` are
-    not from their formulas."""
+def formula_gap(
+    search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()
+) -> tuple[float, float]:
+    """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
+    tangents of operators in `refuted` are not from their formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted})
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
     with forward_ad.dual_level():
         duals = {
@@ -154,7 +174,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     cotangents = [drawn_like(result, source) if is_inexact(result) else None for result in results]
     active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
     if not active:
-        return 0.0
+        return 0.0, 0.0
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
@@ -165,7 +185,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     for gradient, direction in zip(gradients, tangents, strict=True):
         if gradient is not None:
             add(right, inner(gradient, direction))
-    return gap_of((left[0], left[1]), (right[0], right[1]))
+    return gap_of((left[0], left[1]), (right[0], right[1])), run.accuracy
 
 
 def add(total: list[float], product: tuple[float, float]) -> None:
@@ -192,7 +212,7 @@ class Search:
         for value in self.backward_values.values():
             if isinstance(value, Tensor) and is_inexact(value) and value.numel():
                 self.marks.setdefault(value.numel(), []).append((mark_of(value), value))
-        self.forward_values = forward_values(setting)
+        self.forward_values, self.states = forward_values(setting)
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
 
     def depending_values(self) -> set[str]:
@@ -500,7 +520,7 @@ class Search:
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        DualRun(self.graph).continued(steps, env)
+        DualRun(self.graph, states=self.states).continued(steps, env)
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
@@ -604,10 +624,11 @@ def run_backward(setting: Setting) -> dict[str, Any]:
         return DualRun(setting.backward).values(setting.backward_inputs)
 
 
-def forward_values(setting: Setting) -> dict[str, Any]:
-    """Return every value of the forward by its name."""
+def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return every value of the forward by its name, and the generator's state before each step that draws."""
     torch.manual_seed(setting.chance)
-    return DualRun(setting.forward).values(setting.inputs)
+    run = DualRun(setting.forward)
+    return run.values(setting.inputs), run.states_seen
 
 
 def error_of(gradient: Tensor | None, right: Tensor | None) -> float:

@@ -91,9 +91,13 @@ def wide_spec(port: Port) -> Any:
 
 
 def wide_step(step: Step) -> Step:
-    """Return a step whose dtype arguments are float64."""
+    """Return a step whose dtype arguments are float64, and whose result is: an operator that names no dtype takes the
+    default dtype, and its result's says which."""
     args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
-    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+    spec = step.spec
+    if isinstance(spec, TensorSpec) and spec.dtype in WIDE:
+        spec = replace(spec, dtype=WIDE[spec.dtype])
+    return replace(step, args=args, kwargs=kwargs, spec=spec)
 
 
 def wide_value(value: Value) -> Any:
