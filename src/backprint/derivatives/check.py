@@ -214,7 +214,10 @@ def check_pair(
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
-            gap = gap_of((left, left_size), backward_product(setting))
+            right = backward_product(setting)
+            if left_size == right[1] == 0 and results_change(setting):
+                raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
+            gap = gap_of((left, left_size), right)
             if gap >= limit:
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
@@ -245,6 +248,23 @@ def check_pair(
         return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
     return replace(known, detail=how(known, setting))
 
+
+def results_change(setting: Setting) -> bool:
+    """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
+    moved = {
+        name: value + SMALL_STEP * setting.direction[name] if name in setting.direction else value
+        for name, value in setting.inputs.items()
+    }
+    torch.manual_seed(setting.chance)
+    results = values_of(setting.forward, moved)
+    return any(
+        not torch.allclose(output_of(results, name), output_of(setting.results, name), 1e-12, 0, equal_nan=True)
+        for name in setting.tangents
+    )
+
+
+SMALL_STEP = 1e-6
+"""How far inputs are moved to see whether a result changes."""
 
 NO_ROUNDING = 1e-6
 """A gap that no rounding makes, however ill-conditioned the draw."""

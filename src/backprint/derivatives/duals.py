@@ -148,12 +148,16 @@ class DualRun:
         rule = RULES.get(step.target)
         if rule is not None:
             return rule(function, args, kwargs)
-        if function is torch.ops.higher_order.run_with_rng_state:  # passes no tangent on
+        if function is torch.ops.higher_order.run_and_save_rng_state:  # passes no tangent on, as the next
+            function, *args = args
+            return torch.get_rng_state(), self.call(replace(step, target=str(function)), function, args, kwargs)
+        if function is torch.ops.higher_order.run_with_rng_state:
             state, function, *args = args
             with torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(state)
                 return self.call(replace(step, target=str(function)), function, args, kwargs)
-        if (step.target in self.refuted or is_custom(function)) and has_tangent(args, kwargs):
+        no_formula = step.target in self.refuted or is_custom(function) or has_wrong_formula(step.target, args)
+        if no_formula and has_tangent(args, kwargs):
             return self.without_formula(step.target, function, args, kwargs)
         if draws_in_captured_dtype(step, function, args, kwargs):
             return self.drawn(step, function, args, kwargs)
@@ -176,6 +180,7 @@ class DualRun:
     def drawn(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return random numbers that the operator draws in the dtype of the capture, in float64: in float64 it would
         draw others, and the program might take another branch."""
+        assert isinstance(step.spec, TensorSpec)
         dtype = getattr(torch, step.spec.dtype)
 
         def narrow(value: Any) -> Any:
@@ -207,8 +212,22 @@ class DualRun:
         return call.with_tangents(tangents)
 
 
-WITHOUT_FORMULA = ("forward AD", "forward mode")
-"""What PyTorch's error says of an operator that has no formula for its tangent."""
+WITHOUT_FORMULA = ("forward AD", "forward mode", "_efficientzerotensor")
+"""What PyTorch's error says of an operator that has no formula for its tangent; the last one, of a sparse argument."""
+
+
+WRONG_FORMULAS: Mapping[str, str | None] = {
+    "aten.logcumsumexp.default": None,
+    "aten.triangular_solve.default": None,
+    "aten.scatter_reduce.two": "prod",
+}
+"""Operators whose formula for their tangent is wrong in PyTorch, with the argument for which it is, if only for one;
+docs/wrong_answers has a program for each."""
+
+
+def has_wrong_formula(target: str, args: Sequence[Any]) -> bool:
+    """Whether PyTorch's formula for the tangent of a call is known to be wrong."""
+    return target in WRONG_FORMULAS and WRONG_FORMULAS[target] in (None, *(arg for arg in args if type(arg) is str))
 
 
 REFUSALS = ("not implemented", "dtype", "scalar type", "got Double", "bf16", "BFloat16", "view size is not compatible")
@@ -401,7 +420,7 @@ def without_tangent(value: Any) -> Any:
 
 def requiring_grad(value: Any) -> Any:
     """Return a tensor that requires grad, if its dtype can."""
-    if not isinstance(value, Tensor) or value.requires_grad or not (value.is_floating_point() or value.is_complex()):
+    if not may_have_tangent(value) or value.requires_grad or not (value.is_floating_point() or value.is_complex()):
         return value
     return value.detach().requires_grad_()
 

@@ -20,7 +20,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derivatives.duals import DualRun, unpacked
+from backprint.derivatives.duals import DualRun, may_have_tangent, unpacked
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
@@ -210,7 +210,7 @@ class Search:
         self.backward_values = run_backward(setting)
         self.marks: dict[int, list[tuple[Mark, Tensor]]] = {}
         for value in self.backward_values.values():
-            if isinstance(value, Tensor) and is_inexact(value) and value.numel():
+            if may_have_tangent(value) and is_inexact(value) and value.numel():
                 self.marks.setdefault(value.numel(), []).append((mark_of(value), value))
         self.forward_values, self.states = forward_values(setting)
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
@@ -255,12 +255,12 @@ class Search:
         named = {
             name: value
             for name, value in env.items()
-            if isinstance(value, Tensor) and value.requires_grad and is_inexact(value)
+            if may_have_tangent(value) and value.requires_grad and is_inexact(value)
         }
         if not roots or not named:
             return {}
         gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
-        return {name: gradient for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+        return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
 
     def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the values that a backward starts from, with their gradients: the results, and given places."""
@@ -373,7 +373,7 @@ class Search:
             if step.echo is not None and step.echo.kind == "sum of gradients of":
                 value = self.backward_values.get(step.name)
                 if isinstance(value, Tensor):
-                    values |= dict.fromkeys(step.echo.names, value)
+                    values |= dict.fromkeys(step.echo.names, dense(value))
         return values
 
     def parts(self, step: Step) -> list[Step]:
@@ -532,7 +532,7 @@ class Search:
         gradients = torch.autograd.grad(
             [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
         )
-        return {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
+        return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
     def candidates(self, name: str, steps: tuple[Step, ...], contribution: Tensor | None) -> list[str]:
         """Return names of values of the backward that may be the gradient of an input by these steps; '' is none."""
@@ -544,6 +544,7 @@ class Search:
             name
             for name in names
             if isinstance(value := self.backward_values.get(name), Tensor)
+            and may_have_tangent(value)
             and tuple(value.shape) == shape
             and is_inexact(value)
         ]
@@ -616,6 +617,11 @@ def mark_of(value: Tensor) -> Mark:
     parts = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
     flat = parts.double()
     return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
+
+
+def dense(value: Tensor) -> Tensor:
+    """Return a tensor as a dense one."""
+    return value if value.layout is torch.strided else value.to_dense()
 
 
 def run_backward(setting: Setting) -> dict[str, Any]:
