@@ -248,6 +248,38 @@ def test_a_draw_whose_gradient_is_that_along_its_distribution() -> None:
     assert result.word == f"{DERIVATIVE} but for aten._standard_gamma.default"
 
 
+def test_a_rounding_that_gradients_pass_through() -> None:
+    result = only(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127).exp(), leaf(6))
+    assert result.word == f"{DERIVATIVE} but for aten.fake_quantize_per_tensor_affine_cachemask.default"
+
+
+def test_several_values_for_one_place() -> None:
+    index = torch.tensor([0, 0, 1])
+    result = only(lambda x, y: x.scatter(0, index, y).sin(), leaf(4), leaf(3, seed=1))
+    assert result.word == f"{DERIVATIVE} but for aten.scatter.src"
+
+
+def test_a_value_that_depends_on_weights_through_no_grad_only() -> None:
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3).double())
+    assert only(layer, leaf(5, 4)).word == NOT_THE_DERIVATIVE
+    (result,) = bp.derivative(bp.capture(layer, leaf(5, 4), meant=("no_grad",)))
+    assert result.word == f"{DERIVATIVE} but for no_grad"
+
+
+def test_a_gradient_that_is_clipped_at_100() -> None:
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            return grads[0].clamp(-100, 100)
+
+    result = only(Clipped.apply, leaf(5))
+    assert (result.word, "not linear" in result.detail) == (NOT_THE_DERIVATIVE, True)
+
+
 def test_a_recomputed_dropout() -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         return checkpoint(lambda x, w: F.dropout(x @ w, 0.4).tanh(), x, w, use_reentrant=False)

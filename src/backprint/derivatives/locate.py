@@ -75,12 +75,13 @@ class Located:
     undecided: frozenset[str] = frozenset()
 
 
-def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
+def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
     """Return the places where the backward of a Setting is not the derivative of its forward.
 
-    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`.
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values that
+    autograd gives no gradient.
     """
-    search = Search(setting, functions)
+    search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
@@ -197,8 +198,8 @@ def add(total: list[float], product: tuple[float, float]) -> None:
 class Search:
     """The values of a Setting's backward, and the right gradients of its forward's values."""
 
-    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = ()) -> None:
-        self.setting, self.graph, self.functions = setting, setting.forward, functions
+    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
+        self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
         self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
         self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
         self.consumers: dict[str, list[Step]] = {}
@@ -486,6 +487,8 @@ class Search:
             if name in matched and name in contributions:
                 values[RIGHT + name] = contributions[name]
                 choices.append([RIGHT + name])
+            elif name in self.cut:
+                choices.append([NOTHING])
             else:
                 choices.append(self.candidates(name, steps, contributions.get(name)))
         values[NOTHING] = None
