@@ -27,6 +27,7 @@ from backprint.derivatives.setting import (
     make_setting,
     output_of,
     product_by_differences,
+    results_at,
     rounded,
     wide,
     with_one_name,
@@ -59,15 +60,34 @@ ROUNDING = 100.0
 
 REST_IS_RIGHT = "everything else is the derivative"
 
+DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
+"""Draws by rejection, which have no derivative for fixed random numbers."""
+
 CONVENTIONS: Mapping[str, str] = {
     "aten._ctc_loss.Tensor": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
     "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
-    "aten.max_unpool2d.default": "several values are put at one place, and PyTorch leaves open which one counts",
-    "aten.max_unpool3d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    **dict.fromkeys(
+        (
+            *("aten.max_unpool2d.default", "aten.max_unpool3d.default", "aten.index_put.default", "aten.put.default"),
+            *("aten.scatter.src", "aten.index_copy.default"),
+        ),
+        "several values are put at one place, and PyTorch leaves open which one counts",
+    ),
+    **dict.fromkeys(
+        (
+            "aten.fake_quantize_per_tensor_affine_cachemask.default",
+            "aten.fake_quantize_per_channel_affine_cachemask.default",
+            "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+            "aten._fake_quantize_learnable_per_tensor_affine.default",
+            "aten._fake_quantize_learnable_per_channel_affine.default",
+        ),
+        "PyTorch's gradient of a quantization passes through its rounding",
+    ),
     "aten.cholesky_inverse.default": "PyTorch's gradient is that of a whole matrix, of which one triangle is read",
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
+    **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
 }
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
@@ -256,7 +276,10 @@ def check_pair(
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
-            gap = gap_of((left, left_size), backward_product(setting))
+            right = backward_product(setting)
+            if left_size == right[1] == 0 and results_change(setting):
+                raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
+            gap = gap_of((left, left_size), right)
             if gap >= limit:
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
@@ -288,10 +311,22 @@ def check_pair(
     return replace(known, detail=how(known, setting))
 
 
+def results_change(setting: Setting) -> bool:
+    """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
+    results = results_at(setting, SMALL_STEP)
+    return any(
+        not torch.allclose(output_of(results, name), output_of(setting.results, name), 1e-12, 0, equal_nan=True)
+        for name in setting.tangents
+    )
+
+
+SMALL_STEP = 1e-6
+"""How far inputs are moved to see whether a result changes."""
+
 NO_ROUNDING = 1e-6
 """A gap that no rounding makes, however ill-conditioned the draw."""
 
-SCALE = -8.0
+SCALE = -1024.0
 """A power of two: a gradient for tangents that are multiplied by it is multiplied by it, to the bit or nearly so."""
 
 
@@ -443,7 +478,8 @@ def explained(
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
     try:
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines])
+        cut = {name for name, kinds in cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
     by_formula = not located.wrong
@@ -453,6 +489,8 @@ def explained(
             known, setting, limit = with_refuted(known, setting, located.refuted)
             if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
                 return replace(known, detail=how(known, setting))
+        if not located.places:
+            return replace(known, word=CANNOT_TELL, detail=no_operator(gap, located))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)
@@ -487,6 +525,16 @@ def explained(
         rest_is_right=sure,
         ones=ones,
     )
+
+
+def no_operator(gap: float, located: Located) -> str:
+    """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
+    forward mode have another product."""
+    why = f"gap {gap:.0e}, which autograd of the forward has too"
+    if located.undecided:
+        names = ", ".join(sorted(located.undecided))
+        return f"{why}: the gradient of {names} or its formula for tangents is wrong, and differences do not settle"
+    return f"{why}, and each operator alone has the gradient that its tangents have"
 
 
 def rounding(setting: Setting) -> float:
@@ -555,6 +603,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = lines_of(place, opaque)
+    target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
         at=line_text(source),
@@ -565,7 +614,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
             for name, error in zip(place.inputs, place.errors, strict=True)
             if error > 1e-9
         ),
-        function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
+        function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
         modules=(source.module,) if source is not None and source.module else (),
     )
 
@@ -584,21 +633,46 @@ def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
     """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
     gradient is missing, or ''."""
-    steps = {step.name: step for step in setting.forward.steps}
     missing = [
-        steps.get(name)
+        name
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
         if error > 1e-9 and gradient is None
     ]
-    if missing and all(step is not None and step.target == "aten.detach.default" for step in missing):
+    cuts = cuts_before(setting, opaque)
+    kinds = [cuts[name] for name in missing]
+    if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
     for step in (*place.backward_steps, *place.steps):
         if (edge := edge_of_line(step.source, opaque)) is not None:
             return edge.function
-    without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
-    if missing and all(step is not None and place_of(step) in without_grad for step in missing):
-        return "no_grad"
-    return ""
+    return "no_grad" if kinds and all(kinds) else ""
+
+
+def cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
+    """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
+    both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
+    inside = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
+    without_grad = {
+        (edge.source.file, edge.source.line)
+        for edge in opaque
+        if edge.kind == "no_grad" and edge.source and line_text(edge.source) not in inside
+    }
+    nothing = frozenset[str]()
+    cuts = {port.local: nothing for port in setting.forward.inputs}
+    connected = {port.local for port in setting.forward.inputs if port.name in setting.gradients}
+    for step in setting.forward.steps:
+        names = names_in(step)
+        before = nothing.union(*(cuts[name] for name in names))
+        is_connected = bool(connected.intersection(names))
+        cut = "detach" if step.target == "aten.detach.default" else "no_grad" if place_of(step) in without_grad else ""
+        if cut and (before or is_connected):
+            cuts[step.name] = before | {cut}
+        elif is_connected:
+            cuts[step.name] = nothing
+            connected.add(step.name)
+        else:
+            cuts[step.name] = before
+    return cuts
 
 
 def place_of(step: Step) -> tuple[str, int] | None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.duals import in_memory_like
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -38,7 +39,7 @@ from backprint.derivatives.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Graph, Pair, refs
+from backprint.graph.nouns import Capture, Graph, Pair, TensorSpec, refs
 from backprint.tracing.captured import LiveProgram
 from backprint.values.settings import preserving_random_states
 
@@ -145,10 +146,10 @@ def program_faults(capture: Capture) -> list[ProgramFault]:
     that a backward takes.
     """
     program = capture.origin
-    if capture.fake or not program.alive or program.partial:
+    if capture.fake or not program.alive or program.partial or all(rank == 0 for rank in ranks_of_outputs(capture)):
         return []
     values = program.values()
-    with preserving_random_states():
+    with preserving_random_states(), program.restoring():
         outputs = stepped(capture, values, None).outputs
         dense = {
             name: output.detach()
@@ -297,6 +298,17 @@ def gradients_for(
     torch.manual_seed(capture.seed)
     copies = {name: None if tangent is None else tangent.clone() for name, tangent in tangents.items()}
     return capture.origin.gradients_of_some(values, copies)
+
+
+def ranks_of_outputs(capture: Capture) -> list[int]:
+    """Return how many dimensions the outputs have that require grad: a tangent without any has but one layout."""
+    ranks = {
+        port.name: len(port.spec.shape)
+        for pair in capture.pairs
+        for port in pair.forward.outputs
+        if port.role == "output" and isinstance(port.spec, TensorSpec)
+    }
+    return [ranks.get(name, 1) for name in capture.signature.differentiable]
 
 
 def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
@@ -535,7 +547,10 @@ def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
         if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
         if value.layout is torch.strided
     }
-    kinds = {kind: {name: make(value) for name, value in floats.items()} for kind, make in INPUTS.items()}
+    kinds = {
+        kind: {name: in_memory_like(make(value), value) for name, value in floats.items()}
+        for kind, make in INPUTS.items()
+    }
     for name, number in thresholds_of(forward, backward):
         if name in floats:
             kinds[f"{number:g} in {name}"] = {name: with_some(floats[name], number)}

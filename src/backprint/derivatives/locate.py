@@ -11,6 +11,7 @@ searched in the same way; so several wrong places are found one after the other.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,9 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derivatives.duals import DualRun, unpacked
+from backprint.derivatives.duals import DualRun, may_have_tangent, unpacked
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
+from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
@@ -63,20 +65,23 @@ class WrongPlace:
 @dataclass(frozen=True, slots=True)
 class Located:
     """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong."""
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
+    wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
     wrong: tuple[str, ...]
     refuted: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
 
 
-def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
+def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
     """Return the places where the backward of a Setting is not the derivative of its forward.
 
-    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`.
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values that
+    autograd gives no gradient.
     """
-    search = Search(setting, functions)
+    search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
@@ -93,22 +98,33 @@ def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
     Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
-    two products must agree, as for a whole Pair. Where they do not and differences agree with the gradient, the formula
-    for the tangent is what is wrong.
+    two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
+    the formula for the tangent.
     """
     search = Search(setting)
     right = search.right_gradients([])
     places = []
-    refuted = set[str]()
+    refuted, undecided = set[str](), set[str]()
     for step in search.step_of.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
         tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if not inputs or not tensors or formula_gap(search, step, inputs) <= FORMULA_GAP:
+        if not inputs or not tensors or step.target in refuted:
             continue
-        if formula_gap(search, step, inputs, (step.target,)) <= FORMULA_GAP:
+        try:
+            gap, _ = formula_gap(search, step, inputs)
+            if gap <= FORMULA_GAP:
+                continue
+            by_differences, accuracy = formula_gap(search, step, inputs, (step.target,))
+        except (BackprintError, RuntimeError):
+            undecided.add(step.target)
+            continue
+        if by_differences <= gap / FARTHER:
             refuted.add(step.target)
+            continue
+        if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
+            undecided.add(step.target)
             continue
         steps = tuple(dict.fromkeys((step, *search.parts(step))))
         returned = search.contributions(steps, inputs, right)
@@ -121,19 +137,24 @@ def locate_formulas(setting: Setting) -> Located:
                 search.backward_steps(steps, ()),
             )
         )
-    return Located(tuple(places), bool(places), (), frozenset(refuted))
+    return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
 
 
-FORMULA_GAP = 1e-7
-"""The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
+FORMULA_GAP = 1e-11
+"""The least gap of one step alone that is looked into: some operators are less exact than float64 at their values."""
+
+FARTHER = 10.0
+"""How many times farther apart than rounding two products must be, to be told from it."""
 
 
-def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()) -> float:
-    """Return the gap of one step alone, relative to the sizes of the terms; the tangents of operators in `refuted` are
-    not from their formulas."""
+def formula_gap(
+    search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()
+) -> tuple[float, float]:
+    """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
+    tangents of operators in `refuted` are not from their formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted})
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
     with forward_ad.dual_level():
         duals = {
@@ -154,7 +175,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     cotangents = [drawn_like(result, source) if is_inexact(result) else None for result in results]
     active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
     if not active:
-        return 0.0
+        return 0.0, 0.0
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
@@ -165,7 +186,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     for gradient, direction in zip(gradients, tangents, strict=True):
         if gradient is not None:
             add(right, inner(gradient, direction))
-    return gap_of((left[0], left[1]), (right[0], right[1]))
+    return gap_of((left[0], left[1]), (right[0], right[1])), run.accuracy
 
 
 def add(total: list[float], product: tuple[float, float]) -> None:
@@ -177,8 +198,8 @@ def add(total: list[float], product: tuple[float, float]) -> None:
 class Search:
     """The values of a Setting's backward, and the right gradients of its forward's values."""
 
-    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = ()) -> None:
-        self.setting, self.graph, self.functions = setting, setting.forward, functions
+    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
+        self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
         self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
         self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
         self.consumers: dict[str, list[Step]] = {}
@@ -190,9 +211,9 @@ class Search:
         self.backward_values = run_backward(setting)
         self.marks: dict[int, list[tuple[Mark, Tensor]]] = {}
         for value in self.backward_values.values():
-            if isinstance(value, Tensor) and is_inexact(value) and value.numel():
+            if may_have_tangent(value) and is_inexact(value) and value.numel():
                 self.marks.setdefault(value.numel(), []).append((mark_of(value), value))
-        self.forward_values = forward_values(setting)
+        self.forward_values, self.states = forward_values(setting)
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
 
     def depending_values(self) -> set[str]:
@@ -235,12 +256,12 @@ class Search:
         named = {
             name: value
             for name, value in env.items()
-            if isinstance(value, Tensor) and value.requires_grad and is_inexact(value)
+            if may_have_tangent(value) and value.requires_grad and is_inexact(value)
         }
         if not roots or not named:
             return {}
         gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
-        return {name: gradient for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+        return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
 
     def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the values that a backward starts from, with their gradients: the results, and given places."""
@@ -353,7 +374,7 @@ class Search:
             if step.echo is not None and step.echo.kind == "sum of gradients of":
                 value = self.backward_values.get(step.name)
                 if isinstance(value, Tensor):
-                    values |= dict.fromkeys(step.echo.names, value)
+                    values |= dict.fromkeys(step.echo.names, dense(value))
         return values
 
     def parts(self, step: Step) -> list[Step]:
@@ -466,6 +487,8 @@ class Search:
             if name in matched and name in contributions:
                 values[RIGHT + name] = contributions[name]
                 choices.append([RIGHT + name])
+            elif name in self.cut:
+                choices.append([NOTHING])
             else:
                 choices.append(self.candidates(name, steps, contributions.get(name)))
         values[NOTHING] = None
@@ -500,7 +523,7 @@ class Search:
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        DualRun(self.graph).continued(steps, env)
+        DualRun(self.graph, states=self.states).continued(steps, env)
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
@@ -512,7 +535,7 @@ class Search:
         gradients = torch.autograd.grad(
             [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
         )
-        return {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
+        return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
     def candidates(self, name: str, steps: tuple[Step, ...], contribution: Tensor | None) -> list[str]:
         """Return names of values of the backward that may be the gradient of an input by these steps; '' is none."""
@@ -524,6 +547,7 @@ class Search:
             name
             for name in names
             if isinstance(value := self.backward_values.get(name), Tensor)
+            and may_have_tangent(value)
             and tuple(value.shape) == shape
             and is_inexact(value)
         ]
@@ -598,16 +622,22 @@ def mark_of(value: Tensor) -> Mark:
     return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
 
 
+def dense(value: Tensor) -> Tensor:
+    """Return a tensor as a dense one."""
+    return value if value.layout is torch.strided else value.to_dense()
+
+
 def run_backward(setting: Setting) -> dict[str, Any]:
     """Return every value of the backward by its name, tangents and saved values too."""
     with torch.no_grad():
         return DualRun(setting.backward).values(setting.backward_inputs)
 
 
-def forward_values(setting: Setting) -> dict[str, Any]:
-    """Return every value of the forward by its name."""
+def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return every value of the forward by its name, and the generator's state before each step that draws."""
     torch.manual_seed(setting.chance)
-    return DualRun(setting.forward).values(setting.inputs)
+    run = DualRun(setting.forward)
+    return run.values(setting.inputs), run.states_seen
 
 
 def error_of(gradient: Tensor | None, right: Tensor | None) -> float:

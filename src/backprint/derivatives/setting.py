@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derivatives.duals import FINER, WEIGHTS, DualRun, change, first_step
+from backprint.derivatives.duals import FINER, WEIGHTS, DualRun, change, first_step, in_memory_like, is_random
 from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
+from backprint.fx.values import resolve
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Graph, Pair, Ref, Step, Value
+from backprint.graph.nouns import Graph, Pair, Ref, Step, TensorSpec, Value
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
@@ -107,7 +108,7 @@ def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
     """Return forward and backward in float64, at the captured sizes."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
-    forward, backward = at_hints(widened(pair.forward)), at_hints(widened(pair.backward))
+    forward, backward = at_hints(widened_graph(pair.forward)), at_hints(widened_graph(pair.backward))
     return without_reads(forward), without_reads(backward)
 
 
@@ -123,6 +124,16 @@ def without_reads(graph: Graph) -> Graph:
 def is_read_guard(step: Step) -> bool:
     """Whether a step is a guard on a floating-point number."""
     return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
+
+
+def widened_graph(graph: Graph) -> Graph:
+    """Return a graph in float64 whose random numbers are drawn as captured."""
+    steps = zip(graph.steps, widened(graph).steps, strict=True)
+    kept = tuple(
+        step if isinstance(step.spec, TensorSpec) and is_random(resolve(step.target)) else wide_step
+        for step, wide_step in steps
+    )
+    return replace(widened(graph), steps=kept)
 
 
 def wide(value: Any) -> Any:
@@ -172,14 +183,33 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
-    return {name: wide(values[name]) for name in names}
+    reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
+    return {name: (wide_in_memory if reads_storages else wide_alone)(values[name]) for name in names}
+
+
+def wide_in_memory(value: Any) -> Any:
+    """Return a tensor in float64 at the same place of its storage."""
+    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and has_storage(value) else wide(value)
+
+
+def wide_alone(value: Any) -> Any:
+    """Return a tensor in float64 without the rest of its storage."""
+    value = wide(value)
+    if not isinstance(value, Tensor) or not has_storage(value):
+        return value
+    return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
+
+
+def has_storage(value: Tensor) -> bool:
+    """Whether a tensor is dense and has a memory of its own that can be read."""
+    return value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
 
 
 def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with the absolute ones of inputs that have a gradient."""
     wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     return {
-        name: value.detach().abs()
+        name: in_memory_like(value.detach().abs(), value)
         if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
         else value
         for name, value in values.items()
@@ -189,6 +219,14 @@ def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Return the results of a graph by port."""
     return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
+
+
+def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what a backward returns by the name of the input; a sparse gradient, as that of an embedding, dense."""
+    return {
+        key.name: value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
+        for key, value in values_of(backward, inputs).items()
+    }
 
 
 class NotFinite(Exception):
@@ -220,22 +258,26 @@ def run_setting(
     tangents = {}
     for port in backward.by_role("tangent"):
         output = output_of(results, port.name)
+        if output.layout is not torch.strided:
+            raise CannotTell(f"output {port.name!r} is {str(output.layout)[6:]}: only dense ones are compared")
         tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
     passed = inputs_of_backward(backward, inputs, results, tangents)
-    returned = {key.name: value for key, value in values_of(backward, passed).items()}
+    returned = returned_by(backward, passed)
     gradients, left_out = {}, {}
     for name, gradient in returned.items():
         value = inputs.get(name)
         if not isinstance(value, Tensor):
             left_out[name] = "its input is not among the forward's"
-        elif value.layout is not torch.strided or (gradient is not None and gradient.layout is not torch.strided):
-            left_out[name] = f"it is {str((value if gradient is None else gradient).layout)[6:]}"
+        elif value.layout is not torch.strided:
+            left_out[name] = f"its input is {str(value.layout)[6:]}"
         elif not is_inexact(value):
             left_out[name] = f"its input is {str(value.dtype)[6:]}"
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
     if gradients and not any(gradient.numel() for gradient in gradients.values()):
         raise CannotTell("no gradient has an element")
+    if tangents and not any(tangent.numel() for tangent in tangents.values()):
+        raise CannotTell("no output that requires grad has an element")
     if not gradients:
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
     direction = directions(inputs, gradients, source)
@@ -252,7 +294,7 @@ def run_setting(
 def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
     """Return the Setting with other tangents, and the gradients that the backward returns for these."""
     other = replace(setting, tangents=dict(tangents))
-    returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+    returned = returned_by(setting.backward, other.backward_inputs)
     gradients = {
         name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
         for name, gradient in setting.gradients.items()
@@ -313,7 +355,7 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
     moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
     if by < NUDGES[0] and value.numel() and not value.is_complex():
         moved = moved.clamp(value.min(), value.max())
-    return symmetric_as(value, moved)
+    return in_memory_like(symmetric_as(value, moved), value)
 
 
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
@@ -359,7 +401,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
         tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
         torch.manual_seed(setting.chance)
         other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
-        returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+        returned = returned_by(setting.backward, other.backward_inputs)
         for name, gradient in setting.gradients.items():
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
@@ -395,7 +437,7 @@ def rounded(value: Any, source: torch.Generator) -> Any:
     if value.layout is not torch.strided or not is_inexact(value):
         return value
     moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
-    return value * (1 + 2**-52 * moves)
+    return in_memory_like(value * (1 + 2**-52 * moves), value)
 
 
 def size_of(gradient: Tensor) -> float:
