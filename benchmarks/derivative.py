@@ -170,8 +170,8 @@ def architectures() -> Programs:
 
 
 def graphnet(folder: Path) -> Programs:
-    """Yield the samples of GraphNet in a folder."""
-    for model in sorted(folder.rglob("model.py")):
+    """Yield the samples of GraphNet in a folder, short programs first."""
+    for model in sorted(folder.rglob("model.py"), key=lambda path: (path.stat().st_size, path)):
         yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
 
 
@@ -198,7 +198,7 @@ def rows_of(part: str, name: str, make: Make, limit: int, proved: bool) -> list[
     try:
         with time_limit(limit):
             capture = make()
-    except TimeoutError:
+    except TimeIsOver:
         return [Row(part, name, "timeout", f"its capture takes more than {limit} s")]
     except BackprintError as error:
         return [Row(part, name, "refused", f"{type(error).__name__}: {error}")]
@@ -213,14 +213,14 @@ def rows_of(part: str, name: str, make: Make, limit: int, proved: bool) -> list[
         try:
             with time_limit(limit):
                 verdict = " ".join(sorted({verdict.verdict for verdict in bp.verify(capture)}))
-        except TimeoutError:
+        except TimeIsOver:
             verdict = "timeout"
     verify = time.perf_counter() - start
     start = time.perf_counter()
     try:
         with time_limit(limit):
             results = bp.derivative(capture)
-    except TimeoutError:
+    except TimeIsOver:
         return [Row(part, name, "timeout", f"the check takes more than {limit} s", steps=steps, verify=verify)]
     except Exception as error:  # a crash of the check is a row: the others are measured all the same
         return [Row(part, name, "crashed", f"the check: {type(error).__name__}: {error}", steps=steps, verify=verify)]
@@ -245,8 +245,12 @@ def rows_of(part: str, name: str, make: Make, limit: int, proved: bool) -> list[
     ]
 
 
+class TimeIsOver(BaseException):
+    """What runs takes too long. No handler of errors catches it."""
+
+
 class time_limit:
-    """Raises TimeoutError in what runs longer."""
+    """Raises TimeIsOver in what runs longer."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -259,7 +263,7 @@ class time_limit:
         signal.alarm(0)
 
     def over(self, *_: object) -> None:
-        raise TimeoutError
+        raise TimeIsOver
 
 
 def shown(row: Row) -> str:
@@ -657,7 +661,7 @@ def planted_rows(part: str, name: str, make: Make, options: argparse.Namespace) 
         with time_limit(options.limit):
             capture = make()
             inputs = check.inputs_of_pairs(capture) if capture is not None else []
-    except (TimeoutError, CannotTell, BackprintError):
+    except (TimeIsOver, CannotTell, BackprintError):
         return []
     except Exception:  # what an operator's own samples raise is no matter of the check
         return []

@@ -58,8 +58,8 @@ def capture(
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
-    `meant` names custom autograd.Functions, `"detach"` or `"no_grad"`, where the gradient is meant not to be the
-    derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of
+    `meant` names custom autograd.Functions, `"detach"`, `"no_grad"` or `"item"`, where the gradient is meant not to be
+    the derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of
     operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
@@ -214,7 +214,7 @@ def verify(
     *,
     twin: Twin | None = None,
     trace: Capture | bool = False,
-    derivative: bool = False,
+    derivative: bool | None = None,
 ) -> list[Verdict]:
     """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
     whole's last.
@@ -223,10 +223,12 @@ def verify(
     kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow. `trace=True`
     traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ. With
     `derivative`, the Verdict of each Pair with a backward says too whether that is the derivative of the forward
-    (`bp.derivative`).
+    (`bp.derivative`); None says so if that costs less than the proof: if all values of the forward together have fewer
+    than 4 million elements.
     """
     from backprint.calls import check_capture
     from backprint.common.text import check_sequence
+    from backprint.derivatives.beside import with_derivatives
     from backprint.replaying.draws import DRAWS
     from backprint.replaying.verify import verify_capture as prove
 
@@ -238,26 +240,11 @@ def verify(
 
         return [verify_stamped(capture, trace)]
     if twin is None:
-        verdicts = prove(capture, tuple(draws or DRAWS))
-        return with_derivatives(capture, verdicts) if derivative else verdicts
+        return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
     from backprint.replaying.verify import beside
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
-
-
-def with_derivatives(capture: Capture, verdicts: list[Verdict]) -> list[Verdict]:
-    """Return the Verdicts, those of Pairs with a backward with a Derivative."""
-    from dataclasses import replace
-
-    from backprint.derivatives.check import derivatives_of
-
-    results = iter(derivatives_of(capture))
-    with_backward = [pair.backward is not None for pair in capture.pairs]
-    return [
-        replace(verdict, derivative=next(results)) if number < len(with_backward) and with_backward[number] else verdict
-        for number, verdict in enumerate(verdicts)
-    ]
 
 
 def derivative(
@@ -275,7 +262,7 @@ def derivative(
     must be ⟨Jᵀ·g, v⟩ by the backward. A wrong backward is `not the derivative`, with the operators or the custom
     autograd.Function at fault, its line, and the gradients that are wrong.
 
-    `meant` names Functions, `"detach"` or `"no_grad"`, where the gradient is meant to differ, as a surrogate gradient
+    `meant` names Functions, `"detach"`, `"no_grad"` or `"item"`, where the gradient is meant to differ, as a surrogate
     does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents that are
     expanded, transposed or sliced, and inputs with zeros and equal values are tried too. None tries them if the program
     has a custom autograd.Function, a hook or a custom operator.

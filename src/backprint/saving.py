@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.text import check_choice
+from backprint.derivatives.beside import with_worst_derivative
+from backprint.derivatives.check import RECIPE_FIRST
 from backprint.errors import CaptureError, SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
@@ -55,13 +57,15 @@ def write_sample(
             capture, path, recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
         )
     if data == "none":
-        witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture, ("captured",))[-1])}
+        verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
+        witness_and_verdict = {"witness": None, "verdict": verdict_json(verdict)}
         return write_staged(
             capture, path, recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
         )
     inputs, proof = with_proof_on_recipes(capture, data, power)
     measured_power = proof.power if power != "none" else None
-    witness_and_verdict = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured_power)}
+    verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
+    witness_and_verdict = {"witness": proof.witness, "verdict": verdict_json(verdict, measured_power)}
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
     return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(run_loosely))

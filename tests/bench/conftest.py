@@ -37,9 +37,14 @@ def cells_of(tmp_path: Path) -> Trial:
     turns = Turns(tmp_path, GraphClock())
 
     def cells(
-        capture: bp.Capture, name: str, directions: Sequence[str] = ("forward", "backward"), *, timed: bool = False
+        capture: bp.Capture,
+        name: str,
+        directions: Sequence[str] = ("forward", "backward"),
+        *,
+        timed: bool = False,
+        derivative: bool = False,
     ) -> dict[str, BenchCell]:
-        plan = TrialPlan(compiler_named(name), tuple(directions), timed, tmp_path / "caches")
+        plan = TrialPlan(compiler_named(name), tuple(directions), timed, tmp_path / "caches", derivative)
         with turns.working():
             found = list(tried(capture, plan, {}, turns, lambda title, part: None))
         return {cell.direction: cell for cell in found}

@@ -244,7 +244,7 @@ def test_help_and_show_need_no_torch(sample: Path) -> None:
 def test_capture_takes_a_file_or_a_module(target: str, place: Path) -> None:
     said = good("capture", target, "-o", "out").stdout
     steps = r"out: Net, \d+ steps forward, \d+ steps backward, \d+ values saved\n"
-    assert re.match(steps + r"engine: eager\nverdict: bitwise\n", said)
+    assert re.match(steps + r"engine: eager\nverdict: bitwise, derivative\n", said)
     loaded = bp.load(place / "out")
     assert loaded.name == "Net"
     assert {port.name for port in loaded.pairs[0].forward.inputs} == {"fc.weight", "fc.bias", "x"}
@@ -397,7 +397,8 @@ def test_verify_answers_one_object_a_line(sample: Path, wrong: Path, forward_onl
     result = call("verify", "--json", sample, wrong, forward_only)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 1
-    assert [list(row) for row in rows] == [["sample", "verdict", "name", "detail", "power", "vacuous", "proof"]] * 3
+    keys = ["sample", "verdict", "name", "detail", "power", "vacuous", "proof", "derivative"]
+    assert [list(row) for row in rows] == [keys] * 3
     assert [row["sample"] for row in rows] == [str(sample), str(wrong), str(forward_only)]
     assert [row["verdict"] for row in rows] == ["bitwise", "wrong", "undifferentiable"]
     assert [row["name"] for row in rows] == ["mlp", "mlp", "next"]

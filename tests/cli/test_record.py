@@ -166,7 +166,7 @@ def test_a_script_gives_what_it_gives_alone(place: Path) -> None:
     steps = alone("-m", "backprint", "record", "-o", "out", "script.py")
     assert (plain.returncode, plain.stderr) == (0, "")
     assert (steps.returncode, steps.stdout) == (0, plain.stdout)
-    assert steps.stderr == "backprint: step 1: 2 pairs, verdict bitwise, in out\n"
+    assert steps.stderr == "backprint: step 1: 2 pairs, verdict bitwise, derivative, in out\n"
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
@@ -222,7 +222,7 @@ def test_a_backward_before_there_is_an_optimizer_splits_no_later_step(place: Pat
 def test_the_first_step(capfd: pytest.CaptureFixture[str]) -> None:
     assert good(SMALL, "-o", "out", "--steps", "0").stdout == "0\n1\n2\n"
     proven("out", "step_0", 2)
-    assert capfd.readouterr().err == "backprint: step 0: 2 pairs, verdict bitwise, in out\n"
+    assert capfd.readouterr().err == "backprint: step 0: 2 pairs, verdict bitwise, derivative, in out\n"
 
 
 def test_several_steps_are_several_samples(place: Path) -> None:

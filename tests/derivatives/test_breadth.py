@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint.derivatives import duals
 from backprint.derivatives.setting import make_setting
 from backprint.graph.nouns import Pair
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, Derivative
@@ -51,8 +54,11 @@ def test_inputs_with_nan() -> None:
     assert "as input" in result.detail
 
 
-def test_a_wrong_forward_mode_formula() -> None:
+def test_a_wrong_forward_mode_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     index = torch.tensor([[0, 1], [0, 2]])
+    known = only(lambda x, y: x.scatter_reduce(0, index, y, "prod"), leaf(3, 2), leaf(2, 2, seed=1))
+    assert known.by_second_derivative or known.by_differences
+    monkeypatch.setattr(duals, "WRONG_FORMULAS", {})
     result = only(lambda x, y: x.scatter_reduce(0, index, y, "prod"), leaf(3, 2), leaf(2, 2, seed=1))
     assert result.word == DERIVATIVE
     assert "forward-mode formula of aten.scatter_reduce.two is wrong" in result.detail
@@ -113,6 +119,178 @@ def test_a_weight_of_zeros_is_no_symmetric_matrix() -> None:
     setting = make_setting(pair, {**capture.origin.values(), **values}, 0, capture.seed)
     direction = setting.direction["weight"]
     assert not torch.allclose(direction, direction.mT)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.eye(4) @ x,
+        lambda x: (torch.arange(4) * 0.1) @ x,
+        lambda x: torch.randn(4) @ x,
+        lambda x: torch.zeros(4).add_(1) @ x,
+    ],
+    ids=["eye", "arange", "randn", "zeros"],
+)
+def test_an_operator_that_names_no_dtype(program: Callable[..., Any]) -> None:
+    """It takes the default dtype, which is float64 in a graph of float64."""
+    assert only(program, torch.randn(4, 3, requires_grad=True)).word == DERIVATIVE
+
+
+def test_as_strided_reads_the_storage_behind_a_view() -> None:
+    view = torch.randn(20, dtype=torch.float64)[5:15].requires_grad_()
+    assert only(lambda x: x.as_strided((2, 3), (4, 1), 0) * x[0], view).word == DERIVATIVE
+
+
+def test_a_formula_for_tangents_that_loses_digits() -> None:
+    x = torch.tensor([-20.0, -10.0, 0.0, 5.0], dtype=torch.float64, requires_grad=True)
+    result = only(lambda x: x.logcumsumexp(0), x)
+    assert result.word == DERIVATIVE
+    assert result.by_second_derivative or result.by_differences
+
+
+def test_an_operator_that_takes_no_float64() -> None:
+    left, right = torch.randn(8, 16, requires_grad=True), torch.randn(3, 16, 16, requires_grad=True)
+    ends = torch.tensor([3, 3, 8], dtype=torch.int32)
+    assert only(lambda a, b: torch.ops.aten._grouped_mm.default(a, b, ends), left, right).word == DERIVATIVE
+
+
+def test_a_gradient_of_hardsigmoid_with_all_digits() -> None:
+    class Gate(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return F.hardsigmoid(x)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return torch.where(x.abs() < 3, grads[0] / 6, 0.0)
+
+    assert only(Gate.apply, leaf(20)).word == DERIVATIVE
+    assert only(F.hardsigmoid, torch.randn(20, requires_grad=True)).word == DERIVATIVE
+
+
+def with_numpy(name: str, backward: Callable[[Any, Tensor], Any]) -> Any:
+    """Return a custom operator x·w whose body passes no tangent on, with a backward."""
+
+    def body(x: Tensor, w: Tensor) -> Tensor:
+        return torch.from_numpy(np.multiply(x.detach().numpy(), w.detach().numpy()))
+
+    def setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    operator = torch.library.custom_op(f"breadth::{name}", body, mutates_args=())
+    operator.register_fake(lambda x, w: torch.empty_like(x))
+    operator.register_autograd(backward, setup_context=setup)
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("name", "backward", "word"),
+    [
+        ("right", lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0]), DERIVATIVE),
+        ("forgotten", lambda ctx, g: (g * ctx.saved_tensors[1], None), NOT_THE_DERIVATIVE),
+    ],
+)
+def test_a_custom_operator_whose_body_passes_no_tangent_on(
+    name: str, backward: Callable[[Any, Tensor], Any], word: str
+) -> None:
+    operator = with_numpy(name, backward)
+    assert only(lambda x, w: operator(x.tanh(), w).exp(), leaf(5), leaf(5, seed=1)).word == word
+
+
+def test_a_gradient_of_0_where_a_tangent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgotten(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            return x.scatter_reduce(0, torch.tensor([0, 0, 1]), y, "prod")
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            return torch.zeros_like(grads[0]), torch.zeros_like(grads[0])
+
+    assert only(Forgotten.apply, leaf(3), leaf(3, seed=1)).word == NOT_THE_DERIVATIVE
+    monkeypatch.setattr(duals, "WRONG_FORMULAS", {})
+    result = only(Forgotten.apply, leaf(3), leaf(3, seed=1))
+    assert (result.word, "the results change" in result.detail) == (CANNOT_TELL, True)
+
+
+@pytest.mark.parametrize(("factor", "word"), [(2, DERIVATIVE), (2.001, NOT_THE_DERIVATIVE)])
+def test_sparse_gradients_and_inputs(factor: float, word: str) -> None:
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            return factor * ctx.saved_tensors[0] * grads[0]
+
+    index = torch.tensor([[0, 1], [1, 2]])
+    assert only(lambda w: Square.apply(F.embedding(index, w, sparse=True)), leaf(5, 3)).word == word
+    matrix = torch.eye(4, dtype=torch.float64).to_sparse()
+    assert only(lambda s, x: torch.sparse.mm(s, Square.apply(x)), matrix, leaf(4, 3)).word == word
+
+
+def test_a_sparse_output_cannot_be_compared() -> None:
+    result = only(lambda x: (x * x).to_sparse(), leaf(4, 3))
+    assert (result.word, "is sparse_coo" in result.detail) == (CANNOT_TELL, True)
+
+
+def test_a_branch_by_random_numbers_is_the_captured_one() -> None:
+    """In float64 the same generator draws other numbers, so that other rows would be chosen."""
+    assert only(lambda x: x[torch.rand(40) > 0.5].exp(), torch.randn(40, requires_grad=True)).word == DERIVATIVE
+
+
+def test_a_draw_whose_gradient_is_that_along_its_distribution() -> None:
+    result = only(lambda x: torch._standard_gamma(x.exp()).square(), leaf(6))
+    assert result.word == f"{DERIVATIVE} but for aten._standard_gamma.default"
+
+
+def test_a_rounding_that_gradients_pass_through() -> None:
+    result = only(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127).exp(), leaf(6))
+    assert result.word == f"{DERIVATIVE} but for aten.fake_quantize_per_tensor_affine_cachemask.default"
+
+
+def test_several_values_for_one_place() -> None:
+    index = torch.tensor([0, 0, 1])
+    result = only(lambda x, y: x.scatter(0, index, y).sin(), leaf(4), leaf(3, seed=1))
+    assert result.word == f"{DERIVATIVE} but for aten.scatter.src"
+
+
+def test_a_value_that_depends_on_weights_through_no_grad_only() -> None:
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3).double())
+    assert only(layer, leaf(5, 4)).word == NOT_THE_DERIVATIVE
+    (result,) = bp.derivative(bp.capture(layer, leaf(5, 4), meant=("no_grad",)))
+    assert result.word == f"{DERIVATIVE} but for no_grad"
+
+
+def test_a_gradient_that_is_clipped_at_100() -> None:
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            return grads[0].clamp(-100, 100)
+
+    result = only(Clipped.apply, leaf(5))
+    assert (result.word, "not linear" in result.detail) == (NOT_THE_DERIVATIVE, True)
+
+
+def test_a_recomputed_dropout() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        return checkpoint(lambda x, w: F.dropout(x @ w, 0.4).tanh(), x, w, use_reentrant=False)
+
+    (result,) = bp.derivative(bp.capture(program, leaf(4, 3), leaf(3, 5, seed=1), engine="dynamo"))
+    assert result.word == DERIVATIVE
+
+
+def test_an_output_without_elements() -> None:
+    result = only(torch.mm, leaf(0, 3), leaf(3, 5, seed=1))
+    assert (result.word, result.detail) == (CANNOT_TELL, "no output that requires grad has an element")
 
 
 def test_a_dropped_addend_is_a_place() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from click.testing import CliRunner
 from subjects.wrong_backwards import ROWS
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli.verify import command
 
 
 def leaf(*shape: int) -> Tensor:
@@ -118,6 +115,18 @@ def test_a_wrong_function_is_named_with_its_line(engine: str) -> None:
         assert place.lines == (f"derivatives/test_derivative.py:{line_of('wrong')}",) or place.lines == (
             f"test_derivative.py:{line_of('wrong')}",
         )
+
+
+def test_the_modules_with_a_wrong_function_are_named() -> None:
+    class Block(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            return y * (Spike.apply(y) if self.out_features == 5 else y.sigmoid())
+
+    blocks = nn.Sequential(Block(4, 4), Block(4, 5), Block(5, 4), Block(4, 5))
+    (place,) = bp.derivative(blocks, leaf(6, 4))[0].wrong
+    assert (place.function, set(place.modules), place.times) == ("Spike", {"1", "3"}, 2)
+    assert f" in module {place.modules[0]} and 1 more (2 times): " in str(place)
 
 
 def test_tangents_of_ones_do_not_show_it() -> None:
@@ -229,12 +238,3 @@ def test_a_verdict_has_both_words_and_a_sample_keeps_what_is_meant(tmp_path: Pat
     loaded = bp.load(cap.save(tmp_path / "sample"))
     assert loaded.meant == ("Spike",)
     assert bp.derivative(loaded)[0].word == "derivative but for Spike"
-
-
-def test_the_command_says_it_and_exits_with_1(tmp_path: Path) -> None:
-    place = bp.capture(RowLoss.apply, leaf(5, 4), leaf(4, 3)).save(tmp_path / "sample")
-    result = CliRunner().invoke(command, [str(place), "--derivative", "--json"])
-    row = json.loads(result.stdout)
-    assert (row["verdict"], row["derivative"]["word"], result.exit_code) == ("bitwise", "not the derivative", 1)
-    assert "RowLoss" in row["derivative"]["wrong"][0]
-    assert CliRunner().invoke(command, [str(place)]).exit_code == 0

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from click.testing import CliRunner
 from kernels.check_faults import planted_and_checked
 from kernels.test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.cli import main
 from backprint.errors import UsageError
 from backprint.graph.verdicts import KERNELS_EAGER, Verdict
+from backprint.kernels.checking.check import derivatives_of_pairs, with_derivatives
 from backprint.kernels.extraction import capture_kernels
 from backprint.kernels.nouns import CaptureKernels
+from backprint.kernels.work import column_of_derivatives
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
@@ -337,3 +343,46 @@ def test_a_bias_that_is_left_out_is_seen_while_the_program_is_alive() -> None:
     faulty = replace(kernel, source=kernel.source.replace(last, wrong))
     graph = replace(graph, kernels=(faulty,), wrapper=graph.wrapper.replace(last, wrong))
     assert [verdict.verdict for verdict in replace(found, graphs=(graph,)).check()] == ["wrong"]
+
+
+# ------------------------------------------------------------------ the captured backward itself
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return 2 * grad
+
+
+def test_kernels_of_a_wrong_backward_are_named() -> None:
+    capture = bp.capture(Doubled.apply, numbers(4, 3).requires_grad_())
+    derivatives = derivatives_of_pairs(capture)
+    forward, backward = with_derivatives(
+        [Verdict("bitwise", "pair_0 forward"), Verdict("bitwise", "pair_0 backward")], derivatives
+    )
+    assert forward.derivative is None
+    assert backward.derivative is not None
+    assert backward.derivative.word == "not the derivative"
+    remarks: list[str] = []
+    assert column_of_derivatives(capture, remarks) == {"derivative": "not the derivative"}
+    assert "pair_0 backward as captured: not the derivative" in remarks[0]
+    assert column_of_derivatives(bp.capture(torch.sin, numbers(3).requires_grad_()), remarks) == {
+        "derivative": "derivative"
+    }
+    assert len(remarks) == 1
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_command_says_it_of_the_sample(tmp_path: Path) -> None:
+    bp.save(bp.capture(Doubled.apply, numbers(4, 3).requires_grad_()), tmp_path / "samples" / "doubled")
+    given = ["kernels", str(tmp_path / "samples"), "-o", str(tmp_path / "out"), "--check", "--jobs", "1"]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 1, done.output
+    assert ", not the derivative: " in done.output
+    done = CliRunner().invoke(main, [*given[:3], str(tmp_path / "again"), *given[4:], "--json"])
+    assert json.loads(done.stdout)["derivative"] == "not the derivative"

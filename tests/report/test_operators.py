@@ -38,10 +38,11 @@ def out(tmp_path: Path) -> Path:
     return ledger(tmp_path / "out", rows)
 
 
-def without_column(out: Path) -> Path:
-    """Make the ledger one of an earlier version, which has no column for operators."""
+def without_columns(out: Path, *names: str) -> Path:
+    """Make the ledger one of an earlier version, which does not have these columns."""
     connection = sqlite3.connect(out / NAME, isolation_level=None)
-    connection.execute("alter table samples drop column operators")
+    for name in names:
+        connection.execute(f"alter table samples drop column {name}")
     connection.close()
     return out
 
@@ -129,20 +130,25 @@ def test_dtypes_are_those_that_a_call_takes_and_returns() -> None:
 
 
 def test_samples_without_counts_are_said(tmp_path: Path) -> None:
-    out = without_column(ledger(tmp_path / "out", [{"id": "a", "operators": None}]))
+    out = without_columns(ledger(tmp_path / "out", [{"id": "a", "operators": None}]), "operators", "derivative")
     before = (out / NAME).read_bytes()
     said = dict(report(RunView(out)).facts)["operators not counted"]
     assert said.startswith("0 of 1 samples with graphs are counted; the others have no counts in this ledger")
     assert (out / NAME).read_bytes() == before
 
 
-def test_an_older_ledger_goes_on_with_counts(tmp_path: Path) -> None:
-    out = without_column(ledger(tmp_path / "out", [{"id": "a", "operators": None}]))
-    with Ledger.writing(out / NAME) as book:
-        book.finish("a", FULL | {"operators": MM})
-        assert [row["operators"] for row in book.rows()] == [MM]
+@pytest.mark.parametrize("missing", [("operators", "derivative"), ("derivative",)], ids=" ".join)
+def test_an_older_ledger_goes_on_with_all_columns(tmp_path: Path, missing: tuple[str, ...]) -> None:
+    out = without_columns(ledger(tmp_path / "out", [{"id": "a", "operators": None}]), *missing)
     with Ledger.reading(out / NAME) as book:
-        assert [row["operators"] for row in book.rows()] == [MM]
+        assert [row["derivative"] for row in book.rows()] == [None]
+    for _ in range(2):
+        with Ledger.writing(out / NAME) as book:
+            book.finish("a", FULL | {"operators": MM, "derivative": "derivative"})
+            assert [row["operators"] for row in book.rows()] == [MM]
+        with Ledger.reading(out / NAME) as book:
+            assert [row["operators"] for row in book.rows()] == [MM]
+            assert [row["derivative"] for row in book.rows()] == ["derivative"]
 
 
 @pytest.mark.slow

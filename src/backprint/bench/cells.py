@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from backprint.common.files import from_plain
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 
 ANSWERS = ("faster", "same", "slower", "unsure")
 """Outcomes of a graph whose every output is right, by its time beside eager's."""
@@ -73,6 +74,24 @@ class BenchTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchDerivative:
+    """Whether the backward of a compiled step is the derivative of its forward, in float64 (`bench --derivative`).
+
+    `word` is that of a Derivative. `gap` is the distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, and
+    `forward` that of the compiled forward's outputs from the captured forward's, relative to the largest value of an
+    output; None where it was not measured.
+    """
+
+    word: str
+    detail: str = ""
+    gap: float | None = None
+    forward: float | None = None
+    captured: str = ""
+    """The word for the captured backward, where the compiled one is not the derivative."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class BenchCell:
     """How a compiler did on one graph of a sample."""
 
@@ -104,6 +123,13 @@ class BenchCell:
     notes: tuple[str, ...] = ()
     load: float | None = None
     """The machine's load average over the last minute when the cell was done; None where the system has none."""
+    derivative: BenchDerivative | None = None
+    """Whether the compiled backward of a step is the derivative; None where this was not tried."""
+
+    @property
+    def not_the_derivative(self) -> bool:
+        """Whether the compiled backward is not the derivative of the compiled forward."""
+        return self.derivative is not None and self.derivative.word == NOT_THE_DERIVATIVE
 
     @property
     def right(self) -> bool:
@@ -131,10 +157,12 @@ def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     check_numbers(cell, "the cell", 0)
     if cell.timing is not None:
         check_numbers(cell.timing, "the cell's timing", sys.float_info.min)
+    if cell.derivative is not None:
+        check_numbers(cell.derivative, "the cell's derivative", 0)
     return cell
 
 
-def check_numbers(value: BenchCell | BenchTiming, name: str, least: float) -> None:
+def check_numbers(value: BenchCell | BenchTiming | BenchDerivative, name: str, least: float) -> None:
     """Raise ValueError for a number of a cell that no measurement gives."""
     for field in fields(value):
         number = getattr(value, field.name)

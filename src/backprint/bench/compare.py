@@ -23,6 +23,7 @@ from backprint.bench.reports import judged_cells, right_share, standing_of, titl
 from backprint.bench.runs import BenchRun
 from backprint.bench.scores import geometric_mean
 from backprint.errors import UsageError
+from backprint.graph.verdicts import DERIVATIVE
 from backprint.report.nouns import Cell, Column, Figure, Report, Table, columns, date_text, filled, one_line
 from backprint.report.svg import (
     BOTTOM,
@@ -37,9 +38,11 @@ from backprint.report.svg import (
     value_axis,
 )
 
-REGRESSIONS = ("wrong now", "stopped now", "slower")
+NOT_DERIVATIVE_NOW, DERIVATIVE_NOW = "not the derivative now", "the derivative now"
 
-MENDED = ("right now", "faster")
+REGRESSIONS = ("wrong now", "stopped now", NOT_DERIVATIVE_NOW, "slower")
+
+MENDED = ("right now", DERIVATIVE_NOW, "faster")
 
 GONE = ("not judged now", "missing")
 
@@ -142,7 +145,7 @@ def change_of(
         new = stopped if stopped and stopped.outcome in STOPPED else None
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
-    if (kind := outcome_change(old, new)) or not (old.right and new.right):
+    if (kind := outcome_change(old, new) or derivative_change(old, new)) or not (old.right and new.right):
         return BenchChange(kind or "same", old, new)
     if not (old.timing and new.timing and timed(old.timing) and timed(new.timing)):
         return BenchChange("not timed", old, new)
@@ -163,6 +166,17 @@ def outcome_change(old: BenchCell, new: BenchCell) -> str:
     if old.right:
         return "stopped now"
     return "" if old.outcome == new.outcome else "other failure"
+
+
+def derivative_change(old: BenchCell, new: BenchCell) -> str:
+    """Return how the word for a compiled backward changed between what is the derivative and what is not; '' if it did
+    not, or if one of the two is not known."""
+    if old.derivative is None or new.derivative is None:
+        return ""
+    good = [derivative.word.startswith(DERIVATIVE) for derivative in (old.derivative, new.derivative)]
+    if good[0] and new.not_the_derivative:
+        return NOT_DERIVATIVE_NOW
+    return DERIVATIVE_NOW if old.not_the_derivative and good[1] else ""
 
 
 def judgement_change(old: BenchCell, new: BenchCell) -> str:
@@ -305,7 +319,9 @@ def reason_of(change: BenchChange) -> str:
     if change.new is None:
         return ""
     wrong = (f"{output.role} {output.name}: {output.detail}".strip(": ") for output in wrong_outputs(change.new))
-    return "; ".join(dict.fromkeys(map(one_line, filter(None, (change.new.reason, *wrong)))))
+    derivative = change.new.derivative
+    of_derivative = f"{derivative.word}: {derivative.detail}" if derivative and change.new.not_the_derivative else ""
+    return "; ".join(dict.fromkeys(map(one_line, filter(None, (change.new.reason, *wrong, of_derivative)))))
 
 
 def missing_table(changes: Sequence[BenchChange]) -> Table:
@@ -338,6 +354,7 @@ FIELDS_OF_CHANGES = (
     *((name, "text") for name in ("old_outcome", "new_outcome")),
     *((name, "number") for name in ("ratio", "low", "high", "old_speedup", "new_speedup")),
     *((name, "number") for name in ("old_cold", "new_cold", "old_warm", "new_warm")),
+    *((name, "text") for name in ("old_derivative", "new_derivative")),
     ("said", "text"),
 )
 
@@ -355,6 +372,10 @@ def change_rows(changes: Sequence[BenchChange]) -> Iterator[dict[str, Any]]:
                 f"{side}_{name}": getattr(of_side, name, None)
                 for side, of_side in sides.items()
                 for name in ("outcome", "speedup", "cold", "warm")
+            },
+            **{
+                f"{side}_derivative": getattr(getattr(of_side, "derivative", None), "word", None)
+                for side, of_side in sides.items()
             },
             "said": reason_of(change),
         }

@@ -72,6 +72,7 @@ class BenchPlan:
     only: Sequence[str]
     limit: int | None
     allow: Sequence[str]
+    derivative: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class BenchPlan:
             "device": self.device,
             "timeout": self.timeout,
             "allow": list(self.allow),
+            **({"derivative": True} if self.derivative else {}),  # runs of earlier versions do not name it
         }
 
 
@@ -154,6 +156,11 @@ def check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[
         raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, BENCH_DIRECTIONS))}")
     if not compilers or not plan.directions:
         raise UsageError("bench needs a compiler and a direction: write compilers=['inductor']")
+    if plan.derivative and BENCH_DIRECTIONS[2] not in plan.directions:
+        raise UsageError(
+            "derivative=True (--derivative) is about a forward and its backward: directions must have "
+            f"{BENCH_DIRECTIONS[2]!r} (--direction both)"
+        )
     if plan.threads < 1:
         raise UsageError(f"threads={plan.threads!r} must be 1 or more")
     for compiler in compilers:

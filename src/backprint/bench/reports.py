@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backprint.bench.cells import NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput, BenchTiming
+from backprint.bench.cells import (
+    NOT_JUDGED,
+    OUTCOMES,
+    STOPPED,
+    BenchCell,
+    BenchDerivative,
+    BenchOutput,
+    BenchTiming,
+)
 from backprint.bench.graphnet_log import (
     LARGEST_SIZE,
     SIZES,
@@ -38,6 +46,7 @@ from backprint.bench.scores import (
     score_curve,
 )
 from backprint.common.text import BENCH_DIRECTIONS
+from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
 from backprint.report.nouns import (
     Cell,
     Column,
@@ -279,6 +288,64 @@ def not_judged(cells: Sequence[BenchCell]) -> Table:
     ]
     note = "Neither right nor wrong: no share and no score counts these."
     return Table("Not judged", note, columns("sample:name outcome:verdict compilers:name why"), tuple(rows))
+
+
+# ------------------------------------------------------------------ whether compiled backwards are derivatives
+
+
+def derivative_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
+    """Return the tables of compiled backwards: how many are the derivative, and which are not, or stay open."""
+    return derivative_counts(cells), not_derivatives(cells)
+
+
+def derivative_counts(cells: Sequence[BenchCell]) -> Table:
+    """Count the words for the compiled backwards of each compiler, with the largest gap of a derivative."""
+    rows: list[tuple[Cell, ...]] = []
+    known = {name: derivatives_of(own) for name, own in by_compiler(cells).items()}
+    words = sorted({derivative.word for own in known.values() for derivative in own}, key=derivative_order)
+    for name, own in known.items():
+        if own:
+            count = Counter(derivative.word for derivative in own)
+            right = [derivative for derivative in own if derivative.word == DERIVATIVE]
+            largest = (
+                max((value for value in (getattr(one, field) for one in right) if value is not None), default=None)
+                for field in ("gap", "forward")
+            )
+            rows.append((name, *(count[word] for word in words), *largest, sum(one.seconds for one in own)))
+    heads = "largest_gap:change largest_forward:change together:seconds"
+    note = (
+        "Of each step in float64: whether the gradients of the compiled function are those of its forward. The gap is "
+        "that of the two products, and `forward` how far outputs are from the captured forward's, both of derivatives."
+    )
+    named = (*columns("compiler:name"), *(Column(one_line(word), "count") for word in words), *columns(heads))
+    return Table("Compiled backwards", note, named, tuple(rows))
+
+
+def derivatives_of(cells: Iterable[BenchCell]) -> list[BenchDerivative]:
+    return [cell.derivative for cell in cells if cell.derivative is not None]
+
+
+def derivative_order(word: str) -> tuple[int, str]:
+    """Return the order of words: the good ones first."""
+    return (CANNOT_TELL, NOT_THE_DERIVATIVE).index(word) + 1 if word in (CANNOT_TELL, NOT_THE_DERIVATIVE) else 0, word
+
+
+def not_derivatives(cells: Iterable[BenchCell]) -> Table:
+    """List the compiled backwards that are not the derivative, or of which nothing was found out."""
+    rows = [
+        (
+            cell.compiler,
+            title_of(cell),
+            derivative.word,
+            derivative.gap,
+            derivative.forward,
+            one_line(derivative.detail),
+        )
+        for cell in sorted(cells, key=lambda cell: (cell.compiler, *size_order(cell)))
+        if (derivative := cell.derivative) is not None and derivative.word != DERIVATIVE
+    ]
+    heads = "compiler:name sample:name derivative gap:change forward:change why"
+    return Table("Compiled backwards that differ", "The smallest graphs first.", columns(heads), tuple(rows))
 
 
 # ------------------------------------------------------------------ every graph under every compiler
@@ -555,6 +622,7 @@ def bench_report(run: BenchRun) -> Report:
         fast_table(run.cells),
         matrix(run.cells),
         *fault_tables(run.cells),
+        *derivative_tables(run.cells),
         unjudged_outputs(run.cells),
         *cost_tables(run.cells, run.peaks),
         *score_tables(scored, left_out),
@@ -657,8 +725,8 @@ def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
     rows = [cell_line(cell, run, (cell.sample, cell.graph) in without) for cell in run.cells]
     heads = (
         "sample:name graph:name compiler:name outcome:verdict eager:seconds compiled:seconds speedup:times from:times "
-        "to:times roofline:share cold:seconds warm:seconds peak_memory:size operators:count right_from_level:change "
-        "family said"
+        "to:times derivative gap:change roofline:share cold:seconds warm:seconds peak_memory:size operators:count "
+        "right_from_level:change family said"
     )
     return Table("All cells", "", columns(heads), tuple(rows))
 
@@ -671,7 +739,8 @@ def cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ..
     reasons = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
     standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
     words = (cell.sample, cell.graph, cell.compiler, standing)
-    return (*words, *times, *costs, level, cell.family, reasons)
+    derivative = ("", None) if cell.derivative is None else (cell.derivative.word, cell.derivative.gap)
+    return (*words, *times, *derivative, *costs, level, cell.family, reasons)
 
 
 def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
@@ -699,6 +768,8 @@ FIELDS = (
     *((name, "number") for name in ("cold", "warm", "roofline", "seconds", "load")),
     *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
     ("notes", "texts"),
+    *((name, "text") for name in ("derivative", "derivative_detail", "captured_derivative")),
+    *((name, "number") for name in ("derivative_gap", "derivative_forward", "derivative_seconds")),
 )
 """The columns of a cell in files, and their kinds."""
 
@@ -711,6 +782,17 @@ KEPT = (
     *("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "right"),
     *("cold", "warm", "seconds", "peak_bytes", "device_bytes", "flops", "moved_bytes", "notes", "load"),
 )
+
+
+OF_DERIVATIVES = {
+    "derivative": "word",
+    "derivative_detail": "detail",
+    "captured_derivative": "captured",
+    "derivative_gap": "gap",
+    "derivative_forward": "forward",
+    "derivative_seconds": "seconds",
+}
+"""The columns of a cell's derivative, and its fields."""
 
 
 def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
@@ -729,4 +811,5 @@ def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
             "without_power": tuple(f"{output.role} {output.name}" for output in cell.outputs if not output.power),
             "speedup": finite_speedup(cell),
             "roofline": reached_share(cell, run.peaks),
+            **{column: getattr(cell.derivative, name, None) for column, name in OF_DERIVATIVES.items()},
         }

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -43,6 +43,7 @@ from backprint.bench.judge import (
 )
 from backprint.bench.roofline import least_step_work, least_work
 from backprint.bench.timing import time_pair
+from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import BackprintError, SampleError
 from backprint.graph.nouns import Capture
 from backprint.graph.sizes import unguarded_graph
@@ -54,6 +55,10 @@ from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, ben
 from backprint.sample.export import graphs_needed
 from backprint.sample.judged import text_of_kind
 from backprint.sample.rerun import EagerRun, copies, rebuilt
+
+if TYPE_CHECKING:
+    from backprint.bench.cells import BenchDerivative
+    from backprint.bench.widened import WideGraphs
 
 # ------------------------------------------------------------------ results that depend on the compiler's own draws
 #
@@ -150,6 +155,8 @@ class TrialPlan:
     timed: bool
     caches: Path
     """The path below which compilers keep caches; each graph adds a name of its own."""
+    derivative: bool = False
+    """Whether each step is compiled in float64 too, to see whether its backward is the derivative of its forward."""
 
 
 def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
@@ -164,10 +171,16 @@ def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
 def tried(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
-    """Yield a cell for each graph without an outcome in `known` (title -> outcome). `on_begin` is called with a graph's
-    title and the part of the trial that begins. If the compiler's process dies, the cell of that graph is the last, and
-    the remaining graphs need another process."""
+    """Yield a cell for each graph without an outcome in `known` (title -> outcome), and that of a step once more when
+    its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins. If the
+    compiler's process dies, the cell of that graph is the last, and the remaining graphs need another process."""
     graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
+    wide = None
+    if plan.derivative:
+        from backprint.bench.widened import WideGraphs
+
+        wide = WideGraphs(capture)
+        graphs_of |= wide.by_title
     process = CompilerProcess(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
     try:
         with stage("eager"):
@@ -183,6 +196,8 @@ def tried(
         for title in remaining:
             cell = trial.cell(title)
             yield cell
+            if wide is not None and cell.direction == STEP:
+                yield replace(cell, derivative=trial.derivative(wide, title))
             if trial.died:
                 return
     finally:
@@ -263,6 +278,19 @@ class CompilerTrial:
         self.outcomes[title] = cell.outcome
         peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.process.pid)
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
+
+    def derivative(self, wide: WideGraphs, title: str) -> BenchDerivative:
+        """Return whether the compiled backward of a step is the derivative of its forward."""
+        from backprint.bench.widened import unknown
+
+        pair = title.partition(" ")[0]
+        outcomes = {name: self.outcomes.get(name, "") for name in (f"{pair} forward", f"{pair} backward", title)}
+        if ended := next((f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome in ENDED), ""):
+            return unknown(ended)
+        self.begun(title, DERIVATIVE)
+        with stage(f"{title}: {DERIVATIVE}"):
+            derivative, self.died = wide.judged(self.process, title)
+        return derivative
 
     def in_hand(self, graph: AnyGraph) -> GraphAtWork:
         """Begin work on a graph in the compiler's process."""
@@ -476,6 +504,14 @@ PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]
 
 FIRST_PART = next(iter(PARTS))
 
+DERIVATIVE = "derivative"
+"""What follows the parts of a step, if it is asked for: its time is limited on its own, as that of another graph."""
+
+STEP = BENCH_DIRECTIONS[2]
+
+ENDED = ("crashed", "timeout", "out of memory")
+"""Outcomes of a graph that would end the compiler's process in float64 too."""
+
 
 def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph before its trial: its operators and its least work."""
@@ -506,6 +542,10 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
     from backprint.jobs.verbs import versions, without_device_threads
 
     _ = target.read_target, titles  # loaded, for the processes that are forked from this one
+    if options.get(DERIVATIVE):
+        from backprint.bench import widened
+
+        _ = widened
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
@@ -586,11 +626,11 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     torch.set_num_threads(options["threads"])
     compute_in_float32()
     compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
-    plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options))
+    plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options), options.get(DERIVATIVE, False))
     turns = Turns(_turns, clock)
 
     def begun(title: str, part: str) -> None:
-        if part == FIRST_PART:
+        if part in (FIRST_PART, DERIVATIVE):
             clock.begin_graph()
         append(file, {BEGUN: title, "stage": part})
 
@@ -625,8 +665,9 @@ def rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_cells(file: Path) -> Iterator[BenchCell]:
-    """Yield the cells of the file."""
-    yield from (cell_from_json(row) for row in rows_of_file(file) if BEGUN not in row)
+    """Yield the cells of the file: of each graph the last, that with its derivative."""
+    rows = {row["graph"]: row for row in rows_of_file(file) if BEGUN not in row}
+    yield from map(cell_from_json, rows.values())
 
 
 def outcomes(file: Path) -> dict[str, str]:
@@ -640,6 +681,10 @@ def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) ->
     What a compiler raises is in a cell already, so another error is ours.
     """
     known = outcomes(file)
+    last = [row for row in rows_of_file(file) if BEGUN in row][-1:]
+    if last and last[0]["stage"] == DERIVATIVE and last[0][BEGUN] in known:
+        write_without_derivative(file, last[0][BEGUN], f"in float64: {end.cause}: {end.detail}")
+        return
     begun = [row for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
     outcome = {"raised": "unjudged"}.get(end.cause, end.cause) if begun else "eager failed"
     reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
@@ -647,6 +692,14 @@ def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) ->
         direction = title.partition(" ")[2]
         cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)
         append(file, cell.to_json())
+
+
+def write_without_derivative(file: Path, title: str, why: str) -> None:
+    """Write the cell of a step once more, whose process was ended while the step was at work in float64."""
+    from backprint.bench.widened import unknown
+
+    (cell,) = [cell for cell in read_cells(file) if cell.graph == title]
+    append(file, replace(cell, derivative=unknown(why)).to_json())
 
 
 # ------------------------------------------------------------------ the sample's row

@@ -48,6 +48,7 @@ def command() -> None:
 @click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
 @choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
 @click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
+@click.option("--derivative", is_flag=True, help="Say too whether compiled backwards are the derivative, in float64.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
 @click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
 @run_options(jobs=JOBS, timeout=TIMEOUT)
@@ -69,6 +70,9 @@ def run_command(
     a cell for each graph and compiler, and report.html; if the command is ended at any moment, the same command
     continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs, and if nothing of a sample was
     compared.
+
+    With --derivative, each step is compiled once more in float64: is the compiled backward the derivative of the
+    compiled forward? If not, the exit code is 1.
     """
     from backprint.bench import run
     from backprint.bench.cells import STOPPED
@@ -95,7 +99,7 @@ def run_command(
         echo(f"nothing was compared of {name}: {why}", err=True)
     if len(nothing) > SHOWN:
         echo(f"nor of {len(nothing) - SHOWN:,} more", err=True)
-    if nothing or any(cell.outcome in bad for cell in done.cells):
+    if nothing or any(cell.outcome in bad or cell.not_the_derivative for cell in done.cells):
         raise SystemExit(1)
 
 
@@ -135,6 +139,10 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
     if unjudged := unjudged_text(run.cells):
         yield f"not judged: {unjudged}"
+    for name in counts:
+        words = Counter(cell.derivative.word for cell in run.of(name) if cell.derivative is not None)
+        if words:
+            yield f"derivative: {name}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}"
     timings = [cell.timing for cell in run.cells if cell.timing is not None]
     noise = [(timing.noise_low, timing.noise_high) for timing in timings if timing.noise_low and timing.noise_high]
     if noise:

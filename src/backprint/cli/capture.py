@@ -19,7 +19,7 @@ from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
-from backprint.graph.verdicts import REFUTED, has_proof, proof_arguments, verdict_text
+from backprint.graph.verdicts import REFUTED, has_proof, proof_arguments, reason_of_derivative, verdict_text
 from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import TREE_NAMES, Task, stage
 from backprint.jobs.verbs import load_only
@@ -236,6 +236,8 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
     for text in capture.breaks:
         yield f"break: {text}"
     yield f"verdict: {verdict_text(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
+    if reason := reason_of_derivative(answer.get("derivative")):
+        yield f"derivative: {reason}"
     for guard in capture.guards:
         yield f"guard: {guard.text}"
     for text in answer.get("notes", ()):

@@ -197,13 +197,15 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
     """Yield the verdicts, causes and proofs of a run as lines."""
     from backprint.graph.verdicts import VERDICTS
     from backprint.jobs.ledger import NAME, Ledger
-    from backprint.jobs.progress import powerless_text
+    from backprint.jobs.progress import derivatives_text, powerless_text
 
     counts = ", ".join(f"{done.verdicts[name]} {name}" for name in VERDICTS if name in done.verdicts)
     yield f"{sum(done.verdicts.values())} samples: {counts}"
     with Ledger.reading(done.out / NAME) as ledger:
         for cause, count in ledger.counts("cause", "cause != ''").items():
             yield f"{count:6} {cause}"
+        if derivatives := ledger.counts("derivative", "derivative is not null"):
+            yield derivatives_text(derivatives)
         proofs = ledger.proofs()
         if proofs.ports or (proofs.without and ledger.facts()["options"].get("power") == "none"):
             yield f"proved: {proofs.in_one_line()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from backprint.cli.corpus import carry_out
 from backprint.cli.groups import RUN, ShortGroup
 from backprint.cli.options import ALLOW, TRUST, choice, run_options, split_names
 from backprint.cli.say import echo
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 
 if TYPE_CHECKING:
     from backprint.jobs import CorpusRun
@@ -67,8 +69,8 @@ def extract_command(
     """Write the kernels of the forward and backward of samples below DIR, each sample in a process of its own.
 
     Samples of GraphNet are captured first. No kernel is run, and no C++ compiler is needed, unless --check asks for
-    it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, or a
-    kernel's results are wrong.
+    it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, a
+    kernel's results are wrong, or, with --check, a captured backward is not the derivative of its forward.
     """
     from backprint.bench.compilers.table import absolute_compiler
     from backprint.jobs.find import begin_several
@@ -88,10 +90,17 @@ def extract_command(
 
 
 def close_run(done: CorpusRun, as_json: bool) -> None:
-    """Print how many samples have kernels, and which have none."""
+    """Print how many samples have kernels, and which have none; exit with 1 if a captured backward is wrong."""
     rows = list(done.rows())
-    if as_json:
-        return
+    if not as_json:
+        print_rows(done, rows)
+    if any(row["derivative"] == NOT_THE_DERIVATIVE for row in rows):
+        raise SystemExit(1)
+
+
+def print_rows(done: CorpusRun, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a line for each sample."""
     for row in rows:
-        echo(f"{row['id']}: {row['cause'] or row['verdict']}: {row['detail']}")
+        word = ", ".join(filter(None, (row["cause"] or row["verdict"], row["derivative"])))
+        echo(f"{row['id']}: {word}: {row['detail']}")
     echo(f"{len(rows)} samples; programs in groups: backprint kernels dedup {done.out}", err=True)

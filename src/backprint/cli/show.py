@@ -14,7 +14,7 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
-from backprint.graph.verdicts import has_proof, proof_arguments, verdict_text
+from backprint.graph.verdicts import has_proof, proof_arguments, reason_of_derivative, verdict_text
 
 
 @click.command("show")
@@ -178,6 +178,8 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
         facts.add_row("guard", table_text(guard.text))
     for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", table_text(edge.text))
+    if index == 0 and (reason := reason_of_derivative((capture.verdict or {}).get("derivative"))):
+        facts.add_row("derivative", table_text(reason))
     console().print(facts)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,14 @@ import click
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.errors import BackprintError, UsageError
-from backprint.graph.verdicts import DERIVATIVE, GOOD, NOT_THE_DERIVATIVE, WORDS, ports_without_power
+from backprint.graph.verdicts import (
+    GOOD,
+    NOT_THE_DERIVATIVE,
+    WORDS,
+    derivative_json,
+    ports_without_power,
+    reason_of_derivative,
+)
 from backprint.jobs.apart import Answer, run_apart, write_answer
 from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
@@ -29,14 +34,19 @@ from backprint.jobs.verbs import load_only
 @MODE
 @TRUST
 @click.option("--trace", metavar="TARGET", help="Trace this program in full, and compare stamped samples with it.")
-@click.option("--derivative", is_flag=True, help="Say too whether each backward is the derivative of its forward.")
+@click.option(
+    "--derivative/--no-derivative",
+    default=None,
+    help="Say too whether each backward is the derivative of its forward; without either, if that costs less than the "
+    "proof.",
+)
 @click.option("--loss", help="With --trace: the loss that the samples were captured with.")
 @limits
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof; with --derivative, derivative.",
+    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof, derivative.",
 )
 def command(
     samples: tuple[Path, ...],
@@ -45,7 +55,7 @@ def command(
     mode: str | None,
     trust: bool,
     trace: str | None,
-    derivative: bool,
+    derivative: bool | None,
     loss: str | None,
     timeout: float,
     memory: float | None,
@@ -60,8 +70,8 @@ def command(
     With `--trace TARGET`, the graphs of stamped samples are compared with those of TARGET, which is executed here,
     captured with `--fake` and traced in full.
 
-    With `--derivative`, each backward is compared with the derivative of its forward: `bitwise, derivative`. One that
-    is not the derivative is named with its line, and the exit code is 1.
+    Each backward is compared with the derivative of its forward too, if that costs less than the proof: `bitwise,
+    derivative`. One that is not the derivative is named with its line, and with `--derivative` the exit code is 1.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -91,7 +101,7 @@ def command(
     if wrong:
         raise UsageError(wrong)
     good = GOOD | ({"unproven"} if allow_unproven else set())
-    if not rows or any(row["verdict"] not in good or is_not_derivative(row) for row in rows):
+    if not rows or any(row["verdict"] not in good or (derivative and is_not_derivative(row)) for row in rows):
         raise SystemExit(1)
 
 
@@ -140,6 +150,7 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
         "power": None,
         "vacuous": [],
         "proof": False,
+        "derivative": None,
     }
 
 
@@ -157,7 +168,7 @@ verified.warm = load_only  # type: ignore[attr-defined]  # what its worker loads
 
 
 def rows_of_sample(
-    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False, derivative: bool = False
+    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False, derivative: bool | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each Pair of a sample; a sample that cannot be read has a row too."""
     import backprint as bp
@@ -189,23 +200,8 @@ def verdict_row(verdict: Any) -> dict[str, Any]:
         "power": verdict.power if verdict.power is None or verdict.power < float("inf") else "inf",
         "vacuous": list(verdict.vacuous),
         "proof": verdict.proof,
-        **({"derivative": derivative_row(verdict.derivative)} if verdict.derivative is not None else {}),
+        "derivative": None if verdict.derivative is None else derivative_json(verdict.derivative),
     }
-
-
-def derivative_row(derivative: Any) -> dict[str, Any]:
-    """Return a Derivative as JSON."""
-    row = asdict(derivative)
-    return {
-        **row,
-        "gap": None if row["gap"] is None else safe_number(row["gap"]),
-        "wrong": list(map(str, derivative.wrong)),
-    }
-
-
-def safe_number(number: float) -> float | str:
-    """Return a number that JSON can hold."""
-    return number if math.isfinite(number) else str(number)
 
 
 def missing(verdict: Any) -> str:
@@ -229,13 +225,6 @@ def first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def derivative_text(derivative: Mapping[str, Any] | None) -> str:
-    """Return what is to be said of a Derivative in a table."""
-    if not derivative or derivative["word"] == DERIVATIVE:
-        return ""
-    return "; ".join([derivative["detail"], *derivative["wrong"]])
-
-
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table."""
     from rich.table import Table
@@ -248,7 +237,7 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
         derivative = row.get("derivative")
         words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
         verdict = table_text(words, WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
-        detail = "; ".join(filter(None, [row["detail"], derivative_text(row.get("derivative"))]))
+        detail = "; ".join(filter(None, [row["detail"], reason_of_derivative(row.get("derivative"))]))
         shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(detail))
     console().print(shown)
     counts: dict[str, int] = {}

@@ -21,7 +21,19 @@ from typing import Any
 from backprint.common.formats import GRAPHNET
 from backprint.corpus.duplicates import grouped, key_of, several
 from backprint.errors import SampleError
-from backprint.graph.verdicts import GOOD, PROVED, VERDICTS, WORDS, Proofs, has_proof, proofs, rank
+from backprint.graph.verdicts import (
+    CANNOT_TELL,
+    DERIVATIVE,
+    GOOD,
+    NOT_THE_DERIVATIVE,
+    PROVED,
+    VERDICTS,
+    WORDS,
+    Proofs,
+    has_proof,
+    proofs,
+    rank,
+)
 from backprint.jobs.find import unescape
 from backprint.jobs.ledger import COLUMNS as SCHEMA
 from backprint.jobs.ledger import Ledger, naming_ledger
@@ -93,6 +105,7 @@ class Sample:
     finished: float
     power: float | None
     still: tuple[str, ...] = field(metadata={"column": "vacuous"})
+    derivative: str
 
     @property
     def done(self) -> bool:
@@ -487,6 +500,7 @@ def all_tables(
     yield from (verdicts_table(counted), families_table(counted), operator_table(operators), dtype_table(operators))
     yield from (spread_table("Graphs", "count", COUNTS, done), spread_table("Sizes", "size", SIZES, done))
     yield from (causes_table(done), not_good_table(counted), undifferentiable_table(done), duplicates_table(groups))
+    yield from (derivative_table(done), not_derivative_table(run, done))
     yield from (power_table(done), powerless_table(done), notes_table(run, ids), grad_table(run, ids))
     yield from (times_table(run, done, ids), slowest_table(done), about_run(run, done))
 
@@ -688,6 +702,46 @@ def powerless_table(done: Sequence[Sample]) -> Table:
     return Table(
         "Without power", note, columns("sample:sample verdict:verdict power:number results:count which"), tuple(rows)
     )
+
+
+DERIVATIVES = {
+    DERIVATIVE: "the backward is the derivative of the forward",
+    "derivative but for": "the backward is the derivative, except where it is meant to differ",
+    NOT_THE_DERIVATIVE: "the backward is not the derivative, and its author did not say that this is meant",
+    CANNOT_TELL: "the derivative could not be computed",
+}
+
+
+def derivative_table(done: Sequence[Sample]) -> Table:
+    """Count the samples whose backward is the derivative of its forward, and those whose is not."""
+    checked = [sample for sample in done if sample.derivative]
+    count = Counter(kind_of_derivative(sample.derivative) for sample in checked)
+    rows = [(name, count[name], count[name] / len(checked), DERIVATIVES[name]) for name in DERIVATIVES if count[name]]
+    note = (
+        "Of the samples for which it was checked. A verdict does not answer this: it says that graph and program agree."
+    )
+    return Table("Derivative", note, columns("derivative samples:count share:share meaning"), tuple(rows))
+
+
+def kind_of_derivative(word: str) -> str:
+    """Return the word of a Derivative without the names of where it is meant to differ."""
+    return word if word in DERIVATIVES else "derivative but for"
+
+
+def not_derivative_table(run: RunView, done: Sequence[Sample]) -> Table:
+    """Return the samples whose backward is not simply the derivative of its forward, with the reason."""
+    words = {sample.id: sample.derivative for sample in done if sample.derivative not in ("", DERIVATIVE)}
+    notes = run.column("notes") if words else ()
+    reasons = {
+        key: text.removeprefix(f"{words[key]}: ")
+        for key, texts in notes
+        for text in texts[:1]
+        if key in words and text.startswith(f"{words[key]}: ")
+    }
+    order = tuple(DERIVATIVES)[::-1]
+    listed = sorted(words.items(), key=lambda item: (order.index(kind_of_derivative(item[1])), item[0]))
+    rows = [(key, word, one_line(reasons.get(key, ""))) for key, word in listed]
+    return Table("Not simply the derivative", "", columns("sample:sample derivative what_was_said"), tuple(rows))
 
 
 def not_good_table(samples: Sequence[Sample]) -> Table:

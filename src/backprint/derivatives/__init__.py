@@ -4,7 +4,9 @@
 - `setting`: a Pair in float64 on inputs near the captured ones, and the two products that must agree.
 - `check`: the verdict of a whole Capture. `locate`: where a backward is wrong. `echoes`: the first steps for which it
   goes wrong, by its echoes. `marks`: gradients that are equal in any layout. `hostile`: tangents in other memory, and
-  inputs at which a backward may go wrong.
+  inputs at which a backward may go wrong. `reads`: numbers that a program reads out of its inputs.
+- `beside`: its word beside that of a Verdict. `compiled`: the gradients of a compiled forward and backward, in the
+  place of the captured ones.
 - `function`: a function alone against a reference (`bp.check`). `called`: its call, run on other values. `compared`:
   its results beside the reference's. `unusual`: other tangents and inputs. `masks`: NaN where a mask hides it.
   `differences`: the derivative of a function that cannot be captured. `checked`: the rows, and their table.

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from backprint.derivatives.duals import CORRECTED
 from backprint.derivatives.echoes import names_in
-from backprint.derivatives.hostile import InputFault, LayoutFault, input_faults, layout_faults
+from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
 from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, run_backward
+from backprint.derivatives.reads import ITEM, with_reads
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -22,17 +23,20 @@ from backprint.derivatives.setting import (
     forward_product,
     gap_by_accuracy,
     gap_of,
+    has_finite_derivative,
     inner,
     is_inexact,
     make_setting,
     output_of,
+    product_by_differences,
+    results_at,
     rounded,
-    values_of,
     wide,
     with_one_name,
+    with_tangents,
 )
-from backprint.errors import BackprintError, UsageError
-from backprint.graph.nouns import Capture, OpaqueEdge, Pair, Source, Step
+from backprint.errors import BackprintError, GuardError, UsageError
+from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Source, Step
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -58,27 +62,52 @@ ROUNDING = 100.0
 
 REST_IS_RIGHT = "everything else is the derivative"
 
+DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
+"""Draws by rejection, which have no derivative for fixed random numbers."""
+
 CONVENTIONS: Mapping[str, str] = {
     "aten._ctc_loss.Tensor": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
     "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
-    "aten.max_unpool2d.default": "several values are put at one place, and PyTorch leaves open which one counts",
-    "aten.max_unpool3d.default": "several values are put at one place, and PyTorch leaves open which one counts",
+    **dict.fromkeys(
+        (
+            *("aten.max_unpool2d.default", "aten.max_unpool3d.default", "aten.index_put.default", "aten.put.default"),
+            *("aten.scatter.src", "aten.index_copy.default"),
+        ),
+        "several values are put at one place, and PyTorch leaves open which one counts",
+    ),
+    **dict.fromkeys(
+        (
+            "aten.fake_quantize_per_tensor_affine_cachemask.default",
+            "aten.fake_quantize_per_channel_affine_cachemask.default",
+            "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+            "aten._fake_quantize_learnable_per_tensor_affine.default",
+            "aten._fake_quantize_learnable_per_channel_affine.default",
+        ),
+        "PyTorch's gradient of a quantization passes through its rounding",
+    ),
     "aten.cholesky_inverse.default": "PyTorch's gradient is that of a whole matrix, of which one triangle is read",
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
+    **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
 }
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
 
-def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None) -> list[Derivative]:
+CAPTURED_FIRST, RECIPE_FIRST = ("captured", "recipe"), ("recipe", "captured")
+"""The inputs near which a Derivative is computed: those of the capture, or those that its sample has."""
+
+
+def derivatives_of(
+    capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None, draws: Sequence[str] = CAPTURED_FIRST
+) -> list[Derivative]:
     """Return for each Pair with a backward whether this is the derivative of the forward.
 
     `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ. With `hostile`, tangents in
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
-    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad"])
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad", ITEM])
     if unknown := [name for name in meant if name not in known]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
@@ -90,40 +119,50 @@ def derivatives_of(capture: Capture, meant: Sequence[str] = (), hostile: bool | 
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = list(checked_pairs(capture, tuple(meant)))
+        results = with_reads(capture, list(checked_pairs(capture, tuple(meant), draws)), meant)
         if hostile:
-            results = list(tried_harder(capture, results, tuple(meant)))
+            results = list(tried_harder(capture, results, tuple(meant), draws))
     return results
 
 
-def tried_harder(capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...]) -> Iterator[Derivative]:
-    """Yield the results, those that are good changed where tangents in other memory or other inputs show a fault."""
-    faults = layout_faults(capture) if any(result.good for result in results) else []
+def tried_harder(
+    capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
+) -> Iterator[Derivative]:
+    """Yield the results, those that say nothing of a fault changed where unusual tangents or inputs show one."""
+    faults = program_faults(capture) if any(may_be_wrong(result) for result in results) else []
     functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
     try:
-        inputs = inputs_of_pairs(capture)
+        inputs = inputs_of_pairs(capture, draws)
     except CannotTell:
         inputs = []
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
     for number, result in enumerate(results):
-        if not result.good:
+        if not may_be_wrong(result):
             yield result
         elif faults and not (functions and set(functions) <= set(meant)):
-            yield for_layout(result, faults, functions, capture)
-        elif number < len(pairs):
+            yield for_program(result, faults, functions, capture)
+        elif result.good and number < len(pairs):
             pair, values = pairs[number]
-            fault = next(input_faults(pair, values, capture.seed), None)
-            yield result if fault is None else for_inputs(result, fault, pair, values, capture, meant)
+            verdicts = (
+                for_inputs(result, fault, pair, values, capture, meant)
+                for fault in input_faults(pair, values, capture.seed)
+            )
+            yield next((verdict for verdict in verdicts if verdict is not None), result)
         else:
             yield result
 
 
-def for_layout(
-    result: Derivative, faults: Sequence[LayoutFault], functions: Sequence[str], capture: Capture
+def may_be_wrong(result: Derivative) -> bool:
+    """Whether a fault that unusual tangents or inputs show would change the verdict."""
+    return result.good or result.word == CANNOT_TELL
+
+
+def for_program(
+    result: Derivative, faults: Sequence[ProgramFault], functions: Sequence[str], capture: Capture
 ) -> Derivative:
-    """Return the verdict on a backward that reads the memory of its tangents wrongly."""
+    """Return the verdict on a backward that is wrong for some tangents when the program itself runs."""
     fault = faults[0]
-    kinds = ", ".join(fault.layout for fault in faults)
+    kinds = ", ".join(other.tangents for other in faults if other.reason == fault.reason)
     wrong = []
     for edge in capture.opaque:
         if edge.function and edge.source is not None:
@@ -131,7 +170,7 @@ def for_layout(
             wrong.append(WrongGradient((), at, edge.source.code, (at,), ((fault.port, fault.error),), edge.function))
     detail = (
         f"for {kinds} tangents the program's own gradient of {fault.port} differs by {fault.error:.1e} from that for "
-        "the same numbers in new memory"
+        f"{fault.reason}"
     )
     if len(functions) > 1:
         detail += f"; one of {', '.join(functions)} reads them wrongly"
@@ -145,21 +184,53 @@ def for_inputs(
     values: Mapping[str, Any],
     capture: Capture,
     meant: tuple[str, ...],
-) -> Derivative:
-    """Return the verdict on a backward that is wrong at some inputs only."""
+) -> Derivative | None:
+    """Return the verdict on a backward that is wrong for some inputs or tangents only; None if it is no fault of a
+    Function or an operator of the program."""
+    setting = fault.setting
+    if math.isinf(fault.gap):
+        wrong = first_not_finite(setting, capture.opaque)
+        if fault.invented and not any(is_of_program(place, pair) for place in wrong):
+            return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
+        ports = not_finite_ports(setting)
+        detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
+        return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
     known = replace(result, word=DERIVATIVE, gap=fault.gap)
-    reason = f"it is wrong for inputs with {fault.inputs}"
-    return explained(known, pair, values, fault.setting, capture.seed, capture.opaque, meant, reason)
+    reason = f"it is wrong for {fault.kind}"
+    if fault.by_values:
+        places = with_only_function([], tuple(setting.gradients), capture.opaque)
+        if (fault.invented and not places) or any(place.function in meant for place in places):
+            return None
+        detail = f"{reason}; gap {fault.gap:.1e}, by differences of the forward's values"
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(places))
+    if not math.isfinite(forward_product(setting)[0]):
+        detail = f"{reason}; gap {fault.gap:.1e}, by differences of the whole forward"
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail)
+    verdict = explained(known, pair, values, setting, capture.seed, capture.opaque, meant, reason, fault.at_kinks)
+    if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
+        return None  # what is meant need not be linear
+    return None if verdict.word == CANNOT_TELL else verdict
 
 
-def checked_pairs(capture: Capture, meant: tuple[str, ...]) -> Iterator[Derivative]:
+def is_of_program(place: WrongGradient, pair: Pair) -> bool:
+    """Whether the program wrote the backward at a place: a Function, a hook or an operator of its own. A backward of
+    PyTorch has the lines of its forward."""
+    return bool(place.function) or place.at not in {line_text(step.source) for step in pair.forward.steps}
+
+
+def not_finite_ports(setting: Setting) -> tuple[str, ...]:
+    """Return the inputs whose gradients have NaN or Inf."""
+    return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
+
+
+def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
     """Yield the Derivative of each Pair with a backward."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
     try:
-        values = inputs_of_pairs(capture)
+        values = inputs_of_pairs(capture, draws)
     except CannotTell as error:
         for pair in pairs:
             yield Derivative(CANNOT_TELL, name_of(capture, pair), str(error))
@@ -173,11 +244,11 @@ def name_of(capture: Capture, pair: Pair) -> str:
     return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
 
 
-def inputs_of_pairs(capture: Capture) -> list[Mapping[str, Any]]:
+def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> list[Mapping[str, Any]]:
     """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
     if capture.fake:
         raise CannotTell("it was captured without values")
-    draw = next((draws[0] for draws in draws_of(capture, ("captured", "recipe")) if draws), None)
+    draw = next((draws[0] for name in names for draws in draws_of(capture, (name,)) if draws), None)
     if draw is None:
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:
@@ -208,10 +279,15 @@ def check_pair(
         for seed in range(DRAWS):
             setting = make_setting(pair, values, seed, chance)
             left, left_size, run = forward_product(setting)
+            if not math.isfinite(left):
+                return by_whole_differences(name, setting)
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
-            gap = gap_of((left, left_size), backward_product(setting))
+            right = backward_product(setting)
+            if left_size == right[1] == 0 and results_change(setting):
+                raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
+            gap = gap_of((left, left_size), right)
             if gap >= limit:
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
@@ -243,28 +319,72 @@ def check_pair(
     return replace(known, detail=how(known, setting))
 
 
+def results_change(setting: Setting) -> bool:
+    """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
+    results = results_at(setting, SMALL_STEP)
+    return any(
+        not torch.allclose(output_of(results, name), output_of(setting.results, name), 1e-12, 0, equal_nan=True)
+        for name in setting.tangents
+    )
+
+
+SMALL_STEP = 1e-6
+"""How far inputs are moved to see whether a result changes."""
+
 NO_ROUNDING = 1e-6
 """A gap that no rounding makes, however ill-conditioned the draw."""
 
-SCALE = -8.0
+SCALE = -1024.0
 """A power of two: a gradient for tangents that are multiplied by it is multiplied by it, to the bit or nearly so."""
 
 
 def with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
-    tangents = {name: tangent * SCALE for name, tangent in setting.tangents.items()}
-    scaled = replace(setting, tangents=tangents)
-    returned = {key.name: value for key, value in values_of(setting.backward, scaled.backward_inputs).items()}
-    gradients = {
-        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
-        for name, gradient in setting.gradients.items()
-    }
-    for name, gradient in setting.gradients.items():
-        if gradient.numel():
-            size = max(float((gradient * SCALE).abs().max()), float(gradients[name].abs().max()))
-            if float((gradients[name] - gradient * SCALE).abs().max()) > 1e-9 * size:
-                return replace(scaled, gradients=gradients)
+    for scale in (SCALE, *(EXTREMES if is_plain(setting.backward) else ())):
+        try:
+            scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
+        except GuardError:
+            continue  # the backward takes another branch for these tangents, and the program itself is run with others
+        for name, gradient in setting.gradients.items():
+            if gradient.numel():
+                size = max(float((gradient * scale).abs().max()), float(scaled.gradients[name].abs().max()))
+                if float((scaled.gradients[name] - gradient * scale).abs().max()) > 1e-9 * size:
+                    return scaled
     return None
+
+
+EXTREMES = (2.0**24, 2.0**-24)
+"""Tangents multiplied by these are beyond a limit at which a backward clips them, or takes them for 0."""
+
+
+def is_plain(graph: Graph) -> bool:
+    """Whether all steps of a graph are PyTorch's operators: a custom operator might compute with fewer bits."""
+    return all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in graph.steps)
+
+
+def by_whole_differences(name: str, setting: Setting) -> Derivative:
+    """Return the verdict where forward-mode AD returns NaN, and the program and its gradients do not."""
+    if not all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents):
+        return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
+    left = product_by_differences(setting)
+    gap = gap_of(left, backward_product(setting))
+    known = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
+    if gap < LIMIT_OF_WHOLE:
+        return replace(known, detail=how(known, setting))
+    ports = []
+    for port in setting.gradients:
+        alone = replace(setting, direction={port: setting.direction[port]})
+        gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
+        if gap_alone >= LIMIT_OF_WHOLE:
+            ports.append(port)
+    detail = f"gap {gap:.1e}; wrong: the gradient of {', '.join(ports)}; by differences of the whole forward"
+    return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
+
+
+WHOLE_FORWARD = "the whole forward"
+
+LIMIT_OF_WHOLE = 1e-6
+"""The largest gap that is the error of differences of the whole forward."""
 
 
 def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
@@ -311,13 +431,8 @@ def edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueE
 def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
     """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
     setting = error.setting
-    ports = tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
-    try:
-        left, _, _ = forward_product(setting)
-        finite = all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents)
-    except (CannotTell, BackprintError, RuntimeError):
-        finite, left = False, math.nan
-    if finite and math.isfinite(left):
+    ports = not_finite_ports(setting)
+    if has_finite_derivative(setting):
         detail = f"{error}, where the derivative of the forward is finite"
         wrong = wrong_places(setting, opaque) or first_not_finite(setting, opaque)
         return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
@@ -327,7 +442,8 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
 def wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
     try:
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines])
+        cut = {name for name, kinds in cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
     return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
@@ -374,14 +490,16 @@ def explained(
     opaque: Sequence[OpaqueEdge],
     meant: tuple[str, ...],
     reason: str = "",
+    at_kinks: bool = False,
 ) -> Derivative:
     """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
     gap = known.gap or 0.0
-    if gap <= ROUNDING * rounding(setting):
+    if not at_kinks and gap <= ROUNDING * rounding(setting):
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
     try:
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines])
+        cut = {name for name, kinds in cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
     by_formula = not located.wrong
@@ -391,6 +509,8 @@ def explained(
             known, setting, limit = with_refuted(known, setting, located.refuted)
             if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
                 return replace(known, detail=how(known, setting))
+        if not located.places:
+            return replace(known, word=CANNOT_TELL, detail=no_operator(gap, located))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
     ones = gap_for_ones(pair, values, chance)
@@ -443,6 +563,16 @@ def with_only_function(
     assert edge.source is not None
     line = line_text(edge.source)
     return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
+
+
+def no_operator(gap: float, located: Located) -> str:
+    """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
+    forward mode have another product."""
+    why = f"gap {gap:.0e}, which autograd of the forward has too"
+    if located.undecided:
+        names = ", ".join(sorted(located.undecided))
+        return f"{why}: the gradient of {names} or its formula for tangents is wrong, and differences do not settle"
+    return f"{why}, and each operator alone has the gradient that its tangents have"
 
 
 def rounding(setting: Setting) -> float:
@@ -513,6 +643,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = lines_of(place, opaque)
+    target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
         at=line_text(source),
@@ -523,7 +654,8 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
             for name, error in zip(place.inputs, place.errors, strict=True)
             if error > 1e-9
         ),
-        function=place.steps[0].target if by_formula else function_of(place, setting, opaque),
+        function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
+        modules=(source.module,) if source is not None and source.module else (),
         names=tuple(step.name for step in place.steps),
     )
 
@@ -542,23 +674,48 @@ def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
     """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
     gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
-    steps = {step.name: step for step in setting.forward.steps}
     missing = [
-        steps.get(name)
+        name
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
         if error > 1e-9 and gradient is None
     ]
-    if missing and all(step is not None and step.target == "aten.detach.default" for step in missing):
+    cuts = cuts_before(setting, opaque)
+    kinds = [cuts[name] for name in missing]
+    if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
     for step in (*place.backward_steps, *place.steps):
         if (edge := edge_of_line(step.source, opaque)) is not None:
             return edge.function
     if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
         return place.steps[0].target
-    without_grad = {(edge.source.file, edge.source.line) for edge in opaque if edge.kind == "no_grad" and edge.source}
-    if missing and all(step is not None and place_of(step) in without_grad for step in missing):
-        return "no_grad"
-    return ""
+    return "no_grad" if kinds and all(kinds) else ""
+
+
+def cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
+    """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
+    both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
+    inside = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
+    without_grad = {
+        (edge.source.file, edge.source.line)
+        for edge in opaque
+        if edge.kind == "no_grad" and edge.source and line_text(edge.source) not in inside
+    }
+    nothing = frozenset[str]()
+    cuts = {port.local: nothing for port in setting.forward.inputs}
+    connected = {port.local for port in setting.forward.inputs if port.name in setting.gradients}
+    for step in setting.forward.steps:
+        names = names_in(step)
+        before = nothing.union(*(cuts[name] for name in names))
+        is_connected = bool(connected.intersection(names))
+        cut = "detach" if step.target == "aten.detach.default" else "no_grad" if place_of(step) in without_grad else ""
+        if cut and (before or is_connected):
+            cuts[step.name] = before | {cut}
+        elif is_connected:
+            cuts[step.name] = nothing
+            connected.add(step.name)
+        else:
+            cuts[step.name] = before
+    return cuts
 
 
 def place_of(step: Step) -> tuple[str, int] | None:
@@ -570,4 +727,9 @@ def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
     groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
     for place in places:
         groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)
-    return [replace(group[0], times=len(group)) for group in groups.values()]
+    return [
+        replace(
+            group[0], times=len(group), modules=tuple(dict.fromkeys(path for place in group for path in place.modules))
+        )
+        for group in groups.values()
+    ]

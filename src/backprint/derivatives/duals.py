@@ -19,11 +19,11 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from backprint._torch.autograd import load_tangent_decompositions
-from backprint._torch.operators import decomposition_table
+from backprint._torch.operators import OpOverload, decomposition_table, schema_of
 from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
 from backprint.errors import BackprintError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, resolve, value_evaluator
-from backprint.graph.nouns import Graph, Step
+from backprint.graph.nouns import Graph, Step, TensorSpec
 from backprint.graph.text import show_step
 from backprint.lowering.operators import OWN, RECURRENT
 from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype
@@ -50,7 +50,8 @@ Watch = Callable[[str, Any, Any], None]
 class DualRun:
     """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; autograd records how
     results depend on the values in `recorded`, though these may depend on no input. Operators in `refuted` are run as
-    if they had no formula for their tangent, because theirs is wrong.
+    if they had no formula for their tangent, because theirs is wrong. Steps in `states` draw from these states of the
+    generator.
     """
 
     def __init__(
@@ -60,11 +61,17 @@ class DualRun:
         watch: Watch | None = None,
         recorded: Collection[str] = (),
         refuted: Collection[str] = (),
+        states: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.graph, self.constant, self.watch, self.recorded = graph, constant, watch, recorded
         self.refuted = refuted
+        self.states = states or {}
+        self.states_seen: dict[str, Tensor] = {}
+        """The generator's state before each step that draws."""
         self.by_second_derivative: set[str] = set()
         self.by_differences: set[str] = set()
+        self.accuracy = 0.0
+        """How far two estimates by differences are apart, at most."""
 
     def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
         """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
@@ -85,7 +92,7 @@ class DualRun:
         load_tangent_decompositions()
         with forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
-                name: forward_ad.make_dual(value.clone(), direction[name]) if name in direction else copied(value)
+                name: forward_ad.make_dual(copied(value), direction[name]) if name in direction else copied(value)
                 for name, value in inputs.items()
             }
             env = feed(self.graph, duals, False, graded=True)
@@ -111,6 +118,10 @@ class DualRun:
             check_guard_step(step, *args)
             return
         function = resolve(step.target)
+        if is_random(function):
+            if step.name in self.states:
+                torch.set_rng_state(self.states[step.name])
+            self.states_seen[step.name] = torch.get_rng_state()
         try:
             if function not in RECURRENT:  # its form takes no workspace, which the check is about
                 check_call(step.target, function, args, kwargs)
@@ -121,6 +132,9 @@ class DualRun:
         except Exception as error:
             where = f" ({step.source.file}:{step.source.line})" if step.source else ""
             raise OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
+        if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
+            what = f"{step.target} returns a sparse tensor"
+            raise OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
         if step.name in self.constant:
             result = tree_map(without_tangent, result)
         if step.name in self.recorded:
@@ -135,13 +149,19 @@ class DualRun:
         rule = RULES.get(step.target)
         if rule is not None:
             return rule(function, args, kwargs)
-        if function is torch.ops.higher_order.run_with_rng_state:  # passes no tangent on
+        if function is torch.ops.higher_order.run_and_save_rng_state:  # passes no tangent on, as the next
+            function, *args = args
+            return torch.get_rng_state(), self.call(replace(step, target=str(function)), function, args, kwargs)
+        if function is torch.ops.higher_order.run_with_rng_state:
             state, function, *args = args
             with torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(state)
                 return self.call(replace(step, target=str(function)), function, args, kwargs)
-        if step.target in self.refuted and has_tangent(args, kwargs):
+        no_formula = step.target in self.refuted or is_custom(function) or has_wrong_formula(step.target, args)
+        if no_formula and has_tangent(args, kwargs):
             return self.without_formula(step.target, function, args, kwargs)
+        if draws_in_captured_dtype(step, function, args, kwargs):
+            return self.drawn(step, function, args, kwargs)
         function = RECURRENT.get(function, function)
         before = torch.get_rng_state() if is_random(function) else None
         try:
@@ -158,15 +178,32 @@ class DualRun:
                 raise
         return self.without_formula(step.target, function, args, kwargs)
 
+    def drawn(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return random numbers that the operator draws in the dtype of the capture, in float64: in float64 it would
+        draw others, and the program might take another branch."""
+        assert isinstance(step.spec, TensorSpec)
+        dtype = getattr(torch, step.spec.dtype)
+
+        def narrow(value: Any) -> Any:
+            is_float = may_have_tangent(value) and value.is_floating_point()
+            return without_tangent(value).to(dtype) if is_float else value
+
+        args, kwargs = tree_map(narrow, (args, kwargs))
+        return for_program(function, *args, **kwargs).double()
+
     def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
         call = ActiveCall(function, args, kwargs)
         estimated, accuracy = call.by_differences()
+        self.accuracy = max(self.accuracy, accuracy)
         try:
             tangents = call.by_second_derivative()
         except (RuntimeError, NotImplementedError):
             tangents = None
-        if tangents is not None and all(map(near, tangents, estimated)):
+        tolerance = max(NEAREST, 10 * accuracy)
+        if tangents is not None and all(
+            near(tangent, estimate, tolerance) for tangent, estimate in zip(tangents, estimated, strict=True)
+        ):
             self.by_second_derivative.add(target)
         else:
             if accuracy > UNSETTLED:
@@ -176,8 +213,22 @@ class DualRun:
         return call.with_tangents(tangents)
 
 
-WITHOUT_FORMULA = ("forward AD", "forward mode")
-"""What PyTorch's error says of an operator that has no formula for its tangent."""
+WITHOUT_FORMULA = ("forward AD", "forward mode", "_efficientzerotensor")
+"""What PyTorch's error says of an operator that has no formula for its tangent; the last one, of a sparse argument."""
+
+
+WRONG_FORMULAS: Mapping[str, str | None] = {
+    "aten.logcumsumexp.default": None,
+    "aten.triangular_solve.default": None,
+    "aten.scatter_reduce.two": "prod",
+}
+"""Operators whose formula for their tangent is wrong in PyTorch, with the argument for which it is, if only for one;
+docs/wrong_answers has a program for each."""
+
+
+def has_wrong_formula(target: str, args: Sequence[Any]) -> bool:
+    """Whether PyTorch's formula for the tangent of a call is known to be wrong."""
+    return target in WRONG_FORMULAS and WRONG_FORMULAS[target] in (None, *(arg for arg in args if type(arg) is str))
 
 
 REFUSALS = ("not implemented", "dtype", "scalar type", "got Double", "bf16", "BFloat16", "view size is not compatible")
@@ -186,12 +237,64 @@ operator refuses is refused: its other forms might not look."""
 
 
 def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
-    """Yield other forms of an operator: one for any strides, this project's own, and torch's decomposition."""
-    if function is aten.view.default:
-        yield torch.reshape
-    for table in (OWN, decomposition_table):
+    """Yield other forms of an operator: one for any strides or dtype, this project's own, and torch's decomposition."""
+    for table in (FORMS, OWN, decomposition_table):
         if function in table:
             yield table[function]
+
+
+def grouped_product(
+    left: Tensor, right: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Return the products of groups of matrices: `_grouped_mm` takes no float64.
+
+    A group is one matrix of a tensor with three dimensions, and of one with two the rows or columns up to its offset.
+    """
+    if offsets is None:
+        products = left @ right
+    else:
+        ends = offsets.tolist()
+        groups = list(itertools.pairwise([0, *ends]))
+        if left.dim() == 2 and right.dim() == 2:
+            products = torch.stack([left[:, start:end] @ right[start:end] for start, end in groups])
+        elif left.dim() == 2:
+            parts = [left[start:end] @ matrix for (start, end), matrix in zip(groups, right, strict=True)]
+            rest = left.new_zeros(left.shape[0] - ends[-1], right.shape[-1])  # rows of no group
+            products = torch.cat([*parts, rest])
+        else:
+            parts = [matrix @ right[:, start:end] for (start, end), matrix in zip(groups, left, strict=True)]
+            rest = right.new_zeros(left.shape[1], right.shape[1] - ends[-1])
+            products = torch.cat([*parts, rest], 1)
+    products = products if bias is None else products + bias
+    return products if out_dtype is None else products.to(out_dtype)
+
+
+FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.view.default: torch.reshape,
+    aten._grouped_mm.default: grouped_product,
+}
+"""Forms of operators for any strides, or for float64."""
+
+
+LOW = ("float16", "bfloat16", "float32")
+
+CONSTANT_DRAWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("rand_like.default", "randn_like.default", "uniform.default", "normal_functional.default"),
+        *("bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "exponential.default", "log_normal.default"),
+        *("geometric.default", "cauchy.default"),
+    )
+)
+"""Operators whose random numbers have no derivative by what they take."""
+
+
+def draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a step draws floats in a dtype below float64, and what it takes gives them no derivative."""
+    if not is_random(function) or not isinstance(step.spec, TensorSpec) or step.spec.dtype not in LOW:
+        return False
+    floats = any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in plain_leaves(args, kwargs))
+    return not schema_of(function).is_mutable and (step.target in CONSTANT_DRAWS or not floats)
 
 
 class OperatorError(ReplayError):
@@ -252,6 +355,23 @@ def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
     return False
 
 
+def hardsigmoid(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the hard sigmoid: PyTorch multiplies gradients and tangents by 1/6 in float32, in float64 too."""
+    return aten.hardtanh.default(args[0] + 3, 0.0, 6.0) / 6
+
+
+def hardsigmoid_backward(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the gradient of the hard sigmoid, by 1/6 in float64."""
+    gradient, value = args
+    return torch.where((value > -3) & (value < 3), gradient / 6, 0.0)
+
+
+def constant_draw(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Draw, without a tangent and without a gradient: PyTorch has neither for this operator."""
+    args, kwargs = tree_map(without_tangent, (args, kwargs))
+    return function(*args, **kwargs)
+
+
 def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run the branch of a `cond` that its predicate chooses."""
     predicate, when_true, when_false, operands = args
@@ -262,7 +382,10 @@ RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "aten.detach.default": through,
     "aten.as_strided_scatter.default": scattered,
     "aten.copy.default": copied_values,
+    "aten._sample_dirichlet.default": constant_draw,
     "aten.embedding.default": embedding,
+    "aten.hardsigmoid.default": hardsigmoid,
+    "aten.hardsigmoid_backward.default": hardsigmoid_backward,
     "torch.ops.higher_order.cond": chosen_branch,
 }
 """Operators that are run in another way on dual numbers."""
@@ -276,13 +399,28 @@ CORRECTED = ("aten.as_strided_scatter.default",)
 
 def copied(value: Any) -> Any:
     """Return a copy of a tensor: a graph may write into its inputs."""
-    return value.clone() if isinstance(value, Tensor) and value.layout is torch.strided else value
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return value
+    return in_memory_like(value.clone(), value)
+
+
+def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
+    """Return a value at the place that another tensor has in its storage, if that is larger than the tensor:
+    `as_strided` reads a storage, whichever view of it is passed."""
+    storage = like.untyped_storage()
+    elements = storage.nbytes() // like.element_size()
+    overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
+    if overlaps or like.is_conj() or like.is_neg() or (elements == like.numel() and not like.storage_offset()):
+        return value
+    whole = torch.empty(0, dtype=like.dtype, device=like.device).set_(storage, 0, (elements,), (1,))
+    placed = whole.to(value.dtype, copy=True).as_strided(like.shape, like.stride(), like.storage_offset())
+    return placed.copy_(value)
 
 
 def unpacked(value: Any) -> tuple[Any, Any]:
     """Return a value and its tangent; both are trees alike, and None stands for no tangent."""
     leaves, structure = tree_flatten(value)
-    pairs = [forward_ad.unpack_dual(leaf) if isinstance(leaf, Tensor) else (leaf, None) for leaf in leaves]
+    pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
     primals = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
     tangents = [pair[1].detach() if isinstance(pair[1], Tensor) else None for pair in pairs]
     return tree_unflatten(primals, structure), tree_unflatten(tangents, structure)
@@ -291,21 +429,36 @@ def unpacked(value: Any) -> tuple[Any, Any]:
 def has_tangent(*trees: Any) -> bool:
     """Whether a tensor in trees has a tangent."""
     leaves = (leaf for tree in trees for leaf in plain_leaves(tree))
-    return any(isinstance(leaf, Tensor) and forward_ad.unpack_dual(leaf).tangent is not None for leaf in leaves)
+    return any(may_have_tangent(leaf) and forward_ad.unpack_dual(leaf).tangent is not None for leaf in leaves)
+
+
+def may_have_tangent(value: Any) -> bool:
+    """Whether a value is a dense tensor: forward-mode AD does not take others."""
+    return isinstance(value, Tensor) and value.layout is torch.strided
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a sparse tensor."""
+    return isinstance(value, Tensor) and value.layout is not torch.strided
 
 
 def without_tangent(value: Any) -> Any:
     """Return a tensor without its tangent, and without what autograd has recorded of it."""
-    return forward_ad.unpack_dual(value).primal.detach() if isinstance(value, Tensor) else value
+    return forward_ad.unpack_dual(value).primal.detach() if may_have_tangent(value) else value
 
 
 def requiring_grad(value: Any) -> Any:
     """Return a tensor that requires grad, if its dtype can. One that autograd cannot differentiate, such as a random
     mask in the shape of another tensor, depends on nothing."""
-    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+    if not may_have_tangent(value) or not (value.is_floating_point() or value.is_complex()):
         return value
     differentiable = value.grad_fn is None or "NotImplemented" not in value.grad_fn.name()
     return value if value.requires_grad and differentiable else value.detach().requires_grad_()
+
+
+def is_custom(function: Any) -> bool:
+    """Whether an operator is none of PyTorch's own: its body may lose a tangent without a word."""
+    return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims")
 
 
 def is_random(function: Any) -> bool:
@@ -328,7 +481,7 @@ class ActiveCall:
     def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
         leaves, self.structure = tree_flatten((list(args), dict(kwargs)))
-        pairs = [forward_ad.unpack_dual(leaf) if isinstance(leaf, Tensor) else (leaf, None) for leaf in leaves]
+        pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
         self.leaves = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
         self.directions = {place: pair[1] for place, pair in enumerate(pairs) if pair[1] is not None}
         self.random = torch.get_rng_state()
@@ -363,19 +516,21 @@ class ActiveCall:
         The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
         of a function that is steep, a smaller one rounds.
         """
-        size = max(map(largest, (self.leaves[place] for place in self.directions)))
-        most = max(map(largest, self.directions.values()))
-        step = STEP * max(size, 1e-2) / max(most, 1e-300)
+        step = first_step([self.leaves[place] for place in self.directions], list(self.directions.values()))
         estimates: list[list[Tensor | None]] = []
-        for power in range(FINER):
+        changes: list[float] = []
+        for power in range(FINEST):
+            if power >= FINER and min(changes, default=math.inf) <= UNSETTLED:
+                break
             try:
                 estimates.append(self.differences(step / 8**power))
             except RuntimeError:  # so far along the direction the operator refuses its inputs
-                if power == FINER - 1:
+                if power == FINEST - 1:
                     raise
-        if len(estimates) == 1:
+            if len(estimates) > 1:
+                changes.append(change(*estimates[-2:]))
+        if not changes:
             return estimates[0], math.inf
-        changes = [change(*pair) for pair in itertools.pairwise(estimates)]
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
     def differentiable(self) -> list[bool]:
@@ -411,11 +566,17 @@ class ActiveCall:
         return tree_unflatten(duals, structure)
 
 
+def first_step(values: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
+    """Return the largest step of differences along directions from these values."""
+    return STEP * max(*map(largest, values), 1e-2) / max(*map(largest, directions), 1e-300)
+
+
 UNSETTLED = 1e-7
 """Differences with two steps that are farther apart, relative to their size, met a kink, or have too few digits."""
 
-FINER = 4
-"""How many steps of differences are tried, each an eighth of the one before."""
+FINER, FINEST = 4, 8
+"""How many steps of differences are tried, each an eighth of the one before, and how many if these do not settle: the
+inputs may be near a kink, or much larger than what they are compared with."""
 
 
 def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
@@ -430,11 +591,15 @@ def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> f
     return most
 
 
-def near(left: Tensor | None, right: Tensor | None) -> bool:
+NEAREST = 1e-9
+"""The least difference from an estimate, relative to its size, that is no rounding."""
+
+
+def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
     """Whether a tangent is the one that differences estimate."""
     if left is None or right is None:
         return all(value is None or largest(value) == 0 for value in (left, right))
-    return left.numel() == 0 or largest(left - right) <= 1e-6 * largest(right) + 1e-12
+    return left.numel() == 0 or largest(left - right) <= tolerance * largest(right) + 1e-12
 
 
 def largest(value: Tensor) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.derivatives.duals import may_have_tangent
 from backprint.derivatives.marks import Marked, is_permuted, mark_of
 from backprint.graph.nouns import Echo, Graph, Step, refs
 
@@ -136,7 +137,7 @@ def is_one_of(value: Tensor, gradients: Sequence[Tensor]) -> bool:
 
 
 def is_gradient(value: Any) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+    return may_have_tangent(value) and (value.is_floating_point() or value.is_complex())
 
 
 def is_sum(echo: Echo) -> bool:

@@ -10,7 +10,8 @@ captured, or, where it cannot be, run at nearby inputs in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,11 +45,19 @@ from backprint.derivatives.compared import (
     size_of,
 )
 from backprint.derivatives.differences import by_differences
+from backprint.derivatives.hostile import indices_of
 from backprint.derivatives.masks import behind_masks
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import drawn_like, is_inexact, wide
-from backprint.derivatives.unusual import kinds_of, other_memory, other_values, outputs_with_gradients, tangents_for
-from backprint.errors import UsageError
+from backprint.derivatives.unusual import (
+    at_borders,
+    kinds_of,
+    other_memory,
+    other_values,
+    outputs_with_gradients,
+    tangents_for,
+)
+from backprint.errors import BackprintError, UsageError
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, Derivative
 from backprint.values.settings import outside_modes, preserving_random_states
@@ -79,7 +88,7 @@ def check_function(
         results: list[Result] = []
         for dtype in dict.fromkeys(dtypes) or (None,):
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
-            results += checks_of(subject, order)
+            results += checks_of(subject, order, partial(indices_of_reference, call, reference, capture))
         if any(call.values[name].numel() for name in call.wanted):
             once = any(row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results)
             results += derivative_rows(call, ours, order, once, meant, capture)
@@ -99,8 +108,24 @@ def name_of(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__name__", None) or (str(fn) if len(str(fn)) <= LONGEST_NAME else type(fn).__name__)
 
 
-def checks_of(subject: Subject, order: int) -> Iterator[Result]:
-    """Yield the rows of one dtype."""
+def indices_of_reference(call: Call, reference: Program, capture: Callable[..., Capture]) -> tuple[str, ...]:
+    """Return the inputs with which the reference reads or adds at indices; none if it cannot be captured."""
+
+    def by_position(*tensors: Tensor) -> Any:
+        args, kwargs = call.arguments(dict(zip(call.inputs, tensors, strict=True)))
+        return reference.function(*args, **kwargs)
+
+    inputs = [call.values[name].detach().requires_grad_(name in call.wanted) for name in call.inputs]
+    try:
+        captured = capture(by_position, args=inputs)
+    except BackprintError:
+        return ()
+    places = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
+    return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
+
+
+def checks_of(subject: Subject, order: int, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
+    """Yield the rows of one dtype; `indices` returns the inputs that index something."""
     try:
         forward = run_forward(subject.ours, subject.call, subject.values)
     except Exception as error:
@@ -140,6 +165,7 @@ def checks_of(subject: Subject, order: int) -> Iterator[Result]:
     if subject.has_reference:
         yield from other_values(subject)
         yield from behind_masks(subject, expected)
+        yield from at_borders(subject, indices)
     if order > 1 and subject.has_reference:
         yield from second_rows(subject, expected)
 

@@ -15,24 +15,68 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.duals import in_memory_like
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
     Setting,
     backward_product,
+    directions,
     drawn_like,
     forward_product,
+    gap_by_accuracy,
     gap_of,
+    has_finite_derivative,
     inner,
     inputs_of,
+    make_setting,
     output_of,
+    product_by_differences,
+    results_at,
     run_setting,
+    symmetric_as,
     values_of,
     widened_pair,
+    with_tangents,
 )
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Pair
+from backprint.graph.nouns import Capture, Graph, Pair, TensorSpec, refs
+from backprint.tracing.captured import LiveProgram
 from backprint.values.settings import preserving_random_states
+
+# ---- Tangents with other values
+
+
+def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent that is 1 at one place: the gradient of one number."""
+    if value.numel() < 2:
+        return None
+    flat = value.new_zeros(value.numel())
+    flat[value.numel() // 2] = 1
+    return flat.reshape(value.shape)
+
+
+def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent whose first row is 0, as that of a padded sequence is."""
+    if not value.dim() or value.shape[0] < 2 or not value.numel():
+        return None
+    tangent = drawn_like(value, source)
+    tangent[0] = 0
+    return tangent
+
+
+def ones(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a tangent of ones, as the backward of `sum` makes it."""
+    return torch.ones_like(value)
+
+
+TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
+    "one-hot": one_hot,
+    "zero-row": with_zero_row,
+    "all-ones": ones,
+}
+"""Kinds of tangents in new memory, each with what makes one like an output; None where none is possible."""
+
 
 # ---- Tangents in other memory
 
@@ -86,56 +130,186 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, to
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutFault:
-    """A kind of memory of a tangent for which the program's own backward returns another gradient."""
+class ProgramFault:
+    """Tangents for which the program's own backward returns another gradient than it must, and for which reason it
+    must."""
 
-    layout: str
+    tangents: str
     port: str
     error: float
+    reason: str
 
 
-def layout_faults(capture: Capture) -> list[LayoutFault]:
-    """Run the program with tangents of other memory, and with the same numbers in new memory; return what differs."""
+def program_faults(capture: Capture) -> list[ProgramFault]:
+    """Run the program itself with unusual tangents; return what is wrong with its gradients.
+
+    The captured graphs cannot show it: sizes and strides of a tangent are constants of a graph, and so is the branch
+    that a backward takes.
+    """
     program = capture.origin
-    if capture.fake or not program.alive or program.partial:
+    if capture.fake or not program.alive or program.partial or all(rank == 0 for rank in ranks_of_outputs(capture)):
         return []
     values = program.values()
-    faults = []
-    with preserving_random_states():
+    with preserving_random_states(), program.restoring():
         outputs = stepped(capture, values, None).outputs
-        for layout, make in LAYOUTS.items():
-            source = torch.Generator().manual_seed(0)
-            odd = {
-                name: tangent
-                for name in capture.signature.differentiable
-                if isinstance(output := outputs.get(name), Tensor)
-                and output.layout is torch.strided
-                and (tangent := make(output.detach(), source)) is not None
-            }
-            if not odd:
+        dense = {
+            name: output.detach()
+            for name in capture.signature.differentiable
+            if isinstance(output := outputs.get(name), Tensor) and output.layout is torch.strided
+        }
+        return [
+            *layout_faults(capture, values, outputs, dense),
+            *sum_faults(capture, values, outputs, dense),
+            *state_faults(capture),
+        ]
+
+
+def layout_faults(
+    capture: Capture, values: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dense: Mapping[str, Tensor]
+) -> Iterator[ProgramFault]:
+    """Yield kinds of memory of tangents for which the gradient is another than for the same numbers in new memory."""
+    for layout, make in LAYOUTS.items():
+        source = torch.Generator().manual_seed(0)
+        odd = {name: tangent for name, output in dense.items() if (tangent := make(output, source)) is not None}
+        if not odd:
+            continue
+        whole = {
+            name: odd.get(name, torch.ones_like(outputs[name]))
+            for name in capture.signature.differentiable
+            if isinstance(outputs.get(name), Tensor)
+        }
+        plain = in_new_memory(whole)
+        try:
+            expected, again = (stepped(capture, values, in_new_memory(plain)).gradients for _ in range(2))
+            gradients = stepped(capture, values, whole).gradients
+        except RuntimeError:
+            continue  # a refusal, such as of `view`, is no wrong gradient
+        if any(difference(again.get(name), g) > tolerance(g) for name, g in expected.items() if g is not None):
+            continue  # the program itself does not return the same twice
+        most = max((largest(right) for right in expected.values() if isinstance(right, Tensor)), default=0.0)
+        for name, right in expected.items():
+            if not isinstance(right, Tensor):
                 continue
-            whole = {
-                name: odd.get(name, torch.ones_like(outputs[name]))
-                for name in capture.signature.differentiable
-                if isinstance(outputs.get(name), Tensor)
-            }
-            dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in whole.items()}
-            try:
-                got, expected, again = (
-                    stepped(capture, values, tangents).gradients for tangents in (whole, dense, dense)
-                )
-            except RuntimeError:
-                continue  # a refusal, such as of `view`, is no wrong gradient
-            if any(difference(again.get(name), g) > tolerance(g) for name, g in expected.items() if g is not None):
-                continue  # the program itself does not return the same twice
-            most = max((largest(right) for right in expected.values() if isinstance(right, Tensor)), default=0.0)
-            for name, right in expected.items():
-                if not isinstance(right, Tensor):
-                    continue
-                if (error := difference(got.get(name), right, SMALLEST * most)) > tolerance(right):
-                    faults.append(LayoutFault(layout, name, error))
-                    break
-    return faults
+            error = difference(gradients.get(name), right, SMALLEST * most)
+            if error > tolerance(right) and error > ROUNDING * noise_of(capture, values, plain, name, right):
+                yield ProgramFault(layout, name, error, "the same numbers in new memory")
+                break
+
+
+ROUNDING = 30.0
+"""Memory may change a gradient by so many times what rounding changes: its terms may cancel."""
+
+
+def noise_of(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], name: str, gradient: Tensor
+) -> float:
+    """Return the relative rounding of a gradient: how far that for tangents times 3 is from 3 times it."""
+    thrice = stepped(capture, values, {port: 3 * tangent for port, tangent in tangents.items()}).gradients
+    return difference(thrice.get(name), 3 * gradient)
+
+
+def in_new_memory(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous copies: a backward may write into its tangents."""
+    return {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
+
+
+def sum_faults(
+    capture: Capture, values: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dense: Mapping[str, Tensor]
+) -> Iterator[ProgramFault]:
+    """Yield kinds of tangents for which the gradient of a sum of tangents is not the sum of the gradients."""
+    if not isinstance(capture.origin, LiveProgram) or len(dense) < len(capture.signature.differentiable):
+        return
+    if any(output.dtype not in DIGITS for output in dense.values()):
+        return  # in 16 bits a sum of gradients has too few digits
+    source = torch.Generator().manual_seed(0)
+    base = {name: drawn_like(output, source) for name, output in dense.items()}
+    kinds: dict[str, dict[str, Tensor | None]] = {"negative": {name: -2 * tangent for name, tangent in base.items()}}
+    for kind, make in TANGENTS.items():
+        made = {name: make(output, source) for name, output in dense.items()}
+        if any(tangent is not None for tangent in made.values()):
+            kinds[kind] = {name: base[name] if tangent is None else tangent for name, tangent in made.items()}
+    if len(dense) > 1:
+        for alone in list(dense)[:MOST_ALONE]:
+            kinds[f"{alone} alone"] = {name: base[name] if name == alone else None for name in dense}
+    try:
+        of_base = gradients_for(capture, values, base)
+        thrice = gradients_for(capture, values, {name: 3 * tangent for name, tangent in base.items()})
+    except RuntimeError:
+        return
+    noise = {
+        name: difference(thrice.get(name), 3 * gradient) for name, gradient in of_base.items() if gradient is not None
+    }
+    for kind, tangents in kinds.items():
+        total = {
+            name: tangent if (other := tangents[name]) is None else tangent + other for name, tangent in base.items()
+        }
+        try:
+            parts = of_base, gradients_for(capture, values, tangents)
+            of_total = gradients_for(capture, values, total)
+        except RuntimeError:
+            continue
+        for name in noise:
+            terms = [gradient for part in parts if isinstance(gradient := part.get(name), Tensor)]
+            whole = of_total.get(name)
+            most = max(largest(term) for term in (*terms, *([] if whole is None else [whole])))
+            expected = torch.stack(terms).sum(0)
+            error = difference(torch.zeros_like(expected) if whole is None else whole, expected, most)
+            if error > LIMIT_OF_SUM and noise[name] < LIMIT_OF_SUM / 50:
+                yield ProgramFault(kind, name, error, "a sum of tangents, less that for the rest of it")
+                break
+
+
+def state_faults(capture: Capture) -> Iterator[ProgramFault]:
+    """Yield a fault if the program returns other gradients when it runs again, and the same outputs: its backward keeps
+    something from one run to the next. All that the program reaches is restored."""
+    if not isinstance(capture.origin, LiveProgram):
+        return
+    try:
+        (first_outputs, first), *others = capture.origin.runs_in_a_row(RUNS, capture.seed)
+    except RuntimeError:
+        return
+    for outputs, gradients in others:
+        if any(difference(outputs.get(name), before) > tolerance(before) for name, before in first_outputs.items()):
+            return  # the forward itself returns something else
+        for name, before in first.items():
+            if before is not None and (error := difference(gradients.get(name), before)) > tolerance(before):
+                yield ProgramFault("the same", name, error, "the run before")
+                return
+
+
+RUNS = 4
+"""How often the program runs to see whether its gradients stay the same."""
+
+
+DIGITS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+LIMIT_OF_SUM = 0.02
+"""Up to this part of the largest gradient, a gradient of a sum may differ from the sum of gradients: rounding may be
+as much, and a backward that takes another branch differs by more."""
+
+MOST_ALONE = 4
+"""The most outputs that are tried alone."""
+
+
+def gradients_for(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None]
+) -> Mapping[str, Tensor | None]:
+    """Return the gradients of the program itself, under the capture's seed, for copies of these tangents."""
+    assert isinstance(capture.origin, LiveProgram)
+    torch.manual_seed(capture.seed)
+    copies = {name: None if tangent is None else tangent.clone() for name, tangent in tangents.items()}
+    return capture.origin.gradients_of_some(values, copies)
+
+
+def ranks_of_outputs(capture: Capture) -> list[int]:
+    """Return how many dimensions the outputs have that require grad: a tangent without any has but one layout."""
+    ranks = {
+        port.name: len(port.spec.shape)
+        for pair in capture.pairs
+        for port in pair.forward.outputs
+        if port.role == "output" and isinstance(port.spec, TensorSpec)
+    }
+    return [ranks.get(name, 1) for name in capture.signature.differentiable]
 
 
 def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
@@ -170,13 +344,18 @@ def tolerance(value: Tensor) -> float:
     return TOLERANCE.get(value.dtype, 5e-2)
 
 
-# ---- Inputs at which a backward may go wrong
+# ---- Inputs and tangents at which a backward may go wrong
 
 
 def with_zeros(value: Tensor) -> Tensor:
     """Return floats of which every third is 0."""
+    return with_some(value, 0.0)
+
+
+def with_some(value: Tensor, number: float) -> Tensor:
+    """Return floats of which every third is this number."""
     places = torch.arange(value.numel(), device=value.device).reshape(value.shape) % 3 == 0
-    return value.masked_fill(places, 0)
+    return value.masked_fill(places, number)
 
 
 def with_ties(value: Tensor) -> Tensor:
@@ -189,55 +368,342 @@ def as_they_are(value: Tensor) -> Tensor:
     return value
 
 
+AS_CAPTURED = "the captured values"
+
 INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "the captured values": as_they_are,
+    AS_CAPTURED: as_they_are,
     "zeros": with_zeros,
     "ties": with_ties,
 }
 """Kinds of inputs, each with what makes them of the captured ones."""
 
 
+def last_row_hidden(mask: Tensor) -> Tensor:
+    """Return a mask whose last row is False, as that of a sequence that is all padding is."""
+    other = mask.clone()
+    other[..., -1:, :] = False
+    return other
+
+
+def first_row_shown(mask: Tensor) -> Tensor:
+    """Return a mask whose first row is True: there it hides nothing."""
+    other = mask.clone()
+    other[..., :1, :] = True
+    return other
+
+
+def rows_of(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a change of rows that takes a mask of one dimension as rows of one element."""
+    return lambda mask: change(mask[..., None])[..., 0] if mask.dim() == 1 else change(mask)
+
+
+MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "a row that a mask hides": rows_of(last_row_hidden),
+    "a row that a mask shows": rows_of(first_row_shown),
+    "masks that are all False": torch.zeros_like,
+    "masks that are all True": torch.ones_like,
+}
+"""Kinds of bool inputs, each with what makes one of the captured one."""
+
+
+def with_repeats(indices: Tensor) -> Tensor:
+    """Return integers of which each second one is the one before it: only values that occur already."""
+    flat = indices.flatten()
+    return flat[torch.arange(flat.numel(), device=flat.device) // 2 * 2].reshape(indices.shape)
+
+
+def is_permutation(indices: Tensor) -> bool:
+    """Whether integers are all of 0, 1, 2, … once each: an order, in which nothing may be twice."""
+    flat = indices.flatten()
+    return bool((flat.sort().values == torch.arange(flat.numel(), device=flat.device)).all())
+
+
 @dataclass(frozen=True, slots=True)
 class InputFault:
-    """A kind of inputs at which the backward is not the derivative, nor a subgradient."""
+    """A kind of inputs or tangents at which the backward is not the derivative, nor a subgradient. The gap is infinite
+    where a gradient is NaN or Inf and the derivative is finite. `invented` are inputs that the caller did not pass;
+    `at_kinks` says that rounding them moves them off kinks, so that it is no measure of the gap, and `by_values` that
+    the backward is the derivative by the formulas of the forward, and not by its values."""
 
-    inputs: str
+    kind: str
     setting: Setting
     gap: float
+    invented: bool = True
+    of_tangents: bool = False
+    at_kinks: bool = False
+    by_values: bool = False
+
+
+GROSS = 1e-8
+"""A gap above this is a fault, whatever rounding of unusual inputs does."""
 
 
 def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
-    """Yield the kinds of inputs at which the backward of a Pair is wrong.
+    """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
+    yield from tangent_faults(pair, values, chance)
+    yield from float_faults(pair, values, chance)
+    for kind, changed in other_inputs(pair, values):
+        try:
+            setting = make_setting(pair, {**values, **changed}, 0, chance)
+            fault = fault_near(f"inputs with {kind}", setting)
+        except NotFinite as error:
+            fault = not_finite_fault(f"inputs with {kind}", error.setting)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the program does not run on such inputs
+        if fault is not None:
+            yield fault
+
+
+def not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> InputFault | None:
+    """Return a fault if a gradient has NaN or Inf, and the derivative of the forward is finite."""
+    return InputFault(kind, setting, math.inf, invented) if has_finite_derivative(setting) else None
+
+
+def fault_near(kind: str, setting: Setting) -> InputFault | None:
+    """Return a fault if the products of a Setting differ; its inputs are moved, so that no kink is met."""
+    left, size, run = forward_product(setting)
+    if not math.isfinite(left):
+        if not has_finite_derivative(setting):
+            return None
+        gap = gap_of(product_by_differences(setting), backward_product(setting))
+        return InputFault(kind, setting, gap) if gap > GROSS_OF_DIFFERENCES else None
+    gap = gap_of((left, size), backward_product(setting))
+    if gap > GROSS and not run.by_differences:
+        gap, setting = gap_by_accuracy(setting)
+        if gap > GROSS:
+            return InputFault(kind, setting, gap)
+    return None
+
+
+GROSS_OF_DIFFERENCES = 1e-5
+
+
+def tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+    """Yield the kinds of tangents at which the backward is wrong, on inputs near the captured ones."""
+    try:
+        setting = make_setting(pair, values, 0, chance)
+    except (CannotTell, NotFinite, BackprintError, RuntimeError):
+        return
+    source = torch.Generator().manual_seed(0)
+    kinds: dict[str, dict[str, Tensor]] = {
+        "tangents of zeros": {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    }
+    for kind, make in TANGENTS.items():
+        made = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
+        if any(tangent is not None for tangent in made.values()):
+            kinds[f"{kind} tangents"] = {
+                name: setting.tangents[name] if tangent is None else tangent for name, tangent in made.items()
+            }
+    if len(setting.tangents) > 1:
+        for alone in list(setting.tangents)[:MOST_ALONE]:
+            kinds[f"tangents of {alone} alone"] = {
+                name: tangent if name == alone else torch.zeros_like(tangent)
+                for name, tangent in setting.tangents.items()
+            }
+    for kind, tangents in kinds.items():
+        try:
+            setting_of_kind = with_tangents(setting, tangents)
+            total = with_tangents(
+                setting, {name: tangent + tangents[name] for name, tangent in setting.tangents.items()}
+            )
+            fault = sum_fault(kind, setting, setting_of_kind, total, source)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the backward takes another branch, and the program itself is run with such tangents
+        if fault is not None:
+            yield fault
+
+
+def sum_fault(
+    kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
+) -> InputFault | None:
+    """Return a fault if the gradients of a sum of tangents are not the sums of gradients: what is right for random
+    tangents is then wrong for others."""
+    for wrong in (other, total):
+        if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
+            return not_finite_fault(kind, wrong, False)
+    most = max((largest(gradient) for gradient in total.gradients.values()), default=0.0)
+    if all(
+        difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
+        for name, gradient in total.gradients.items()
+    ):
+        return None
+    for wrong in (other, total):
+        directed = replace(wrong, direction=directions(wrong.inputs, wrong.gradients, source))
+        if (fault := fault_near(kind, directed)) is not None:
+            return replace(fault, of_tangents=True)
+    return None
+
+
+def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+    """Yield the kinds of floats at which the backward is wrong: at the captured values, at zeros, ties and thresholds.
 
     The direction is the same for equal values, and 0 is moved like any other: along such a direction a maximum of equal
     values has a derivative. Where the function has a kink all the same, any number between its derivatives to both
     sides is right.
     """
     forward, backward = widened_pair(pair)
+    inputs = inputs_of(forward, backward, values)
     wanted = {port.name for port in backward.outputs}
-    for kind, make in INPUTS.items():
+    floats = {
+        name: value
+        for name, value in inputs.items()
+        if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
+        if value.layout is torch.strided
+    }
+    kinds = {
+        kind: {name: in_memory_like(make(value), value) for name, value in floats.items()}
+        for kind, make in INPUTS.items()
+    }
+    for name, number in thresholds_of(forward, backward):
+        if name in floats:
+            kinds[f"{number:g} in {name}"] = {name: with_some(floats[name], number)}
+    for kind, changed in kinds.items():
         source = torch.Generator().manual_seed(0)
-        inputs = inputs_of(forward, backward, values)
-        changed = {
-            name: make(value)
-            for name, value in inputs.items()
-            if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
-            if value.layout is torch.strided
-        }
         try:
             setting = run_setting(forward, backward, inputs | changed, source, chance, 0.0, False)
-            setting = replace(setting, direction=alike_for_equals(setting))
-            left, size, run = forward_product(setting)
-        except (CannotTell, NotFinite, BackprintError, RuntimeError):
-            continue  # the program does not run on such inputs
-        right = backward_product(setting)
-        gap = gap_of((left, size), right)
-        if run.by_differences:
+        except NotFinite as error:
+            fault = not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
+            if fault is not None:
+                yield fault
             continue
-        if gap > 1e-8 and not is_subgradient(setting, right):
-            yield InputFault(kind, setting, gap)
-        elif gap <= 1e-8 and (distance := distance_to_differences(setting, right)) > 0:
-            yield InputFault(kind, setting, distance)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the program does not run on such inputs
+        setting = replace(setting, direction=alike_for_equals(setting))
+        for make in (as_they_are, torch.abs):  # of one sign, so that what is wrong at several kinks adds up
+            try:
+                other = with_tangents(setting, {name: make(tangent) for name, tangent in setting.tangents.items()})
+                left, size, run = forward_product(other)
+            except (CannotTell, BackprintError, RuntimeError):
+                continue
+            right = backward_product(other)
+            gap = gap_of((left, size), right)
+            if gap > GROSS:
+                gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+            if gap > GROSS and not run.by_differences and not is_subgradient(other, right):
+                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
+                break
+            if gap <= GROSS and not run.by_differences and (gap := distance_to_differences(other, right)) > 0:
+                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
+                break
+
+
+# ---- Which inputs index something, and which numbers inputs are compared with
+
+
+def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
+    backward may have others that are made of them."""
+    tensors = {
+        port.name: value
+        for port in pair.forward.by_role("input")
+        if isinstance(value := values.get(port.name), Tensor) and value.numel() and value.layout is torch.strided
+    }
+    yield from changed_masks({name: value for name, value in tensors.items() if value.dtype is torch.bool})
+    indices = {name: tensors[name] for name in indices_of(pair.forward) if name in tensors}
+    for name, repeated in repeated_indices(indices):
+        yield f"repeated indices in {name}", {name: repeated}
+
+
+def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks, each with all masks changed for it, where that changes one."""
+    for kind, make in MASKS.items():
+        changed = {name: make(mask) for name, mask in masks.items() if mask.dim()}
+        if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
+            yield kind, changed
+
+
+def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name of each tensor of indices that may have repeated ones, and such a tensor."""
+    for name, value in indices.items():
+        if value.numel() > 1 and not is_permutation(value):
+            repeated = with_repeats(value)
+            if not torch.equal(repeated, value):
+                yield name, repeated
+
+
+READ_BY_INDEX: Mapping[str, int] = {
+    "aten.index.Tensor": 1,
+    "aten._unsafe_index.Tensor": 1,
+    "aten.index_select.default": 2,
+    "aten.gather.default": 2,
+    "aten.embedding.default": 1,
+    "aten.take.default": 1,
+    "aten.take_along_dim.default": 1,
+    "aten.index_add.default": 2,
+    "aten.scatter_add.default": 2,
+}
+"""Operators that read or add at indices, with the place of these among their arguments. One that writes at indices
+may leave open which of two values is kept, so its indices must not be repeated."""
+
+SAME_VALUES = (
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dim",
+    "aten.expand.default",
+    "aten.clone.default",
+    "aten.permute.default",
+    "aten.transpose.int",
+    "aten.t.default",
+    "aten._to_copy.default",
+    "aten.to.dtype",
+)
+"""Operators whose result has the values of what they take."""
+
+
+def origins_of(graph: Graph) -> dict[str, str]:
+    """Return, for each value of a graph with the values of an input, the name of that input."""
+    origins = {port.local: port.name for port in graph.inputs if port.role != "tangent"}
+    for step in graph.steps:
+        if step.target in SAME_VALUES and (taken := list(refs(step.args))) and taken[0] in origins:
+            origins[step.name] = origins[taken[0]]
+    return origins
+
+
+def indices_of(forward: Graph) -> tuple[str, ...]:
+    """Return the inputs with which the forward reads or adds at indices, and does nothing else."""
+    origins = origins_of(forward)
+    indices: dict[str, bool] = {}
+    for step in forward.steps:
+        if step.is_guard or step.target in SAME_VALUES:
+            continue
+        place = READ_BY_INDEX.get(step.target)
+        for argument, value in enumerate(step.args):
+            for name in refs(value):
+                if name in origins:
+                    only = indices.get(origins[name], True)
+                    indices[origins[name]] = only and argument == place
+    return tuple(name for name, only in indices.items() if only)
+
+
+COMPARISONS = ("aten.gt.", "aten.ge.", "aten.lt.", "aten.le.", "aten.eq.", "aten.ne.")
+
+LIMITS = ("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default", "aten.threshold.default")
+"""Operators with a kink at numbers that they take, as comparisons have; so have `hardtanh` and `threshold`."""
+
+MOST_THRESHOLDS = 8
+
+
+def thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
+    """Return the numbers that inputs are compared with in graphs, each with the name of the input."""
+    thresholds: dict[tuple[str, float], None] = {}
+    for graph in graphs:
+        origins = origins_of(graph)
+        for step in graph.steps:
+            if not step.target.startswith((*COMPARISONS, *LIMITS, "aten.hardtanh.")) or not step.args:
+                continue
+            names = list(refs(step.args[0]))
+            if len(names) == 1 and names[0] in origins:
+                numbers = [float(value) for value in step.args[1:] if isinstance(value, (int, float))]
+                finite = [number for number in numbers if number and math.isfinite(number)]
+                thresholds.update(dict.fromkeys((origins[names[0]], number) for number in finite))
+    return tuple(thresholds)[:MOST_THRESHOLDS]
+
+
+# ---- Kinks
 
 
 def alike_for_equals(setting: Setting) -> dict[str, Tensor]:
@@ -245,22 +711,75 @@ def alike_for_equals(setting: Setting) -> dict[str, Tensor]:
     alike = {}
     for name, direction in setting.direction.items():
         value = setting.inputs[name]
-        _, which = torch.unique(value, return_inverse=True)
-        alike[name] = direction.flatten()[: int(which.max()) + 1][which] if value.numel() else direction
+        alike[name] = direction
+        if value.numel() and not value.is_complex():
+            _, which = torch.unique(value, return_inverse=True)
+            alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
     return alike
 
 
 STEP = 1e-6
 
+NEARBY = 8
+"""How often inputs are moved off a kink, to see which gradients there are around it."""
+
 
 def is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
-    """Whether the product lies between the derivatives to both sides, by differences."""
-    here, ahead, behind = (product_at(setting, step) for step in (0.0, STEP, -STEP))
-    if here is None or ahead is None or behind is None:
+    """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
+    differences, output by output; or there is a kink, and each number lies between those of gradients nearby."""
+    try:
+        here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
+    except (BackprintError, RuntimeError):
         return True
-    sides = sorted([(ahead - here) / STEP, (here - behind) / STEP])
-    slack = 1e-4 * max(right[1], abs(sides[0]), abs(sides[1]))
-    return sides[0] - slack <= right[0] <= sides[1] + slack
+    low = high = size = 0.0
+    for name, tangent in setting.tangents.items():
+        middle = output_of(here, name)
+        sides = torch.stack(
+            [
+                (tangent.conj() * side).real if tangent.is_complex() else tangent * side
+                for side in (
+                    (output_of(ahead, name) - middle) / STEP,
+                    (middle - output_of(behind, name)) / STEP,
+                )
+            ]
+        )
+        if not bool(sides.isfinite().all()):
+            return True
+        low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
+        size += float(sides.abs().max(0).values.sum())
+    slack = 1e-4 * max(right[1], size)
+    if low - slack <= right[0] <= high + slack:
+        return True
+    return high - low > slack and is_among_gradients_nearby(setting)
+
+
+def is_among_gradients_nearby(setting: Setting) -> bool:
+    """Whether each number of the gradients lies between those of gradients at inputs nearby, at which there is no
+    kink."""
+    source = torch.Generator().manual_seed(1)
+    low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
+    first = True
+    for _ in range(NEARBY):
+        draws = {name: drawn_like(setting.inputs[name], source) for name in setting.direction}
+        for way in (STEP, -STEP):
+            moved = {name: setting.inputs[name] + way * draw for name, draw in draws.items()}
+            try:
+                torch.manual_seed(setting.chance)
+                results = values_of(setting.forward, setting.inputs | moved)
+                near = with_tangents(replace(setting, inputs=setting.inputs | moved, results=results), setting.tangents)
+            except (BackprintError, RuntimeError):
+                return True
+            for name, gradient in near.gradients.items():
+                if gradient.is_complex():
+                    return True
+                low[name] = gradient if first else torch.minimum(low[name], gradient)
+                high[name] = gradient if first else torch.maximum(high[name], gradient)
+            first = False
+    return all(
+        bool(((gradient >= low[name] - slack) & (gradient <= high[name] + slack)).all())
+        for name, gradient in setting.gradients.items()
+        if (slack := 1e-4 * max(largest(low[name]), largest(high[name]), 1e-300))
+    )
 
 
 def distance_to_differences(setting: Setting, right: tuple[float, float]) -> float:
@@ -270,30 +789,22 @@ def distance_to_differences(setting: Setting, right: tuple[float, float]) -> flo
     Where a function computes something else at one point, as with `x == 0`, its derivative by formulas is not that of
     its values. A jump, or a slope that depends on the step, is no derivative.
     """
-    points = [product_at(setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
-    if any(point is None or not math.isfinite(point) for point in points):
+    products = []
+    for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4):
+        try:
+            results = results_at(setting, step)
+        except (BackprintError, RuntimeError):
+            return 0.0
+        parts = [inner(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
+        products.append((sum(part for part, _ in parts), sum(size for _, size in parts)))
+    (here, terms), (ahead, _), (behind, _), (near_ahead, _), (near_behind, _) = products
+    if not all(math.isfinite(product) for product, _ in products):
         return 0.0
-    here, ahead, behind, near_ahead, near_behind = (point for point in points if point is not None)
     sides = [(ahead - here) / STEP, (here - behind) / STEP]
     finer = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
-    terms = sum(inner(tangent, output_of(setting.results, name))[1] for name, tangent in setting.tangents.items())
     size = max(right[1], *map(abs, sides))
     slack = 1e-4 * size + 1e-6 * terms
-    if any(abs(one - other) > slack for one, other in zip(sides, finer, strict=True)):
+    if any(abs(side - other) > slack for side, other in zip(sides, finer, strict=True)):
         return 0.0
     off = max(min(sides) - right[0], right[0] - max(sides))
     return off / size if off > slack else 0.0
-
-
-def product_at(setting: Setting, step: float) -> float | None:
-    """Return the product of the tangents and the results where the inputs are moved along the direction."""
-    moved = {
-        name: value + step * setting.direction[name] if name in setting.direction else value
-        for name, value in setting.inputs.items()
-    }
-    torch.manual_seed(setting.chance)
-    try:
-        results = values_of(setting.forward, moved)
-    except (BackprintError, RuntimeError):
-        return None
-    return sum(inner(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())

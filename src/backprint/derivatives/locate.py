@@ -17,6 +17,7 @@ remains is searched in the same way, so several wrong places are found one after
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,11 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derivatives.duals import DualRun, unpacked
+from backprint.derivatives.duals import DualRun, may_have_tangent, unpacked
 from backprint.derivatives.echoes import Group, groups_that_go_wrong, names_in
 from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_nonzero, is_permuted, mark_of
 from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
+from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.values.tree import plain_leaves
@@ -72,20 +74,23 @@ class WrongPlace:
 @dataclass(frozen=True, slots=True)
 class Located:
     """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong."""
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
+    wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
     wrong: tuple[str, ...]
     refuted: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
 
 
-def locate(setting: Setting, functions: Sequence[Collection[str]] = ()) -> Located:
+def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
     """Return the places where the backward of a Setting is not the derivative of its forward.
 
-    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`.
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values that
+    autograd gives no gradient.
     """
-    search = Search(setting, functions)
+    search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
@@ -102,22 +107,33 @@ def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
     Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
-    two products must agree, as for a whole Pair. Where they do not and differences agree with the gradient, the formula
-    for the tangent is what is wrong.
+    two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
+    the formula for the tangent.
     """
     search = Search(setting)
     right = search.right_gradients([])
     places = []
-    refuted = set[str]()
+    refuted, undecided = set[str](), set[str]()
     for step in search.step_of.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
         inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
         tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if not inputs or not tensors or formula_gap(search, step, inputs) <= FORMULA_GAP:
+        if not inputs or not tensors or step.target in refuted:
             continue
-        if formula_gap(search, step, inputs, (step.target,)) <= FORMULA_GAP:
+        try:
+            gap, _ = formula_gap(search, step, inputs)
+            if gap <= FORMULA_GAP:
+                continue
+            by_differences, accuracy = formula_gap(search, step, inputs, (step.target,))
+        except (BackprintError, RuntimeError):
+            undecided.add(step.target)
+            continue
+        if by_differences <= gap / FARTHER:
             refuted.add(step.target)
+            continue
+        if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
+            undecided.add(step.target)
             continue
         steps = tuple(dict.fromkeys((step, *search.parts(step))))
         returned = search.contributions(steps, inputs, right)
@@ -130,19 +146,24 @@ def locate_formulas(setting: Setting) -> Located:
                 search.backward_steps(steps, ()),
             )
         )
-    return Located(tuple(places), bool(places), (), frozenset(refuted))
+    return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
 
 
-FORMULA_GAP = 1e-7
-"""The least gap of one step alone that is no rounding: an operator may be less exact than float64 at its values."""
+FORMULA_GAP = 1e-11
+"""The least gap of one step alone that is looked into: some operators are less exact than float64 at their values."""
+
+FARTHER = 10.0
+"""How many times farther apart than rounding two products must be, to be told from it."""
 
 
-def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()) -> float:
-    """Return the gap of one step alone, relative to the sizes of the terms; the tangents of operators in `refuted` are
-    not from their formulas."""
+def formula_gap(
+    search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()
+) -> tuple[float, float]:
+    """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
+    tangents of operators in `refuted` are not from their formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted})
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
     with forward_ad.dual_level():
         duals = {
@@ -163,7 +184,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     cotangents = [drawn_like(result, source) if is_inexact(result) else None for result in results]
     active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
     if not active:
-        return 0.0
+        return 0.0, 0.0
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
@@ -174,7 +195,7 @@ def formula_gap(search: Search, step: Step, inputs: Sequence[str], refuted: Coll
     for gradient, direction in zip(gradients, tangents, strict=True):
         if gradient is not None:
             add(right, inner(gradient, direction))
-    return gap_of((left[0], left[1]), (right[0], right[1]))
+    return gap_of((left[0], left[1]), (right[0], right[1])), run.accuracy
 
 
 def add(total: list[float], product: tuple[float, float]) -> None:
@@ -186,8 +207,8 @@ def add(total: list[float], product: tuple[float, float]) -> None:
 class Search:
     """The values of a Setting's backward, and the right gradients of its forward's values."""
 
-    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = ()) -> None:
-        self.setting, self.graph, self.functions = setting, setting.forward, functions
+    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
+        self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
         self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
         self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
         self.consumers: dict[str, list[Step]] = {}
@@ -200,9 +221,9 @@ class Search:
         self.backward_step_of = {step.name: step for step in setting.backward.steps}
         self.marks: dict[int, list[tuple[Mark, str, Tensor]]] = {}
         for name, value in self.backward_values.items():
-            if isinstance(value, Tensor) and is_inexact(value) and value.numel():
+            if may_have_tangent(value) and is_inexact(value) and value.numel():
                 self.marks.setdefault(value.numel(), []).append((mark_of(value), name, value))
-        self.forward_values = forward_values(setting)
+        self.forward_values, self.states = forward_values(setting)
         self.shares_for: Mapping[str, Tensor] | None = None
         self.without_place: list[str] = []
         self.all_right_for: Mapping[str, Tensor] | None = None
@@ -250,12 +271,12 @@ class Search:
         named = {
             name: value
             for name, value in env.items()
-            if isinstance(value, Tensor) and value.requires_grad and is_inexact(value)
+            if may_have_tangent(value) and value.requires_grad and is_inexact(value)
         }
         if not roots or not named:
             return {}
         gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
-        return {name: gradient for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+        return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
 
     def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the values that a backward starts from, with their gradients: the results, and given places."""
@@ -473,7 +494,7 @@ class Search:
         if returned:
             return returned
         shape = right[name].shape
-        tensors = {n: v for n, v in self.backward_values.items() if isinstance(v, Tensor) and is_inexact(v)}
+        tensors = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v)}
         alike = {n: v for n, v in tensors.items() if v.shape == shape}
         carried = {n for n, v in alike.items() if any(distance(v, s, 0.0) <= NEAR for s in shares if s.shape == shape)}
         steps = [step for step in self.setting.backward.steps if step.name in alike]
@@ -602,11 +623,13 @@ class Search:
         values = dict(self.backward_values)
         choices = []
         for name in inputs:
-            if group is not None and name in contributions:
+            if group is not None and name in contributions and name not in self.cut:
                 choices.append(self.ends_of(group, name, steps, contributions[name], right, matched, values))
             elif name in matched and name in contributions:
                 values[RIGHT + name] = contributions[name]
                 choices.append([RIGHT + name])
+            elif name in self.cut:
+                choices.append([NOTHING])
             else:
                 choices.append(self.candidates(name, steps, contributions.get(name), right, values))
         values[NOTHING] = None
@@ -642,7 +665,7 @@ class Search:
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        DualRun(self.graph, recorded=own).continued(steps, env)
+        DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
@@ -654,7 +677,7 @@ class Search:
         gradients = torch.autograd.grad(
             [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
         )
-        return {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
+        return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
     def ends_of(
         self,
@@ -707,6 +730,7 @@ class Search:
             step.name
             for step in self.setting.backward.steps
             if isinstance(value := self.backward_values.get(step.name), Tensor)
+            and may_have_tangent(value)
             and tuple(value.shape) == shape
             and is_inexact(value)
         ]
@@ -743,7 +767,7 @@ class Search:
     def tangents(self) -> list[tuple[str, Tensor]]:
         """Return the tangents that the backward takes, by their names in it."""
         ports = [port.local for port in self.setting.backward.by_role("tangent")]
-        return [(name, value) for name in ports if isinstance(value := self.backward_values.get(name), Tensor)]
+        return [(name, value) for name in ports if may_have_tangent(value := self.backward_values.get(name))]
 
     def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
         """Return the steps of the backward that take one of these gradients, or what is computed from one, each with
@@ -788,13 +812,19 @@ class Search:
 # ---- Values
 
 
+def dense(value: Tensor) -> Tensor:
+    """Return a tensor as a dense one."""
+    return value if value.layout is torch.strided else value.to_dense()
+
+
 def run_backward(setting: Setting) -> dict[str, Any]:
     """Return every value of the backward by its name, tangents and saved values too."""
     with torch.no_grad():
         return DualRun(setting.backward).values(setting.backward_inputs)
 
 
-def forward_values(setting: Setting) -> dict[str, Any]:
-    """Return every value of the forward by its name."""
+def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return every value of the forward by its name, and the generator's state before each step that draws."""
     torch.manual_seed(setting.chance)
-    return DualRun(setting.forward).values(setting.inputs)
+    run = DualRun(setting.forward)
+    return run.values(setting.inputs), run.states_seen

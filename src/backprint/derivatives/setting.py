@@ -7,6 +7,7 @@ For tangents g and a direction v of the inputs, a backward that is the derivativ
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derivatives.duals import DualRun
-from backprint.errors import GraphError, GuardError, ReplayError
+from backprint.derivatives.duals import FINER, WEIGHTS, DualRun, change, first_step, in_memory_like, is_random
+from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
+from backprint.fx.values import resolve
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Graph, Pair, Ref, Value
+from backprint.graph.nouns import Graph, Pair, Ref, Step, TensorSpec, Value
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
@@ -106,7 +108,32 @@ def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
     """Return forward and backward in float64, at the captured sizes."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
-    return at_hints(widened(pair.forward)), at_hints(widened(pair.backward))
+    forward, backward = at_hints(widened_graph(pair.forward)), at_hints(widened_graph(pair.backward))
+    return without_reads(forward), without_reads(backward)
+
+
+def without_reads(graph: Graph) -> Graph:
+    """Return a graph without the guards on floating-point numbers that the program read out of tensors.
+
+    Such a number is a constant of the graph, and in float64 it is rounded otherwise. Whether a derivative is lost by it
+    is seen by running the program (`reads`).
+    """
+    return replace(graph, steps=tuple(step for step in graph.steps if not is_read_guard(step)))
+
+
+def is_read_guard(step: Step) -> bool:
+    """Whether a step is a guard on a floating-point number."""
+    return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
+
+
+def widened_graph(graph: Graph) -> Graph:
+    """Return a graph in float64 whose random numbers are drawn as captured."""
+    steps = zip(graph.steps, widened(graph).steps, strict=True)
+    kept = tuple(
+        step if isinstance(step.spec, TensorSpec) and is_random(resolve(step.target)) else wide_step
+        for step, wide_step in steps
+    )
+    return replace(widened(graph), steps=kept)
 
 
 def wide(value: Any) -> Any:
@@ -161,14 +188,33 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
-    return {name: wide(values[name]) for name in names}
+    reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
+    return {name: (wide_in_memory if reads_storages else wide_alone)(values[name]) for name in names}
+
+
+def wide_in_memory(value: Any) -> Any:
+    """Return a tensor in float64 at the same place of its storage."""
+    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and has_storage(value) else wide(value)
+
+
+def wide_alone(value: Any) -> Any:
+    """Return a tensor in float64 without the rest of its storage."""
+    value = wide(value)
+    if not isinstance(value, Tensor) or not has_storage(value):
+        return value
+    return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
+
+
+def has_storage(value: Tensor) -> bool:
+    """Whether a tensor is dense and has a memory of its own that can be read."""
+    return value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
 
 
 def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with the absolute ones of inputs that have a gradient."""
     wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     return {
-        name: value.detach().abs()
+        name: in_memory_like(value.detach().abs(), value)
         if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
         else value
         for name, value in values.items()
@@ -178,6 +224,14 @@ def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Return the results of a graph by port."""
     return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
+
+
+def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what a backward returns by the name of the input; a sparse gradient, as that of an embedding, dense."""
+    return {
+        key.name: value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
+        for key, value in values_of(backward, inputs).items()
+    }
 
 
 class NotFinite(Exception):
@@ -209,22 +263,26 @@ def run_setting(
     tangents = {}
     for port in backward.by_role("tangent"):
         output = output_of(results, port.name)
+        if output.layout is not torch.strided:
+            raise CannotTell(f"output {port.name!r} is {str(output.layout)[6:]}: only dense ones are compared")
         tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
     passed = inputs_of_backward(backward, inputs, results, tangents)
-    returned = {key.name: value for key, value in values_of(backward, passed).items()}
+    returned = returned_by(backward, passed)
     gradients, left_out = {}, {}
     for name, gradient in returned.items():
         value = inputs.get(name)
         if not isinstance(value, Tensor):
             left_out[name] = "its input is not among the forward's"
-        elif value.layout is not torch.strided or (gradient is not None and gradient.layout is not torch.strided):
-            left_out[name] = f"it is {str((value if gradient is None else gradient).layout)[6:]}"
+        elif value.layout is not torch.strided:
+            left_out[name] = f"its input is {str(value.layout)[6:]}"
         elif not is_inexact(value):
             left_out[name] = f"its input is {str(value.dtype)[6:]}"
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
     if gradients and not any(gradient.numel() for gradient in gradients.values()):
         raise CannotTell("no gradient has an element")
+    if tangents and not any(tangent.numel() for tangent in tangents.values()):
+        raise CannotTell("no output that requires grad has an element")
     if not gradients:
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
     direction = directions(inputs, gradients, source)
@@ -236,6 +294,17 @@ def run_setting(
                 raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
             raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
     return setting
+
+
+def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
+    """Return the Setting with other tangents, and the gradients that the backward returns for these."""
+    other = replace(setting, tangents=dict(tangents))
+    returned = returned_by(setting.backward, other.backward_inputs)
+    gradients = {
+        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
+        for name, gradient in setting.gradients.items()
+    }
+    return replace(other, gradients=gradients)
 
 
 def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
@@ -262,6 +331,19 @@ def inputs_of_backward(
     return passed
 
 
+def has_finite_derivative(setting: Setting) -> bool:
+    """Whether the forward returns finite numbers, and its derivative along the direction is finite."""
+    if not all(bool(output_of(setting.results, name).isfinite().all()) for name in setting.tangents):
+        return False
+    try:
+        product, _, _ = forward_product(setting)
+        if not math.isfinite(product):
+            product, _ = product_by_differences(setting)
+    except (CannotTell, BackprintError, RuntimeError):
+        return False
+    return math.isfinite(product)
+
+
 def is_finite(value: Tensor) -> bool:
     """Whether a dense tensor has no NaN and no Inf."""
     return value.layout is not torch.strided or bool(value.isfinite().all())
@@ -278,7 +360,7 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
     moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
     if by < NUDGES[0] and value.numel() and not value.is_complex():
         moved = moved.clamp(value.min(), value.max())
-    return symmetric_as(value, moved)
+    return in_memory_like(symmetric_as(value, moved), value)
 
 
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
@@ -324,7 +406,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
         tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
         torch.manual_seed(setting.chance)
         other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
-        returned = {key.name: value for key, value in values_of(setting.backward, other.backward_inputs).items()}
+        returned = returned_by(setting.backward, other.backward_inputs)
         for name, gradient in setting.gradients.items():
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
@@ -360,7 +442,7 @@ def rounded(value: Any, source: torch.Generator) -> Any:
     if value.layout is not torch.strided or not is_inexact(value):
         return value
     moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
-    return value * (1 + 2**-52 * moves)
+    return in_memory_like(value * (1 + 2**-52 * moves), value)
 
 
 def size_of(gradient: Tensor) -> float:
@@ -404,6 +486,71 @@ def forward_product(
             part, part_size = inner(tangent, moved)
             total, size = total + part, size + part_size
     return total, size, run
+
+
+def product_by_differences(setting: Setting) -> tuple[float, float]:
+    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms by central differences of the whole forward.
+
+    Forward-mode AD returns NaN where a value that is masked later is NaN: `0 * inf`. The forward itself does not.
+    """
+    step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
+    estimates = [moved_outputs(setting, step / 8**power) for power in range(FINER)]
+    changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
+    if min(changes) > SETTLED:
+        raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
+    best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
+    if has_kink(setting, best, step * ONE_SIDED):
+        raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
+    total = size = 0.0
+    for name, tangent in setting.tangents.items():
+        part, part_size = inner(tangent, best[name])
+        total, size = total + part, size + part_size
+    return total, size
+
+
+def has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
+    """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
+    ahead = results_at(setting, step)
+    for name, tangent in tangents.items():
+        here = output_of(setting.results, name)
+        finite = here.isfinite()
+        apart = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
+        size = max(float(tangent.abs().max()), float(apart.max())) if apart.numel() else 0.0
+        if size and float(apart.max()) > 1e-2 * size:
+            return True
+    return False
+
+
+ONE_SIDED = 1e-5
+"""The step of a difference to one side, relative to that of central differences."""
+
+SETTLED = 1e-9
+"""Differences of a whole forward with two steps may be so far apart, relative to their size."""
+
+
+def moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
+    """Return J·v for each output with a tangent, by central differences with this step; 0 where an output is NaN or
+    Inf, as a score is that is masked."""
+    totals = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    for count, weight in enumerate(WEIGHTS, 1):
+        ahead, behind = (results_at(setting, way * count * step) for way in (1, -1))
+        for name in totals:
+            finite = output_of(setting.results, name).isfinite()
+            share = (output_of(ahead, name) - output_of(behind, name)) * (weight / step)
+            if not bool(share[finite].isfinite().all()):
+                raise CannotTell("forward-mode AD of the forward returns NaN, and so do differences of it")
+            totals[name] = totals[name] + torch.where(finite, share, 0.0)
+    return totals
+
+
+def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
+    """Return the results of the forward where the inputs are moved along the direction."""
+    moved = {
+        name: value + step * setting.direction[name] if name in setting.direction else value
+        for name, value in setting.inputs.items()
+    }
+    torch.manual_seed(setting.chance)
+    return values_of(setting.forward, moved)
 
 
 def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from backprint.derivatives.called import (
     run_forward,
 )
 from backprint.derivatives.compared import (
+    NO_ELEMENTS,
     Expected,
     NoReference,
     Result,
@@ -25,33 +26,25 @@ from backprint.derivatives.compared import (
     not_tried,
     size_of,
 )
-from backprint.derivatives.hostile import LAYOUTS, with_ties, with_zeros
+from backprint.derivatives.hostile import (
+    LAYOUTS,
+    MOST_ALONE,
+    changed_masks,
+    one_hot,
+    ones,
+    repeated_indices,
+    with_ties,
+    with_zero_row,
+    with_zeros,
+)
 from backprint.derivatives.setting import drawn_like, is_inexact
 
 Make = Callable[[Tensor, torch.Generator], Tensor | None]
 
 
-def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent that is 1 at one place: the gradient of one number."""
-    if value.numel() < 2:
-        return None
-    flat = value.new_zeros(value.numel())
-    flat[value.numel() // 2] = 1
-    return flat.reshape(value.shape)
-
-
-def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose first row is 0, as that of a padded sequence is."""
-    if not value.dim() or value.shape[0] < 2 or not value.numel():
-        return None
-    tangent = drawn_like(value, source)
-    tangent[0] = 0
-    return tangent
-
-
 VALUES: Mapping[str, Make] = {
     "random tangents": drawn_like,
-    "tangents of ones": lambda value, source: torch.ones_like(value),
+    "tangents of ones": ones,
     "one-hot tangents": one_hot,
     "a zero row": with_zero_row,
 }
@@ -66,10 +59,6 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
         if len(shapes) > 1:
             kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
     return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
-
-
-MOST_ALONE = 4
-"""The most outputs that are tried alone."""
 
 
 def always(make: Make) -> Callable[[str], Make]:
@@ -205,3 +194,59 @@ def other_values(subject: Subject) -> Iterator[Result]:
             yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
             continue
         yield from with_inputs(subject, check, values, expected)
+
+
+# ---- Masks, indices and sizes
+
+
+def at_borders(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
+    """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
+
+    `indices` returns the inputs with which the reference reads or adds at indices. A program need not take any of
+    these: it takes those for which it returns finite numbers, as the reference does.
+    """
+    for check, changed in other_calls(subject, indices):
+        values = subject.values | changed
+        try:
+            expected = expected_of(subject, values)
+            own = run_forward(subject.ours, subject.call, values).outputs
+        except Exception:
+            continue  # one of the two refuses such inputs
+        if all_finite(expected.exact.outputs) and all_finite(own):
+            results = with_inputs(subject, check, values, expected)
+            yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
+
+
+def other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it."""
+    inputs = {name: subject.values[name] for name in subject.call.inputs if subject.values[name].numel()}
+    yield from changed_masks({name: value for name, value in inputs.items() if value.dtype is torch.bool})
+    repeated = dict(repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}))
+    if repeated:
+        known = indices()
+        for name, value in repeated.items():
+            if name in known:
+                yield f"repeated indices in {name}", {name: value}
+    first = next((inputs[name] for name in subject.call.wanted if name in inputs), None)
+    for side in range(0 if first is None else min(first.dim(), MOST_SIDES)):
+        assert first is not None
+        size = first.shape[side]
+        alike = {
+            name: value.narrow(side, 0, 0)
+            for name, value in inputs.items()
+            if value.dim() > side and value.shape[side] == size
+        }
+        yield f"no elements in dimension {side}", alike
+
+
+MOST_SIDES = 3
+"""In how many dimensions of the first input a size of 0 is tried."""
+
+
+def is_integer(value: Tensor) -> bool:
+    return not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
+
+
+def all_finite(outputs: Mapping[str, Tensor]) -> bool:
+    """Whether no output has NaN or Inf."""
+    return all(bool(output.isfinite().all()) for output in outputs.values() if is_inexact(output))

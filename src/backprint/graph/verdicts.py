@@ -6,8 +6,9 @@ the progress, status and report of a run all call it, so they cannot disagree.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from backprint.graph.keys import PortKey, in_a_line, number_of
@@ -82,11 +83,13 @@ def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequ
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
-    """Return a stored verdict as text, with the reason and the first ports if it is not a proof."""
+    """Return a stored verdict as text: its word, the reason and the first ports if it is not a proof, and whether the
+    backward is the derivative, if that is known."""
     word, power, vacuous = proof_arguments(stored)
     why = why_no_proof(word, power, vacuous)
     ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
-    return f"{word}, no proof: {why}{ports}" if why else word
+    derivative = ((stored or {}).get("derivative") or {}).get("word")
+    return ", ".join(filter(None, (word, f"no proof: {why}{ports}" if why else "", derivative)))
 
 
 def ports_without_power(count: int) -> str:
@@ -141,7 +144,8 @@ class WrongGradient:
     `function` names the custom autograd.Function or the `detach` that the place is, if it is one. `lines` are those of
     the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the forward. `gradients` has, for
     each value that the operators take, how far its gradient is from the right one, relative to its size: 1 for one
-    that is missing. `times` is how often the place comes, as in a loop.
+    that is missing. `times` is how often the place comes, as in a loop, and `modules` are the paths of the modules that
+    it comes in.
     """
 
     operators: tuple[str, ...]
@@ -151,6 +155,7 @@ class WrongGradient:
     gradients: tuple[tuple[str, float], ...]
     function: str = ""
     times: int = 1
+    modules: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -158,7 +163,9 @@ class WrongGradient:
         place = self.function or ", ".join(dict.fromkeys(self.operators))
         lines = f"; its backward is {', '.join(self.lines)}" if self.lines else ""
         times = f" ({self.times} times)" if self.times > 1 else ""
-        return f"{place} at {self.at}{times}: the gradient is wrong for {wrong or 'what it takes'}{lines}"
+        others = f" and {len(self.modules) - 1} more" if len(self.modules) > 1 else ""
+        module = f" in module {self.modules[0]}{others}" if self.modules else ""
+        return f"{place} at {self.at}{module}{times}: the gradient is wrong for {wrong or 'what it takes'}{lines}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +206,38 @@ class Derivative:
         return f"Derivative({self.word}: {in_a_line(self.name)}{detail})"
 
 
+def worst_derivative(derivatives: Iterable[Derivative]) -> Derivative | None:
+    """Return of the Derivatives of several Pairs the worst: one that is `not the derivative`, then one that nothing was
+    found out about, then one that was meant to differ somewhere; None without any."""
+    order = (NOT_THE_DERIVATIVE, CANNOT_TELL)
+    ranks = {word: len(order) + 1 - place for place, word in enumerate(order)} | {DERIVATIVE: 0}
+    return max(derivatives, key=lambda derivative: ranks.get(derivative.word, 1), default=None)
+
+
+def is_word_of_derivative(word: str) -> bool:
+    """Whether a text is a word of a Derivative."""
+    return word in (DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL) or word.startswith(f"{DERIVATIVE} but for ")
+
+
+def derivative_json(derivative: Derivative) -> dict[str, Any]:
+    """Return a Derivative as JSON, each wrong place as text."""
+    row = asdict(derivative)
+    gaps = {name: row[name] if row[name] is None else safe_number(row[name]) for name in ("gap", "ones")}
+    return {**row, **gaps, "detail": derivative.detail[:2000], "wrong": [str(place) for place in derivative.wrong]}
+
+
+def safe_number(number: float) -> float | str:
+    """Return a number that JSON can hold; one that is not finite as text."""
+    return number if math.isfinite(number) else str(number)
+
+
+def reason_of_derivative(stored: Mapping[str, Any] | None) -> str:
+    """Return why a stored Derivative is not simply `derivative`, with the wrong places; '' if it is."""
+    if not stored or stored["word"] == DERIVATIVE:
+        return ""
+    return "; ".join(filter(None, [stored["detail"], *stored["wrong"]]))
+
+
 # ---- Verdicts
 
 
@@ -208,7 +247,7 @@ class Verdict:
 
     `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
     move. `vacuous` are the ports without power: those that no redraw moved by a tolerance. `derivative` says whether
-    the backward is the derivative of the forward, if that was asked: a word of its own, which no verdict implies.
+    the backward is the derivative of the forward, if that was checked: a word of its own, which no verdict implies.
     """
 
     verdict: str

@@ -67,12 +67,15 @@ COLUMNS: Mapping[str, str] = {
     "finished": "real",
     "versions": "json",
     "operators": "json",
+    "derivative": "text",
 }
 """The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
-calls) are JSON objects, `vacuous`, `asks` and `notes` lists."""
+calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
+derivative of the forward; it is empty if that was not checked."""
 
-ADDED = ("operators",)
-"""Columns that ledgers of earlier versions of Backprint do not have; there they are empty."""
+ADDED = ("operators", "derivative")
+"""Columns that ledgers of earlier versions of Backprint do not have, in the order in which they came; there they are
+empty."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that the ledger sets; a verb sets the others."""
@@ -441,10 +444,13 @@ def column_statements(columns: Collection[str]) -> list[str]:
 def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
     first = [name for name in COLUMNS if name not in ADDED]
-    table, samples, index = schema(first)
-    check_schema(
-        connection, path, [schema(COLUMNS), (table, samples, index), (table, samples, *column_statements(first), index)]
-    )
+    versions = []
+    for created in reversed(range(len(ADDED) + 1)):  # the columns with which it was created, and those added since
+        columns = [*first, *ADDED[:created]]
+        table, samples, index = schema(columns)
+        statements = column_statements(columns)
+        versions += [(table, samples, *statements[:added], index) for added in range(len(statements) + 1)]
+    check_schema(connection, path, versions)
     check_types(connection, path, RULES)
 
 

@@ -32,7 +32,7 @@ NAMED = 5
 EVERY = 15.0
 """Seconds between two lines without a terminal."""
 
-SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "peak_bytes", "family")
+SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "derivative", "peak_bytes", "family")
 """The columns of a sample that `--json` shows, besides its name."""
 
 
@@ -239,6 +239,7 @@ def state(out: Path) -> dict[str, Any]:
             "states": ledger.counts("state"),
             "verdicts": ledger.counts("verdict", "verdict is not null"),
             "proofs": proofs(ledger),
+            "derivatives": ledger.counts("derivative", "derivative is not null"),
             "causes": ledger.counts("cause", "cause != ''"),
             "rate": rate(ledger),
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
@@ -298,6 +299,11 @@ def rate(ledger: Ledger) -> float:
     return (count - 1) / (last - first) if count > 1 and last > first else 0.0
 
 
+def derivatives_text(counts: Mapping[str, int]) -> str:
+    """Return in a line how many backwards are the derivative of their forward."""
+    return "backwards: " + ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
 def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the state of a run as lines of text."""
     states = answer["states"]
@@ -312,6 +318,8 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
     if any(answer["verdicts"].get(word) for word in GOOD):
         yield f"proved: {answer['proofs']['told']}"
+    if answer["derivatives"]:
+        yield derivatives_text(answer["derivatives"])
     for row in answer["proofs"]["first"]:
         yield powerless_text(row["sample"], row["ports"])
     if answer["at_work"]:

@@ -20,7 +20,7 @@ from typing import Any
 from backprint.common.formats import FORMATS
 from backprint.common.text import CHOICES, check_choice, check_sequence
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
-from backprint.graph.verdicts import REFUTED, rank
+from backprint.graph.verdicts import REFUTED, rank, reason_of_derivative
 from backprint.jobs.task import TREES, Options, Task, current_stage, failure, on_cpu, one_line, stage
 
 Row = dict[str, Any]
@@ -209,7 +209,7 @@ def capture_with(target: Any, options: Options, staging: Path, engine: str) -> t
         stored = api.load(staging)
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
-    return capture, capture_columns(capture) | verdict_columns(stored.verdict)
+    return capture, sample_row(capture, stored.verdict)
 
 
 def capture_with_other(target: Any, options: Options, staging: Path, first: Any, row: Row) -> tuple[Any, Row]:
@@ -251,12 +251,12 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
 
     with stage("read"):
         capture = api.load(task.path, allow=tuple(options["allow"]))
-        row, saved = capture_columns(capture), capture.verdict or {}
+        saved = capture.verdict or {}
     draws = ("captured", "recipe", "resized", *(() if saved.get("power") is not None else ("fresh",)))
     with stage("verify"):
         verdict = verdict_json(api.verify(capture, draws)[-1])
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
-    return row | verdict_columns(verdict | (known if verdict["power"] is None else {}))
+    return sample_row(capture, verdict | (known if verdict["power"] is None else {}))
 
 
 def power(task: Task, options: Options, staging: Path) -> Row:
@@ -269,11 +269,8 @@ def power(task: Task, options: Options, staging: Path) -> Row:
     with stage("power"):
         measured = api.power(capture, options["power"], seconds=options["seconds"])
     silent = [f"{side} depends on {name}, and does not show it" for name, side in measured.silent]
-    return (
-        capture_columns(capture)
-        | verdict_columns(stored)
-        | {"power": measured.value, "vacuous": list(measured.vacuous), "notes": silent}
-    )
+    row = sample_row(capture, stored)
+    return row | {"power": measured.value, "vacuous": list(measured.vacuous), "notes": silent}
 
 
 def split(task: Task, options: Options, staging: Path) -> Row:
@@ -378,8 +375,18 @@ def verdict_columns(verdict: Mapping[str, Any]) -> Row:
     """Return the columns of a stored Verdict."""
     word, detail = verdict["verdict"], one_line(verdict["detail"])
     cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
-    return dict(
-        verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=list(verdict.get("vacuous") or ())
+    vacuous = list(verdict.get("vacuous") or ())
+    row: Row = dict(verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=vacuous)
+    return row | ({"derivative": derivative["word"]} if (derivative := verdict.get("derivative")) else {})
+
+
+def sample_row(capture: Any, verdict: Mapping[str, Any]) -> Row:
+    """Return the row of a Capture with a stored Verdict; why its backward is not the derivative is the first note."""
+    row = capture_columns(capture) | verdict_columns(verdict)
+    derivative = verdict.get("derivative")
+    reason = reason_of_derivative(derivative)
+    return row | (
+        {"notes": [one_line(f"{derivative['word']}: {reason}"), *row["notes"]]} if derivative and reason else {}
     )
 
 

@@ -113,10 +113,13 @@ def built_kernel(kernel: Kernel, capability: int | None = None) -> BuiltKernel:
 
 
 def check_of_kernels(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
-    """Run the kernels of a Capture, and compare the results with those of its graphs in eager."""
-    from backprint.kernels.checking.check import verdicts_of_kernels
+    """Run the kernels of a Capture, and compare the results with those of its graphs in eager. The Verdict of a
+    backward says too whether the captured backward is the derivative of its forward."""
+    from backprint.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels, with_derivatives
 
-    return verdicts_of_kernels(kernels, configurations, timeout)
+    verdicts = verdicts_of_kernels(kernels, configurations, timeout)
+    backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
+    return with_derivatives(verdicts, derivatives_of_pairs(kernels.capture)) if backward else verdicts
 
 
 Kernel.form = property(form_of_kernel)  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import worst
+from backprint.graph.verdicts import DERIVATIVE, worst, worst_derivative
 from backprint.jobs.task import Task, one_line, stage
+from backprint.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels
 from backprint.kernels.compilers import kernel_compiler
 from backprint.kernels.extraction import capture_kernels
 from backprint.kernels.nouns import CaptureKernels, target_named
@@ -43,6 +44,10 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
     refused: list[str] = []
     hashes: list[str] = []
     timed: list[str] = []
+    columns = capture_columns(capture)
+    if options["check"]:
+        with stage("derivative"):
+            columns |= column_of_derivatives(capture, remarks)
     for target in options["targets"]:
         with stage("extract"):
             kernels = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
@@ -55,7 +60,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
                 words += check_and_describe(kernels, remarks)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
     counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
-    row = capture_columns(capture) | {"notes": [one_line(text) for text in (*refused, *remarks, *timed)]}
+    row = columns | {"notes": [one_line(text) for text in (*refused, *remarks, *timed)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
     verdict = worst(words) if options["check"] else "unproven"
@@ -65,13 +70,26 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
 
 def check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str]:
     """Check kernels; return the verdict of each graph, and add a line for each that is not good."""
-    verdicts = kernels.check()
+    verdicts = verdicts_of_kernels(kernels)
     remarks += [
         f"{kernels.target.name}: {verdict.name}: {verdict.verdict}: {verdict.detail}"
         for verdict in verdicts
         if not verdict.good
     ]
     return [verdict.verdict for verdict in verdicts]
+
+
+def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str]:
+    """Return the worst word for the captured backwards as a column, and add a line for each that is not the
+    derivative."""
+    derivatives = derivatives_of_pairs(capture)
+    remarks += [
+        one_line(f"{title} as captured: {derivative.word}: {derivative.detail}")
+        for title, derivative in derivatives.items()
+        if derivative.word != DERIVATIVE
+    ]
+    whole = worst_derivative(derivatives.values())
+    return {} if whole is None else {"derivative": whole.word}
 
 
 def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:

@@ -29,6 +29,7 @@ def region(
     every: int = 1,
     limit: int | None = None,
     only_bad: bool = False,
+    derivative: bool = False,
 ) -> Region:
     """Record the backward of exactly one block of an eager program, which runs as without it: `with` or `@`.
 
@@ -36,12 +37,13 @@ def region(
     boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` the gradients on
     each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder when it ends, never
     partially; without it passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf
-    or an error, and `limit=5` at most five.
+    or an error, and `limit=5` at most five. Of a decorated function, `derivative=True` says too whether its backward is
+    the derivative of its forward: in `region.derivatives`, from the first call, which is captured before it runs.
     """
     from backprint.regions.context import make_region
 
     warn_with_this_torch()
-    return make_region(path, gradients, stacks, name, every, limit, only_bad)
+    return make_region(path, gradients, stacks, name, every, limit, only_bad, derivative)
 
 
 def compare(

@@ -16,7 +16,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -25,6 +25,7 @@ from typing import Any, TypeVar, overload
 from torch import Tensor
 
 from backprint.errors import RegionError, UsageError, describe_error
+from backprint.graph.verdicts import CANNOT_TELL, Derivative
 from backprint.regions import watch
 from backprint.regions.build import PassBuild, forward_of_region, origin_of
 from backprint.regions.dumps import DumpedPass, forget_numbers, write_pass, write_unreached
@@ -323,6 +324,7 @@ class Region:
         name: str | None,
         bounds: PassBounds,
         site: str = "",
+        derivative: bool = False,
     ) -> None:
         if callable(path):
             raise UsageError("@bp.region takes its options first: write @bp.region()")
@@ -341,10 +343,16 @@ class Region:
         self._core = RegionCore(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
         self._state = "new"
         self._frame: FrameType | None = None
+        self._derivative, self._derivatives = derivative, list[Derivative]()
 
     # ---- The block
 
     def __enter__(self) -> Region:
+        if self._derivative:
+            raise UsageError(
+                "derivative=True needs a function, because it runs once more: put the block into one, and decorate it "
+                "with @bp.region(derivative=True)"
+            )
         self._begin(sys._getframe(1), {})
         self._frame = sys._getframe(1)
         return self
@@ -376,6 +384,11 @@ class Region:
                 arguments = dict(signature.bind(*args, **kwargs).arguments)
             except TypeError:
                 arguments = {}  # the function itself says what is wrong with the call
+            if self._derivative:  # of the first call
+                self._derivative = False
+                is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
+                target, rest = (args[0], args[1:]) if is_forward else (function, args)
+                self._derivatives += derivatives_of_call(target, rest, kwargs, function.__qualname__)
             with _Block(self, arguments) as left:
                 left["result"] = result = function(*args, **kwargs)
             return result
@@ -459,6 +472,12 @@ class Region:
     def origin(self) -> NonfiniteOrigin | Unwatched | None:
         """Where the NaN, or else the Inf, of the forward since the last pass come from; needs no backward."""
         return self._core.origin()
+
+    @property
+    def derivatives(self) -> list[Derivative]:
+        """With `derivative=True`, whether the backward of the decorated function is the derivative of its forward, on
+        the arguments of its first call; empty before."""
+        return list(self._derivatives)
 
     @property
     def errors(self) -> list[str]:
@@ -575,13 +594,30 @@ def make_region(
     every: int,
     limit: int | None,
     only_bad: bool,
+    derivative: bool,
 ) -> Region:
     """Make the Region of a `bp.region` call, known by the line of that call."""
     frame = sys._getframe(2)  # of whoever called `bp.region`
     site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    new_region = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site)
+    new_region = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site, derivative)
     _cores.add(new_region._core)
     return new_region
+
+
+def derivatives_of_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> list[Derivative]:
+    """Return whether the backward of a call is the derivative of its forward: it is captured, outside of all regions.
+    The program goes on, whatever is wrong."""
+    from backprint.derivatives.check import derivatives_of
+    from backprint.graph.capture_options import CaptureOptions
+    from backprint.tracing.entry import capture_call
+
+    with watch.unwatched_here():
+        try:
+            return derivatives_of(capture_call(function, args, kwargs, CaptureOptions(name=name)))
+        except Exception as error:
+            return [Derivative(CANNOT_TELL, name, describe_error(error))]
 
 
 def html_of_pass(backward: Pass) -> str:

@@ -10,7 +10,16 @@ from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed, with_tangents
 from backprint.graph.links import compared_alone
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import DIGESTS, REDRAWN, PortVerdict, Power, Trial, Verdict
+from backprint.graph.verdicts import (
+    DIGESTS,
+    REDRAWN,
+    PortVerdict,
+    Power,
+    Trial,
+    Verdict,
+    derivative_json,
+    safe_number,
+)
 from backprint.replaying.annotations import Notes
 from backprint.replaying.draws import Draw, draw_from_recipes, second_draw, with_fresh_inputs
 from backprint.replaying.oracles import (
@@ -23,7 +32,7 @@ from backprint.replaying.oracles import (
 )
 from backprint.replaying.other_inputs import GIVEN, SECOND, given_row, second_values
 from backprint.replaying.power import power_of, why_without_power
-from backprint.replaying.results import Row, numbers_of, safe, witnessed
+from backprint.replaying.results import Row, numbers_of, witnessed
 from backprint.replaying.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replaying.whole import Replayed
 from backprint.values import settings
@@ -142,10 +151,11 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
         "verdict": verdict.verdict,
         "name": verdict.name,
         "detail": verdict.detail[:2000],
-        "power": None if verdict.power is None else safe(verdict.power),
+        "power": None if verdict.power is None else safe_number(verdict.power),
         "vacuous": list(verdict.vacuous),
         "ports": {str(port.key): port.verdict for port in verdict.ports},
         **({"powers": power_json(power)} if power is not None else {}),
+        **({"derivative": derivative_json(verdict.derivative)} if verdict.derivative is not None else {}),
     }
 
 
@@ -164,6 +174,11 @@ def trial_json(trial: Trial) -> dict[str, Any]:
     if trial.weakest is None:
         return {"ports": 0}
     port, by = trial.weakest
-    row = {"ports": len(trial.moved), "port": port, "least": safe(by), "most": safe(max(by for _, by in trial.moved))}
+    row = {
+        "ports": len(trial.moved),
+        "port": port,
+        "least": safe_number(by),
+        "most": safe_number(max(by for _, by in trial.moved)),
+    }
     row |= {"silent": list(trial.silent)} if trial.silent else {}
     return row | ({"hidden": True} if trial.hidden else {})

@@ -34,8 +34,8 @@ from backprint.graph.nouns import (
     InputRecipes,
     List,
     Pair,
-    Port,
     Slice,
+    Spec,
     Step,
     TensorSpec,
     Value,
@@ -77,23 +77,22 @@ def widened(graph: Graph) -> Graph:
     """Return a graph with float64 for every floating-point dtype, in its ports, steps and subgraphs."""
     return replace(
         graph,
-        inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
-        outputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.outputs),
+        inputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.inputs),
+        outputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.outputs),
         steps=tuple(wide_step(step) for step in graph.steps),
         subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
     )
 
 
-def wide_spec(port: Port) -> Any:
-    """Return the spec of a port in float64."""
-    spec = port.spec
+def wide_spec(spec: Spec) -> Spec:
+    """Return the spec of a tensor in float64."""
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
 
 
 def wide_step(step: Step) -> Step:
-    """Return a step whose dtype arguments are float64."""
+    """Return a step whose dtype arguments are float64; its result is too, where only the default dtype decides it."""
     args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
-    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+    return replace(step, args=args, kwargs=kwargs, spec=wide_spec(step.spec))
 
 
 def wide_value(value: Value) -> Any:

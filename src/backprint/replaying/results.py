@@ -12,7 +12,7 @@ from torch import Tensor
 
 from backprint.graph.keys import PortKey, keyed
 from backprint.graph.nouns import Capture, Oracle
-from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict
+from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict, safe_number
 from backprint.sample.generator import digest
 from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.tree import join_sparse, strided_parts
@@ -149,9 +149,9 @@ def numbers_of(value: Tensor | None) -> Row:
         "dtype": str(value.dtype)[6:],
         "shape": list(value.shape),
         **sparse,
-        "norm": safe(norm),
-        "max": safe(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
-        "leading": [safe(float(x)) for x in real[:8].double()],
+        "norm": safe_number(norm),
+        "max": safe_number(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
+        "leading": [safe_number(float(x)) for x in real[:8].double()],
     }
 
 
@@ -160,11 +160,6 @@ def canonical_nan(value: Tensor) -> Tensor:
     if not value.is_floating_point() or not torch.isnan(value).any():
         return value
     return torch.where(torch.isnan(value), torch.full_like(value, math.nan), value)
-
-
-def safe(number: float) -> float | str:
-    """Return a number as JSON can represent it."""
-    return number if math.isfinite(number) else str(number)
 
 
 def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:

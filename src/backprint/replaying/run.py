@@ -174,7 +174,8 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
     graph that runs alone knows it by the annotation of the step.
     """
     wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
-    if wanted is None or wanted == torch.get_default_dtype() or not step.target.startswith("aten."):
+    makes_floats = step.target.startswith(("aten.", "torch.ops.higher_order.run_with_rng_state"))
+    if wanted is None or wanted == torch.get_default_dtype() or not makes_floats:
         return contextlib.nullcontext()
     decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
     return contextlib.nullcontext() if decided else default_dtype(wanted)

@@ -19,7 +19,7 @@ from backprint.common.text import parse_json
 from backprint.errors import GraphError, SampleError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
-from backprint.graph.verdicts import VERDICTS
+from backprint.graph.verdicts import VERDICTS, is_word_of_derivative
 
 FORMAT = 4
 """The version of the layout. Newer versions are refused with an error that says so; older ones, except LOOPS_FORMAT,
@@ -456,7 +456,22 @@ def read_verdict(field: Field) -> Any:
         port.text(32)
     if (powers := field.get("powers")).value is not None:
         check_powers(powers)
+    if (derivative := field.get("derivative")).value is not None:
+        check_derivative(derivative)
     return field.value
+
+
+def check_derivative(field: Field) -> None:
+    """Raise SampleError unless a stored Derivative is valid: its word, the gap, and the reasons as text."""
+    word = field.get("word").text()
+    if not is_word_of_derivative(word):
+        raise SampleError(f"{field.path}.word: {word[:40]!r} is no word of a derivative")
+    field.get("name").text()
+    field.get("detail").free_text()
+    if field.get("gap").value is not None:
+        field.get("gap").number()
+    for place in field.get("wrong").items():
+        place.free_text()
 
 
 def check_powers(field: Field) -> None:

@@ -21,14 +21,20 @@ from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedP
 from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import real_own_tensors
 from backprint.tracing.request import EngineResult
-from backprint.tracing.running import call_arguments, is_reached_as_argument_only, restoring_state
+from backprint.tracing.running import (
+    call_arguments,
+    is_reached_as_argument_only,
+    restoring_state,
+    run_backward,
+    staged,
+)
 from backprint.tracing.watch import SEED
-from backprint.tracing.witness import run_step
+from backprint.tracing.witness import run_forward, run_step
 from backprint.values import settings
 from backprint.values.likeness import DescribeState, describe_value, likeness_differences
 from backprint.values.memory import Overlap, has_memory, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
-from backprint.values.settings import STATE_OF, outside_modes
+from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
 
 
@@ -80,7 +86,7 @@ def capture_of(
 
 def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
     """Return the places where the backward is meant to differ; raise if the program has none of a name."""
-    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad"])
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad", "item"])
     for name in names:
         if name not in known:
             raise UsageError(
@@ -297,6 +303,30 @@ class LiveProgram:
         self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
         self.result_summary = outcome.tree.summary
         return outcome
+
+    def gradients_of_some(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None]
+    ) -> Mapping[str, Tensor | None]:
+        """Return the original program's gradients. An output whose tangent is None takes no part, as one that a loss
+        does not depend on."""
+        names = {named.name for named in self.program.tensors}
+        own_values = {name: tensor for name, tensor in values.items() if name in names}
+        return run_step(self.program, own_values, tangents).gradients
+
+    def runs_in_a_row(self, times: int, seed: int) -> list[tuple[dict[str, Tensor], dict[str, Tensor | None]]]:
+        """Return outputs and gradients of several steps of the original program under one seed, for tangents of ones.
+        What a step changes is restored after the last one only."""
+        runs = []
+        with preserving_random_states(), staged(self.program) as stage:
+            for _ in range(times):
+                torch.manual_seed(seed)
+                forward = run_forward(stage)
+                with torch.enable_grad():
+                    gradients = run_backward(self.program, stage.leaves, forward.tensors, None)
+                outputs = {name: tensor.detach().clone() for name, tensor in forward.tensors.items()}
+                kept = {name: None if value is None else value.detach().clone() for name, value in gradients.items()}
+                runs.append((outputs, kept))
+        return runs
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""

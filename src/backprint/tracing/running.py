@@ -377,21 +377,26 @@ def run_backward(
     program: CalledProgram,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
-    tangents: Mapping[str, Tensor] | None,
+    tangents: Mapping[str, Tensor | None] | None,
 ) -> dict[str, Tensor | None]:
-    """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones)."""
+    """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
+
+    An output whose tangent is None takes no part, as one that a loss does not depend on.
+    """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
     wanted = [
         named for named in requiring_grad if leaves[named.name].requires_grad
     ]  # a program may freeze its own parameters
-    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
+    tangents_given = tangents or {}
+    left_out = {name for name, tangent in tangents_given.items() if tangent is None}
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in left_out}
     if not roots or not requiring_grad:
         return {}
     if not wanted:  # the program has frozen them all, after their last use
         return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
-    tangents_given = tangents or {}
     grad_outputs = [
-        tangents_given[name] if name in tangents_given else ones_tangent(tensor) for name, tensor in roots.items()
+        ones_tangent(tensor) if (tangent := tangents_given.get(name)) is None else tangent
+        for name, tensor in roots.items()
     ]
     with (
         modes_reach_backward(),

@@ -103,7 +103,7 @@ def run_forward(
 def run_step(
     program: CalledProgram,
     values: Mapping[str, Tensor] | None = None,
-    tangents: Mapping[str, Tensor] | None = None,
+    tangents: Mapping[str, Tensor | None] | None = None,
     anew: bool = False,
 ) -> Outcome:
     """Run one eager step on these values (None: as captured), the oracle of every proof. Everything is restored."""

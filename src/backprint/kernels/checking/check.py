@@ -22,12 +22,13 @@ from typing import Any, cast
 import torch
 from torch import fx
 
+from backprint import api
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, mapped, used, with_names
-from backprint.graph.verdicts import Verdict
+from backprint.graph.verdicts import Derivative, Verdict
 from backprint.kernels.checking.plan import (
     ERRORS,
     SAMPLE,
@@ -230,6 +231,20 @@ def verdicts_of_kernels(
         verdicts |= verdicts_of_plan(kernels.capture, plan, timeout)
     order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
     return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
+
+
+def derivatives_of_pairs(capture: Capture) -> dict[str, Derivative]:
+    """Return for each backward, by its graph's title, whether it is the derivative of its forward.
+
+    Kernels are compared with the captured graphs: those that equal a wrong backward are not right.
+    """
+    titles = [f"pair_{number} backward" for number, pair in enumerate(capture.pairs) if pair.backward is not None]
+    return dict(zip(titles, api.derivative(capture, hostile=False), strict=True)) if titles else {}
+
+
+def with_derivatives(verdicts: Sequence[Verdict], derivatives: Mapping[str, Derivative]) -> list[Verdict]:
+    """Return the verdicts of kernels, those of backwards with what is known of the captured backward."""
+    return [replace(verdict, derivative=derivatives.get(verdict.name)) for verdict in verdicts]
 
 
 def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
