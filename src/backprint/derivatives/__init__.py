@@ -2,8 +2,8 @@
 
 - `duals`: the derivative of a graph along a direction, by forward-mode AD of its own steps, in float64.
 - `setting`: a Pair in float64 on inputs near the captured ones, and the two products that must agree.
-- `check`: the verdict of a whole Capture. `locate`: where a backward is wrong. `hostile`: tangents and inputs at which a
-  backward may go wrong. `reads`: numbers that a program reads of its inputs.
+- `check`: the verdict of a whole Capture. `locate`: where a backward is wrong. `hostile`: tangents and inputs at which
+  a backward may go wrong. `reads`: numbers that a program reads of its inputs.
 - `function`: a function alone against a reference (`bp.check`). `called`: its call, run on other values. `compared`:
   its results beside the reference's. `unusual`: other tangents and inputs. `masks`: NaN where a mask hides it.
   `differences`: the derivative of a function that cannot be captured. `checked`: the rows, and their table.
