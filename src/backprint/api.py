@@ -264,8 +264,8 @@ def derivative(
 
     `meant` names Functions, `"detach"`, `"no_grad"` or `"item"`, where the gradient is meant to differ, as a surrogate
     does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents that are
-    expanded, transposed or sliced, and inputs with zeros and equal values are tried too. None tries them if the program
-    has a custom autograd.Function, a hook or a custom operator.
+    expanded, transposed, one-hot or 0 in a row, and inputs with zeros, equal values, masked rows and repeated indices
+    are tried too. None tries them if the program has a custom autograd.Function, a hook or a custom operator.
     """
     from backprint.common.text import check_sequence
     from backprint.derivatives.check import derivatives_of

@@ -1,8 +1,9 @@
 """Tangents and inputs that a backward meets in a model and not in its test.
 
 A backward that is right for tangents of ones in new memory may be wrong for an expanded, transposed or sliced one, for
-a zero, for two equal values. The values of a tangent are checked in the captured graphs, its memory by running the
-program itself, because sizes and strides are constants of a graph.
+a zero, for two equal values, for a row that a mask hides, for an index that is repeated. Inputs and values of tangents
+are checked in the captured graphs. The memory of tangents is checked by running the program itself, because sizes and
+strides are constants of a graph, and so is the branch that a backward takes.
 """
 
 from __future__ import annotations
