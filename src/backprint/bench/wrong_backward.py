@@ -24,11 +24,21 @@ from torch import Tensor
 
 from backprint import api
 from backprint.bench.cuts import count_operators, record_values
-from backprint.derivatives.check import CONVENTIONS, DRAWS, described, inputs_of_pairs
+from backprint.derivatives.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
 from backprint.derivatives.duals import DualRun
-from backprint.derivatives.locate import Located, Search, WrongPlace, locate, locate_formulas
-from backprint.derivatives.marks import NEAR, distance, mark_of
-from backprint.derivatives.setting import CannotTell, NotFinite, Setting, make_setting, with_one_name
+from backprint.derivatives.locate import MOST_PLACES, Search, WrongPlace, locate_formulas
+from backprint.derivatives.marks import NEAR, Mark, distance, mark_of
+from backprint.derivatives.setting import (
+    CannotTell,
+    NotFinite,
+    Setting,
+    backward_product,
+    forward_product,
+    gap_of,
+    is_inexact,
+    make_setting,
+    with_one_name,
+)
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey, with_tangents
@@ -45,13 +55,15 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
     custom_operators,
-    refs,
 )
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import behind, free, live, mapped, used
+from backprint.graph.text import emit_class
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
 from backprint.lowering.subjects import BenchGraph
+from backprint.parts.flow import saved_values
 from backprint.parts.split import PartOrigin, dense, identifier, subgraphs_in
+from backprint.replaying.power import widened
 from backprint.sample.export import write_export
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs
 from backprint.sample.recipes import derive
@@ -117,11 +129,16 @@ class SmallestPart:
 
 
 def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
-    """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path."""
+    """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path.
+
+    The file shows the fault by differences, if it is in the short form of an exported file.
+    """
     api.save(part.capture, folder / name)
     place, recipes = folder / f"{name}.py", part.capture.recipes
     write_export(part.capture, place, recipes, None, "both", part.about, full=False)
     above, main, below = place.read_text("utf-8").rpartition(MAIN)
+    if SHORT not in above:
+        return place
     text = f"{above}{differences_text(part.pair)}{main}    beside_differences()\n{below}"
     place.write_text(text, "utf-8")
     return place
@@ -129,6 +146,9 @@ def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
 
 MAIN = 'if __name__ == "__main__":\n'
 """The line of an exported file before the one that runs its graphs."""
+
+SHORT = "def make_inputs():\n"
+"""A line of the short form."""
 
 
 def differences_text(pair: Pair) -> str:
@@ -141,7 +161,14 @@ def differences_text(pair: Pair) -> str:
     sources = [places[port.key] if port.role == "saved" else str(port.key) for port in backward.inputs]
     key_of = {port.name: str(port.key) for port in pair.forward.inputs}
     gradients = [key_of[port.name] for port in backward.outputs]
-    return DIFFERENCES.format(inputs=inputs, tangents=tangents, sources=sources, gradients=gradients)
+    text, classes = "", {}
+    for name, graph in (("Forward", pair.forward), ("Backward", backward)):
+        wide = widened(graph)
+        classes[name] = name if wide.steps == graph.steps else f"{name}InFloat64"
+        if wide.steps != graph.steps:
+            text += "\n".join(emit_class(wide, classes[name], "")) + "\n\n\n"
+    places_of = {"inputs": inputs, "tangents": tangents, "sources": sources, "gradients": gradients}
+    return text + DIFFERENCES.format(**places_of, forward=classes["Forward"], backward=classes["Backward"])
 
 
 DIFFERENCES = '''def beside_differences():
@@ -151,25 +178,27 @@ DIFFERENCES = '''def beside_differences():
     sources, gradients = {sources}, {gradients}
     values = make_inputs()
     for name, value in values.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            values[name] = value.double()
-
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+            values[name] = value.to(torch.complex128 if value.is_complex() else torch.float64)
     for _, name in tangents:
         values[name] = torch.randn_like(values[name])
 
     def results(values):
         torch.manual_seed(0)
-        return Forward()(*(copy.deepcopy(values[name]) for name in inputs))
+        return {forward}()(*(copy.deepcopy(values[name]) for name in inputs))
+
+    def product(left, right):
+        return float((left.conj() * right).real.sum())
 
     own = results(values)
-    returned = Backward()(*(own[source] if isinstance(source, int) else values[source] for source in sources))
+    returned = {backward}()(*(own[source] if isinstance(source, int) else values[source] for source in sources))
     for name, gradient in zip(gradients, returned):
         direction, step = torch.randn_like(values[name]), 1e-5 * float(values[name].abs().max())
-        by_backward = 0.0 if gradient is None else float((gradient * direction).sum())
+        by_backward = 0.0 if gradient is None else product(gradient, direction)
         sides = []
         for way in (1, -1):
             moved = results({{**values, name: values[name] + way * step * direction}})
-            sides.append(sum(float((moved[place] * values[other]).sum()) for place, other in tangents))
+            sides.append(sum(product(values[other], moved[place]) for place, other in tangents))
         by_differences = (sides[0] - sides[1]) / (2 * step)
         print(f"# along {{name}}: {{by_backward:.6g}} by the backward, {{by_differences:.6g}} by differences")
 
@@ -196,30 +225,28 @@ def smallest_part(
     if search is None:
         return None
     values = values_in_eager(f"pair_{number}", pair, graphs)
-    whole_part = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
-    best: SmallestPart | None = None
+    known = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
     with_others: SmallestPart | None = None
-    tests = 0
-    for number_of_place, place in enumerate(search.places):
-        if number_of_place >= search.named and (best or with_others):
-            break
-        for cut in search.cuts(place):
+    for place, before in search.places(capture):
+        for cut in search.cuts(place, before):
+            if known.tests >= MOST_TESTS:
+                return with_others
             part, exact = capture_of_cut(capture, number, pair, cut, values)
-            if best is not None and operators_of(part.pairs[0]) >= best.left:
-                break
-            tests += 1
             derivative = derivative_of_part(part, capture)
-            if has_fault(derivative, whole):  # does it stay with inputs that are drawn anew?
-                drawn = derivative_of_part(replace(part, origin=GONE), capture)
-                part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
-            smaller = replace(whole_part, capture=part, derivative=derivative)
+            known = replace(known, tests=known.tests + 1)
+            if not has_fault(derivative, whole):
+                continue
+            drawn = derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
+            part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
+            smaller = replace(known, capture=part, derivative=derivative)
             if has_fault(derivative, whole, alone=True):
-                best = smaller
-                break
-            if with_others is None and has_fault(derivative, whole):
-                with_others = smaller
-    smallest = best or with_others
-    return None if smallest is None else replace(smallest, tests=tests)
+                return smaller
+            with_others = with_others or smaller
+    return with_others
+
+
+MOST_TESTS = 40
+"""How many parts are tried."""
 
 
 def unguarded_pair(pair: Pair) -> Pair:
@@ -279,62 +306,80 @@ class PairCut:
 
 
 class PlaceSearch:
-    """The wrong places of a Pair, and the parts around them.
+    """The wrong places of a Pair, and the parts around them."""
 
-    The first `named` of the places are in custom autograd.Functions or at a `detach`: the others may follow from these.
-    """
-
-    def __init__(
-        self, pair: Pair, setting: Setting, located: Located, places: Sequence[WrongPlace], named: int
-    ) -> None:
+    def __init__(self, pair: Pair, setting: Setting, functions: Sequence[Collection[str]]) -> None:
         assert pair.backward is not None
-        self.pair, self.setting, self.located, self.places, self.named = pair, setting, located, places, named
-        self.forward, self.backward = pair.forward, pair.backward
-        self.search = Search(setting)
+        self.setting, self.forward, self.backward = setting, pair.forward, pair.backward
+        self.search = Search(setting, functions)
+        self.marks: dict[Any, list[tuple[str, Tensor, Mark]]] = {}
+        for name, value in self.search.backward_values.items():
+            if isinstance(value, Tensor) and value.numel() and value.layout is torch.strided and is_inexact(value):
+                self.marks.setdefault((value.shape, value.dtype), []).append((name, value, mark_of(value)))
         self.order = [step.name for step in self.forward.steps]
         self.step_of = {step.name: step for step in self.forward.steps}
         self.ports = {port.local: port for port in self.forward.inputs}
         self.before = {name: set(behind([name], self.step_of)) for name in self.order}
-        saved = zip(self.forward.outputs, self.forward.results, strict=True)
-        self.local_of_saved = {
-            port.name: result.name for port, result in saved if port.role == "saved" and isinstance(result, Ref)
-        }
-        self.shown = {
-            name
-            for port, result in zip(self.forward.outputs, self.forward.results, strict=True)
-            if port.role in ("output", "mutation") and port.name in setting.tangents
-            for name in refs(result)
-        }
+        self.local_of_saved = saved_values(pair)
 
     @classmethod
     def of(cls, capture: Capture, number: int, pair: Pair) -> PlaceSearch | None:
-        """Return the search in a Pair; None if no wrong place is known that its author does not mean."""
+        """Return the search in a Pair; None if its gradients are right, or not finite, at all inputs that are drawn."""
         functions = [edge.lines for edge in capture.opaque if edge.lines]
         try:
             values = inputs_of_pairs(capture)[number]
-        except CannotTell:
+            settings = [make_setting(pair, values, seed, capture.seed) for seed in range(DRAWS)]
+            searches = (cls(pair, setting, functions) for setting in settings)
+            return next((search for search in searches if search.is_wrong()), None)
+        except (CannotTell, NotFinite, BackprintError, RuntimeError):  # as where `check_pair` cannot tell where
             return None
-        for seed in range(DRAWS):
-            try:
-                setting = make_setting(pair, values, seed, capture.seed)
-                located = locate(setting, functions)
-                by_formula = not located.wrong
-                located = locate_formulas(setting) if by_formula else located
-            except (CannotTell, NotFinite, BackprintError, RuntimeError):
-                continue
-            named: list[WrongPlace] = []
-            others: list[WrongPlace] = []
-            for place in located.places:
-                function = described(place, setting, capture.opaque, by_formula).function
-                if function not in (*capture.meant, *CONVENTIONS):
-                    (named if function else others).append(place)
-            if named or others:
-                return cls(pair, setting, located, [*named, *others], len(named))
-        return None
 
-    def cuts(self, place: WrongPlace) -> Iterator[PairCut]:
-        """Yield parts around a wrong place, the smallest first."""
-        before = self.located.places[: self.located.places.index(place)]
+    def is_wrong(self) -> bool:
+        """Whether gradients are not those of the forward: by autograd, or by the formulas of forward-mode AD."""
+        gap = gap_of(forward_product(self.setting)[:2], backward_product(self.setting))
+        return gap > LIMIT_BY_DIFFERENCES or bool(self.search.wrong_ports([]))
+
+    def places(self, capture: Capture) -> Iterator[tuple[WrongPlace, list[WrongPlace]]]:
+        """Yield the wrong places that the author does not mean, each with those that were found before it.
+
+        If the program has custom Functions, those in one come first: others may follow from them. Of a loop, one place
+        stands for all.
+        """
+        several = any(edge.function for edge in capture.opaque)
+        known, later = set[Any](), []
+        for place, before, by_formula in self.all_places():
+            wrong = described(place, self.setting, capture.opaque, by_formula)
+            key = wrong.operators, wrong.at, wrong.function
+            if key in known or wrong.function in (*capture.meant, *CONVENTIONS):
+                continue
+            known.add(key)
+            if several and not wrong.function:
+                later.append((place, before))
+            else:
+                yield place, before
+        yield from later
+
+    def all_places(self) -> Iterator[tuple[WrongPlace, list[WrongPlace], bool]]:
+        """Yield the wrong places, those nearest to the results first, each with those before it, and whether autograd
+        itself is wrong there."""
+        wrong = self.search.wrong_ports([])
+        if not wrong:
+            yield from ((place, [], True) for place in locate_formulas(self.setting).places)
+            return
+        found: list[WrongPlace] = []
+        while wrong and len(found) < MOST_PLACES:
+            try:
+                place = self.search.next_place(found, wrong)
+            except (BackprintError, RuntimeError):  # autograd has no gradient of an operator: no further place is known
+                return
+            if place is None:
+                return
+            yield place, list(found), False
+            found.append(place)
+            wrong = self.search.wrong_ports(found)
+
+    def cuts(self, place: WrongPlace, before: Sequence[WrongPlace]) -> Iterator[PairCut]:
+        """Yield parts around a wrong place, the smallest first; `before` are wrong places nearer to the results."""
         names = {step.name for step in place.steps}
         inputs: set[str] = set()
         while True:
@@ -406,7 +451,11 @@ class PlaceSearch:
         reached = list(behind([n for n in gradients.values() if n is not None], steps, lambda name: name in tangents))
         saved = [name for name in reached if name in ports and name not in tangents]
         if any(ports[name].role == "tangent" for name in saved):
-            return self.takers(names), set()
+            gradients = self.by_echo(names, inputs, tangents)
+            if not gradients:
+                return self.takers(names), set()
+            reached = list(behind([name for name in gradients.values() if name], steps, lambda name: name in tangents))
+            saved = [name for name in reached if name in ports and name not in tangents]
         locals_ = {self.local_of(ports[name]) for name in saved} - {""}
         if missing := locals_ - names - set(inputs):
             return set(), missing
@@ -423,18 +472,10 @@ class PlaceSearch:
     def outer_gradients(self, names: Collection[str], before: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the gradient that the steps outside of a part pass to each of its results; what the backward returned
         at other wrong places is taken for given."""
-        env = dict(self.search.forward_values)
-        leaves: dict[str, Tensor] = {}
-        with torch.enable_grad():
-            for name in names:
-                if isinstance(env[name], Tensor) and self.search.may_have_gradient(name):
-                    leaves[name] = env[name].detach().clone().requires_grad_()
-                    env[name] = leaves[name] * 1
-        constant = {step.name for place in before for step in place.steps}
-        later = [
-            s for s in self.setting.forward.steps if s.name not in names and not s.is_guard and self.follows(s, names)
-        ]
-        env = DualRun(self.setting.forward, constant).continued(later, env)
+        values = self.search.forward_values
+        own = [name for name in names if isinstance(values[name], Tensor) and self.search.may_have_gradient(name)]
+        leaves = {name: values[name].detach().clone().requires_grad_() for name in own}
+        env = self.again({step.name for place in before for step in place.steps}, leaves)
         roots, weights = self.search.roots(env, before)
         if not roots or not leaves:
             return {}
@@ -442,9 +483,20 @@ class PlaceSearch:
         found = dict(zip(leaves, gradients, strict=True))
         return {n: g for n in self.order if (g := found.get(n)) is not None and bool((g != 0).any())}
 
-    def follows(self, step: Step, names: Collection[str]) -> bool:
-        """Whether a step depends on one of these."""
-        return not self.before[step.name].isdisjoint(names)
+    def again(self, constant: Collection[str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the forward once more from its random state, and return its values; those that are `given` stand for what
+        the forward computes. Steps in `constant` pass no gradient on."""
+        env = {port.local: self.search.forward_values[port.local] for port in self.setting.forward.inputs}
+        with torch.enable_grad():
+            fed = {name: value * 1 if is_leaf(value) else value for name, value in given.items()}
+        env |= {name: value for name, value in fed.items() if name in env}
+        run = DualRun(self.setting.forward, constant)
+        torch.manual_seed(self.setting.chance)
+        for step in self.setting.forward.steps:
+            if not step.is_guard:
+                run.continued([step], env)
+                env[step.name] = fed.get(step.name, env[step.name])
+        return env
 
     def gradients_of(
         self, names: Collection[str], inputs: Sequence[str], place: WrongPlace, outer: Mapping[str, Tensor]
@@ -452,22 +504,19 @@ class PlaceSearch:
         """Return, for each input whose share of gradient the backward has, the value that it is; None where the
         backward returned nothing, though something is due."""
         returned = dict(zip(place.inputs, place.returned, strict=True))
-        env = dict(self.search.forward_values)
-        wanted = [n for n in inputs if self.search.may_have_gradient(n) and isinstance(env[n], Tensor)]
-        leaves = {name: env[name].detach().clone().requires_grad_() for name in wanted}
-        with torch.enable_grad():
-            env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        constant = {step.name for step in place.steps}
-        own = [step for step in self.setting.forward.steps if step.name in names]
-        env = DualRun(self.setting.forward, constant).continued(own, env)
+        values = self.search.forward_values
+        wanted = [n for n in inputs if self.search.may_have_gradient(n) and isinstance(values[n], Tensor)]
+        leaves = {name: values[name].detach().clone().requires_grad_() for name in wanted}
+        others = {name: value for name, value in values.items() if name not in names}
+        env = self.again({step.name for step in place.steps}, {**others, **leaves})
         ends = [(env[name], gradient) for name, gradient in outer.items() if env[name].requires_grad]
         ends += [(env[n], g) for n, g in returned.items() if g is not None and env[n].requires_grad]
         shares: dict[str, Tensor | None] = dict.fromkeys(wanted)
         if ends and leaves:
-            values = torch.autograd.grad(
+            found = torch.autograd.grad(
                 [v for v, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
             )
-            shares |= dict(zip(leaves, values, strict=True))
+            shares |= dict(zip(leaves, found, strict=True))
         gradients: dict[str, str | None] = {}
         for name, share in shares.items():
             if share is None or not bool((share != 0).any()):
@@ -477,16 +526,37 @@ class PlaceSearch:
                 gradients[name] = value
         return gradients
 
+    def by_echo(
+        self, names: Collection[str], inputs: Sequence[str], tangents: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Return, for inputs of a part, the last step of the backward that the capture says is a gradient of it, and
+        that is computed from the part's tangents alone: the place may have been explained by a value of another."""
+        steps = {step.name: step for step in self.backward.steps}
+        tangent_ports = {port.local for port in self.backward.by_role("tangent")} - tangents.keys()
+        own = [s for s in reversed(self.backward.steps) if s.echo and not set(s.echo.names).isdisjoint(names)]
+        gradients: dict[str, str | None] = {}
+        for name in inputs:
+            shape = getattr(self.search.forward_values[name], "shape", None)
+            for step in own if self.search.may_have_gradient(name) else ():
+                reached = set(behind([step.name], steps, lambda other: other in tangents))
+                alike = getattr(self.search.backward_values.get(step.name), "shape", None) == shape
+                if alike and not reached & tangent_ports:
+                    gradients[name] = step.name
+                    break
+        return gradients
+
     def value_of_backward(self, gradient: Tensor) -> str | None:
         """Return the first value of the backward that has this gradient, in this shape."""
-        if not gradient.numel():
-            return None
-        mark = mark_of(gradient)
-        for name, value in self.search.backward_values.items():
-            alike = isinstance(value, Tensor) and value.shape == gradient.shape and value.dtype == gradient.dtype
-            if alike and mark_of(value).is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
+        mark = mark_of(gradient) if gradient.numel() else None
+        for name, value, own in self.marks.get((gradient.shape, gradient.dtype), ()):
+            if mark is not None and own.is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
                 return name
         return None
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether a value is a tensor whose gradient is asked for."""
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 # ---- A part as a Capture
@@ -567,7 +637,7 @@ def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair
     specs = {step.name: spec_of(values[PortKey("forward", step.name)]) for step in cut.steps}
     outputs: list[tuple[Port, Value]] = [(Port(name, "output", specs[name]), Ref(name)) for name in cut.results]
     backward_ports = {port.local: port for port in whole.inputs}
-    locals_of = locals_of_saved(pair.forward)
+    locals_of = saved_values(pair)
     saved_inputs = []
     for local in cut.saved:
         port = backward_ports[local]
@@ -599,28 +669,17 @@ def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair
         return Ref(local_of_tangent.get(name, name))
 
     gradients = [(local, cut.gradients[local]) for local in in_order(pair.forward, cut.gradients)]
-    gradient_specs = {port.local: port.spec for port in inputs}
+    gradient_specs: dict[str, Any] = {port.local: port.spec for port in inputs}
     backward = Graph(
         (*saved_inputs, *tangent_ports),
         tuple(mapped(step, renamed) for step in cut.backward),
-        tuple(Port(names[local], "gradient", dense_of(gradient_specs[local])) for local, _ in gradients),
+        tuple(Port(names[local], "gradient", dense(gradient_specs[local])) for local, _ in gradients),
         tuple(None if value is None else renamed(value) for _, value in gradients),
         tuple(item for item in whole.subgraphs if item[0] in subgraphs_in(cut.backward)),
         (),
         "minified",
     )
     return Pair("minified", live(forward), backward)
-
-
-def dense_of(spec: Any) -> TensorSpec:
-    """Return the spec of the gradient of an input."""
-    return dense(spec)
-
-
-def locals_of_saved(graph: Graph) -> dict[str, str]:
-    """Return the forward's value behind each saved port."""
-    results = zip(graph.outputs, graph.results, strict=True)
-    return {port.name: value.name for port, value in results if port.role == "saved" and isinstance(value, Ref)}
 
 
 def in_order(graph: Graph, names: Collection[str]) -> list[str]:

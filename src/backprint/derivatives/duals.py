@@ -165,7 +165,8 @@ class DualRun:
         function = RECURRENT.get(function, function)
         before = torch.get_rng_state() if is_random(function) else None
         try:
-            return for_program(function, *args, **kwargs)
+            result = for_program(function, *args, **kwargs)
+            return result if before is None else tree_map(drawn, result)
         except (NotImplementedError, RuntimeError) as error:
             if before is not None:
                 torch.set_rng_state(before)
@@ -459,6 +460,14 @@ def requiring_grad(value: Any) -> Any:
 def is_custom(function: Any) -> bool:
     """Whether an operator is none of PyTorch's own: its body may lose a tangent without a word."""
     return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims")
+
+
+def drawn(value: Any) -> Any:
+    """Return a random tensor that depends on nothing where its operator has no derivative: `bernoulli` draws into the
+    memory that it takes."""
+    if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
+        return value.detach()
+    return value
 
 
 def is_random(function: Any) -> bool:
