@@ -583,7 +583,10 @@ def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
             if gap > GROSS and not run.by_differences and not is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
                 break
-            if gap <= GROSS and not run.by_differences and (gap := distance_to_differences(other, right)) > 0:
+            if gap > GROSS or run.by_differences:
+                continue
+            gap = distance_to_differences(other, right)
+            if gap > 0 and not is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
                 break
 
