@@ -318,6 +318,11 @@ class Search:
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         matched -= {self.local_of_port[name] for name in wrong}
         given = {step.name for place in places for step in place.steps}
+        for steps in self.function_calls(given):
+            if self.is_flat(steps, right, matched):
+                _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
+                if place is not None:
+                    return place
         ends, inside = self.ways(matched, wrong, given)
         for suspects in (
             self.by_echo(right, matched, given),
@@ -344,6 +349,20 @@ class Search:
             if place is not None:
                 return place
         return None
+
+    def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
+        """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
+
+        If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0 are
+        not looked for among the values of a backward.
+        """
+        own = {step.name for step in steps}
+        results = [n for n in own if any(step.name not in own for step in self.consumers.get(n, ())) and n in right]
+        if not results or any(n not in matched or mark_of(right[n]).is_zero for n in results):
+            return False
+        inputs = dict.fromkeys(n for step in steps for n in names_in(step) if n not in own)
+        shares = self.contributions(steps, [n for n in inputs if self.may_have_gradient(n)], right)
+        return all(mark_of(share).is_zero for share in shares.values())
 
     # ---- What may be a wrong place with nothing before it
 
