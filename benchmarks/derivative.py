@@ -18,7 +18,7 @@ dropped addend, or two results swapped. It counts if the gradient changes by mor
 the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
 changed step without an echo, or with that of a value without a gradient, it is the step whose right gradients, by
 autograd of the forward, have the value that the changed step had before, or the steps that take a value whose gradients
-it added up; else those of the steps next to it. Gradients are compared for the tangents and for these times −8.
+it added up; else those of the steps next to it. Gradients are compared for the tangents and for these times −1024.
 """
 
 from __future__ import annotations
@@ -543,7 +543,7 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
 
 def changed(setting: Setting, backward: Graph) -> float:
     """Return how far a changed backward's gradients are from the right ones, relative to their norms, for the tangents
-    or for these times −8."""
+    or for these times −1024."""
     from backprint.graph.sizes import at_hints
     from backprint.replaying.power import widened
 

@@ -230,6 +230,12 @@ class Search:
         self.all_right = Marked(())
         self.known_shares: dict[str, dict[str, Tensor]] = {}
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
+        self.returned_by = {
+            RETURNED + self.local_of_port[port.name]: name
+            for port, result in zip(setting.backward.outputs, setting.backward.results, strict=True)
+            for name in refs(result)
+            if port.name in self.local_of_port
+        }
 
     def depending_values(self) -> set[str]:
         """Return the values that depend on an input with a gradient."""
@@ -324,6 +330,7 @@ class Search:
                 if place is not None:
                     return place
         ends, inside = self.ways(matched, wrong, given)
+        firsts: list[WrongPlace | None] = []
         for suspects in (
             self.by_echo(right, matched, given),
             self.returned_wrongly(right, wrong, given),
@@ -335,7 +342,8 @@ class Search:
                 if place is not None and progress[0] == len(wrong):
                     return place
                 first = first or place
-            if first is not None:  # it explains a part: there are several places
+            firsts.append(first)
+            if first is not None and len(firsts) < 3:  # it explains a part: there are several places
                 return first
         for last in ends:
             for steps in self.regions(last, inside):
@@ -348,7 +356,7 @@ class Search:
             place, _ = self.best_explanation(steps, places, right, matched, wrong)
             if place is not None:
                 return place
-        return None
+        return firsts[-1]
 
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
         """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
@@ -808,7 +816,7 @@ class Search:
     def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
         """Return the steps of the backward that compute the gradients of a place."""
         names = {step.name for step in steps}
-        chosen = [name.partition(" as ")[0] for name in chosen]
+        chosen = [self.returned_by.get(name, name).partition(" as ")[0] for name in chosen]
         return tuple(
             step
             for step in self.setting.backward.steps

@@ -494,6 +494,8 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     Forward-mode AD returns NaN where a value that is masked later is NaN: `0 * inf`. The forward itself does not.
     """
     step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
+    if not step > 0:  # a direction that a gradient of NaN or Inf has made infinite
+        raise CannotTell("forward-mode AD of the forward returns NaN, and there is no direction for differences")
     estimates = [moved_outputs(setting, step / 8**power) for power in range(FINER)]
     changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
     if min(changes) > SETTLED:
