@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.duals import in_memory_like
 from backprint.derivatives.hostile import InputFault, LayoutFault, input_faults, layout_faults
 from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, names_in, run_backward
 from backprint.derivatives.setting import (
@@ -267,7 +268,9 @@ def check_pair(
 def results_change(setting: Setting) -> bool:
     """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
     moved = {
-        name: value + SMALL_STEP * setting.direction[name] if name in setting.direction else value
+        name: in_memory_like(value + SMALL_STEP * setting.direction[name], value)
+        if name in setting.direction
+        else value
         for name, value in setting.inputs.items()
     }
     torch.manual_seed(setting.chance)

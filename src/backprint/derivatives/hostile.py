@@ -273,7 +273,7 @@ def is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
 def product_at(setting: Setting, step: float) -> float | None:
     """Return the product of the tangents and the results where the inputs are moved along the direction."""
     moved = {
-        name: value + step * setting.direction[name] if name in setting.direction else value
+        name: in_memory_like(value + step * setting.direction[name], value) if name in setting.direction else value
         for name, value in setting.inputs.items()
     }
     torch.manual_seed(setting.chance)
