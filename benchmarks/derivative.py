@@ -60,7 +60,7 @@ Make = Callable[[], Capture | None]
 
 Programs = Iterator[tuple[str, Make]]
 
-SAMPLES = 4
+SAMPLES = 12
 """The first of so many samples of an operator or module that has a gradient is taken."""
 
 
@@ -144,11 +144,14 @@ class WithKeywords(nn.Module):
 
 
 def first_with_gradient(calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Capture | None:
-    """Return a capture of the first call that has a backward with steps, else of the first with a backward."""
+    """Return a capture of the first call whose backward has steps and a gradient with elements, else of the first with
+    a backward."""
     without_steps = None
     for function, args in islice(calls, SAMPLES):
         capture = bp.capture(function, *args)
-        if any(pair.backward is not None and pair.backward.steps for pair in capture.pairs):
+        backwards = [pair.backward for pair in capture.pairs if pair.backward is not None and pair.backward.steps]
+        specs = [port.spec for backward in backwards for port in backward.outputs]
+        if any(isinstance(spec, TensorSpec) and 0 not in spec.shape for spec in specs):
             return capture
         if without_steps is None and any(pair.backward is not None for pair in capture.pairs):
             without_steps = capture

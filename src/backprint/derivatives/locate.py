@@ -361,8 +361,8 @@ class Search:
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
         """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
 
-        If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0 are
-        not looked for among the values of a backward.
+        If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
+        are not looked for among the values of a backward.
         """
         own = {step.name for step in steps}
         results = [n for n in own if any(step.name not in own for step in self.consumers.get(n, ())) and n in right]

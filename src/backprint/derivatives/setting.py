@@ -20,7 +20,7 @@ from backprint.derivatives.duals import FINER, WEIGHTS, DualRun, change, first_s
 from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
 from backprint.fx.values import resolve
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Graph, Pair, Ref, Step, TensorSpec, Value
+from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec, Value
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
@@ -189,7 +189,21 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
     reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
+    if reads_storages:
+        for port in forward.inputs:
+            refuse_other_place(port, values[port.name])
     return {name: (wide_in_memory if reads_storages else wide_alone)(values[name]) for name in names}
+
+
+def refuse_other_place(port: Port, value: Any) -> None:
+    """Raise CannotTell if a value begins elsewhere in its storage than at capture."""
+    if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor) or not has_storage(value):
+        return
+    if port.spec.offset not in (0, value.storage_offset()):
+        raise CannotTell(
+            f"input {port.name!r} began at element {port.spec.offset} of its storage at capture, and as_strided may "
+            f"read what is before; these values begin at element {value.storage_offset()}"
+        )
 
 
 def wide_in_memory(value: Any) -> Any:
@@ -548,7 +562,7 @@ def moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
 def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
     """Return the results of the forward where the inputs are moved along the direction."""
     moved = {
-        name: value + step * setting.direction[name] if name in setting.direction else value
+        name: in_memory_like(value + step * setting.direction[name], value) if name in setting.direction else value
         for name, value in setting.inputs.items()
     }
     torch.manual_seed(setting.chance)
