@@ -1,0 +1,516 @@
+"""The smallest part of a Pair whose backward is still not the derivative of its forward, as a Capture of its own.
+
+The part begins with the forward steps at which `derivatives/locate` finds the backward wrong. The backward has no such
+place: its steps between two borders are found by numbers, as for the parts of a split. In float64, near the captured
+inputs, autograd gives the gradient that the steps behind the part pass to each of its results, and, with what the
+backward returned at the wrong place taken for given, the share of the part in the gradient of each of its inputs. Both
+are looked up among the values of the backward, and the steps between them are the part's backward.
+
+Steps are added until that is possible: those between two inputs of the part, because the part's inputs must not depend
+on each other; and those that take a result whose gradient the backward has nowhere. Nothing is left out of the backward
+that the whole computes there, so its fault is the whole's. The part counts only if the fault is still found in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint import api
+from backprint.bench.cuts import count_operators, record_values
+from backprint.derivatives.check import CONVENTIONS, DRAWS, described, inputs_of_pairs
+from backprint.derivatives.duals import DualRun
+from backprint.derivatives.locate import (
+    NEAR,
+    Located,
+    Search,
+    WrongPlace,
+    distance,
+    locate,
+    locate_formulas,
+    mark_of,
+    names_in,
+)
+from backprint.derivatives.setting import CannotTell, NotFinite, Setting, make_setting, with_one_name
+from backprint.errors import BackprintError, GraphError
+from backprint.fx.convert import spec_of
+from backprint.graph.keys import PortKey, with_tangents
+from backprint.graph.nouns import (
+    Capture,
+    Graph,
+    OpaqueEdge,
+    Pair,
+    Port,
+    Ref,
+    Signature,
+    Step,
+    TensorSpec,
+    Value,
+    custom_operators,
+    refs,
+)
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import behind, free, live, mapped, used
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
+from backprint.lowering.subjects import BenchGraph
+from backprint.parts.split import PartOrigin, dense, identifier, subgraphs_in
+from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs
+from backprint.sample.recipes import derive
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestPart:
+    """The smallest part of a Pair whose backward is not the derivative: its Capture, and what is known of its backward
+    and of the whole's. `tests` parts were tried."""
+
+    title: str
+    operators: int
+    """How many operators both graphs of the whole call."""
+    capture: Capture
+    whole: Derivative
+    derivative: Derivative
+    tests: int
+
+    @property
+    def pair(self) -> Pair:
+        """The part."""
+        return self.capture.pairs[0]
+
+    @property
+    def left(self) -> int:
+        """How many operators both graphs of the part call."""
+        return operators_of(self.pair)
+
+    @property
+    def text(self) -> str:
+        """The result in a line."""
+        parts = "1 part" if self.tests == 1 else f"{self.tests} parts"
+        return f"{self.operators} operators -> {self.left}, {parts} tried: {self.derivative.word}"
+
+
+def operators_of(pair: Pair) -> int:
+    """Return how many operators the two graphs of a Pair call."""
+    return sum(count_operators(graph) for graph in (pair.forward, pair.backward) if graph is not None)
+
+
+def smallest_part(
+    capture: Capture, number: int, whole: Derivative, graphs: Sequence[BenchGraph]
+) -> SmallestPart | None:
+    """Return the smallest part of a Pair of a Capture whose backward is `whole`, which is not the derivative; None if
+    the fault is not found in a smaller part.
+
+    `graphs` are the graphs of the Capture, run in eager: the part's inputs have the values that they had there.
+    """
+    pair = unguarded_pair(with_one_name(capture.pairs[number], capture.signature.same))
+    search = PlaceSearch.of(capture, number, pair)
+    if search is None:
+        return None
+    values = values_in_eager(f"pair_{number}", pair, graphs)
+    best: SmallestPart | None = None
+    tests = 0
+    for place in search.places:
+        for cut in search.cuts(place):
+            part = capture_of_cut(capture, number, pair, cut, values)
+            if best is not None and operators_of(part.pairs[0]) >= best.left:
+                break
+            tests += 1
+            (derivative,) = api.derivative(part, meant=meant_in(part, capture))
+            if has_fault(derivative, whole):
+                best = SmallestPart(f"pair_{number} backward", operators_of(pair), part, whole, derivative, tests)
+                break
+    return None if best is None else replace(best, tests=tests)
+
+
+def unguarded_pair(pair: Pair) -> Pair:
+    """Return a Pair without guards: a part need not have what they check."""
+    assert pair.backward is not None
+    return Pair(pair.name, unguarded_graph(pair.forward), unguarded_graph(pair.backward))
+
+
+def meant_in(part: Capture, whole: Capture) -> tuple[str, ...]:
+    """Return the names of what is meant that a part has too."""
+    known = {edge.function for edge in part.opaque} | {"detach", "no_grad"}
+    return tuple(name for name in whole.meant if name in known)
+
+
+def has_fault(part: Derivative, whole: Derivative) -> bool:
+    """Whether a part is not the derivative, at a place where the whole is not."""
+    if part.word != NOT_THE_DERIVATIVE:
+        return False
+    places = {(place.function, place.at) for place in whole.wrong}
+    return not places or any((place.function, place.at) in places for place in part.wrong)
+
+
+def values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
+    """Return every value of both graphs in eager by its direction and local name."""
+    values = {}
+    for direction, graph in (("forward", pair.forward), ("backward", pair.backward)):
+        (bench,) = [bench for bench in graphs if bench.title == f"{name} {direction}"]
+        assert graph is not None
+        recorded = record_values(unguarded_graph(bench.graph), bench.run).values
+        values |= {PortKey(direction, local): value for local, value in recorded.items()}
+    return values
+
+
+# ---- Parts of a Pair, by numbers
+
+
+@dataclass(frozen=True, slots=True)
+class PairCut:
+    """A part of a Pair: the names of its forward steps and inputs; for each result that has a tangent, and for each
+    input that has a gradient, the value of the backward that this is; and the steps of its backward."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]
+    tangents: Mapping[str, str]
+    gradients: Mapping[str, str | None]
+    backward: tuple[Step, ...]
+    saved: tuple[str, ...]
+    """The backward's inputs that are not tangents, by local names."""
+
+
+class PlaceSearch:
+    """The wrong places of a Pair, and the parts around them."""
+
+    def __init__(self, pair: Pair, setting: Setting, located: Located, places: Sequence[WrongPlace]) -> None:
+        assert pair.backward is not None
+        self.pair, self.setting, self.located, self.places = pair, setting, located, places
+        self.forward, self.backward = pair.forward, pair.backward
+        self.search = Search(setting)
+        self.order = [step.name for step in self.forward.steps]
+        self.step_of = {step.name: step for step in self.forward.steps}
+        self.ports = {port.local: port for port in self.forward.inputs}
+        self.before = {name: set(behind([name], self.step_of)) for name in self.order}
+        saved = zip(self.forward.outputs, self.forward.results, strict=True)
+        self.local_of_saved = {
+            port.name: result.name for port, result in saved if port.role == "saved" and isinstance(result, Ref)
+        }
+        self.shown = {
+            name
+            for port, result in zip(self.forward.outputs, self.forward.results, strict=True)
+            if port.role in ("output", "mutation") and port.name in setting.tangents
+            for name in refs(result)
+        }
+
+    @classmethod
+    def of(cls, capture: Capture, number: int, pair: Pair) -> PlaceSearch | None:
+        """Return the search in a Pair; None if no wrong place is known that its author does not mean."""
+        functions = [edge.lines for edge in capture.opaque if edge.lines]
+        try:
+            values = inputs_of_pairs(capture)[number]
+        except CannotTell:
+            return None
+        for seed in range(DRAWS):
+            try:
+                setting = make_setting(pair, values, seed, capture.seed)
+                located = locate(setting, functions)
+                by_formula = not located.wrong
+                located = locate_formulas(setting) if by_formula else located
+            except (CannotTell, NotFinite, BackprintError, RuntimeError):
+                continue
+            places = [
+                place
+                for place in located.places
+                if described(place, setting, capture.opaque, by_formula).function not in (*capture.meant, *CONVENTIONS)
+            ]
+            if places:
+                return cls(pair, setting, located, places)
+        return None
+
+    def cuts(self, place: WrongPlace) -> Iterator[PairCut]:
+        """Yield parts around a wrong place, the smallest first."""
+        before = self.located.places[: self.located.places.index(place)]
+        names = {step.name for step in place.steps}
+        inputs: set[str] = set()
+        while True:
+            names, inputs = self.closed(names, inputs)
+            cut = self.cut(names, inputs, place, before)
+            if isinstance(cut, PairCut):
+                yield cut
+                more = self.takers(names)
+            else:
+                more, extra = cut
+                inputs |= extra
+                more = more if more or extra - names - set(self.inputs_of(names)) else self.takers(names)
+            if not more - names and not inputs - set(self.inputs_of(names)):
+                return
+            names |= more
+
+    def inputs_of(self, names: Collection[str]) -> list[str]:
+        """Return what steps take from elsewhere."""
+        taken = (name for local in self.order if local in names for name in used(self.step_of[local]))
+        return [name for name in dict.fromkeys(taken) if name not in names]
+
+    def takers(self, names: Collection[str]) -> set[str]:
+        """Return the steps that take results of these, on the way to results of the whole."""
+        return {
+            step.name
+            for name in names
+            for step in self.search.consumers.get(name, ())
+            if step.name in self.search.reaching and step.name not in names
+        }
+
+    def closed(self, names: set[str], inputs: set[str]) -> tuple[set[str], set[str]]:
+        """Return steps with those between them, and between what they take; a step with several results has those that
+        take one of them with it."""
+        names, inputs = set(names), set(inputs)
+        while True:
+            taken = {*self.inputs_of(names), *inputs} - names
+            several = {n for n in taken if n in self.step_of and not isinstance(self.search.forward_values[n], Tensor)}
+            between = {
+                step
+                for name in (*taken, *names)
+                for step in self.before.get(name, ())
+                if step not in names
+                and step != name
+                and step in self.step_of
+                and self.before[step] & (taken | names) - {step}
+            }
+            between |= {name for name in taken if name in self.step_of and self.before[name] & (names | taken) - {name}}
+            if not between | several:
+                return names, inputs - names
+            names |= between | several
+
+    def cut(
+        self, names: set[str], extra: set[str], place: WrongPlace, before: Sequence[WrongPlace]
+    ) -> PairCut | tuple[set[str], set[str]]:
+        """Return the part of these steps; or the steps, and the inputs, that it must have too."""
+        outer = self.outer_gradients(names, before)
+        tangents: dict[str, str] = {}
+        for name, gradient in outer.items():
+            value = self.value_of_backward(gradient)
+            if value is None:
+                return self.takers({name}), set()
+            tangents.setdefault(value, name)
+        inputs = [name for name in dict.fromkeys([*self.inputs_of(names), *extra]) if name not in names]
+        gradients = self.gradients_of(names, inputs, place, outer)
+        if not gradients:
+            return self.takers(names), set()
+        steps = {step.name: step for step in self.backward.steps}
+        ports = {port.local: port for port in self.backward.inputs}
+        reached = list(behind([n for n in gradients.values() if n is not None], steps, lambda name: name in tangents))
+        saved = [name for name in reached if name in ports and name not in tangents]
+        if any(ports[name].role == "tangent" for name in saved):
+            return self.takers(names), set()
+        locals_ = {self.local_of(ports[name]) for name in saved} - {""}
+        if missing := locals_ - names - set(inputs):
+            return set(), missing
+        kept = tuple(step for step in self.backward.steps if step.name in reached and step.name not in tangents)
+        own = tuple(self.step_of[name] for name in self.order if name in names)
+        return PairCut(own, tuple(inputs), tuple(outer), tangents, gradients, kept, tuple(saved))
+
+    def local_of(self, port: Port) -> str:
+        """Return the forward's value behind an input of the backward; '' for a constant of the backward alone."""
+        if port.role == "saved":
+            return self.local_of_saved.get(port.name, "")
+        return next((local for local, own in self.ports.items() if own.name == port.name), "")
+
+    def outer_gradients(self, names: Collection[str], before: Sequence[WrongPlace]) -> dict[str, Tensor]:
+        """Return the gradient that the steps outside of a part pass to each of its results; what the backward returned
+        at other wrong places is taken for given."""
+        env = dict(self.search.forward_values)
+        leaves: dict[str, Tensor] = {}
+        with torch.enable_grad():
+            for name in names:
+                if isinstance(env[name], Tensor) and self.search.may_have_gradient(name):
+                    leaves[name] = env[name].detach().clone().requires_grad_()
+                    env[name] = leaves[name] * 1
+        constant = {step.name for place in before for step in place.steps}
+        later = [s for s in self.setting.forward.steps if s.name not in names and not s.is_guard and self.follows(s, names)]
+        env = DualRun(self.setting.forward, constant).continued(later, env)
+        roots, weights = self.search.roots(env, before)
+        if not roots or not leaves:
+            return {}
+        gradients = torch.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
+        found = dict(zip(leaves, gradients, strict=True))
+        return {n: g for n in self.order if (g := found.get(n)) is not None and bool((g != 0).any())}
+
+    def follows(self, step: Step, names: Collection[str]) -> bool:
+        """Whether a step depends on one of these."""
+        return not self.before[step.name].isdisjoint(names)
+
+    def gradients_of(
+        self, names: Collection[str], inputs: Sequence[str], place: WrongPlace, outer: Mapping[str, Tensor]
+    ) -> dict[str, str | None]:
+        """Return, for each input whose share of gradient the backward has, the value that it is; None where the
+        backward returned nothing, though something is due."""
+        returned = dict(zip(place.inputs, place.returned, strict=True))
+        env = dict(self.search.forward_values)
+        wanted = [n for n in inputs if self.search.may_have_gradient(n) and isinstance(env[n], Tensor)]
+        leaves = {name: env[name].detach().clone().requires_grad_() for name in wanted}
+        with torch.enable_grad():
+            env |= {name: leaf * 1 for name, leaf in leaves.items()}
+        constant = {step.name for step in place.steps}
+        own = [step for step in self.setting.forward.steps if step.name in names]
+        env = DualRun(self.setting.forward, constant).continued(own, env)
+        ends = [(env[name], gradient) for name, gradient in outer.items() if env[name].requires_grad]
+        ends += [(env[n], g) for n, g in returned.items() if g is not None and env[n].requires_grad]
+        shares: dict[str, Tensor | None] = dict.fromkeys(wanted)
+        if ends and leaves:
+            values = torch.autograd.grad(
+                [v for v, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
+            )
+            shares |= dict(zip(leaves, values, strict=True))
+        gradients: dict[str, str | None] = {}
+        for name, share in shares.items():
+            if share is None or not bool((share != 0).any()):
+                if name in returned:
+                    gradients[name] = None
+            elif (value := self.value_of_backward(share)) is not None:
+                gradients[name] = value
+        return gradients
+
+    def value_of_backward(self, gradient: Tensor) -> str | None:
+        """Return the first value of the backward that has this gradient, in this shape."""
+        if not gradient.numel():
+            return None
+        mark = mark_of(gradient)
+        for name, value in self.search.backward_values.items():
+            if isinstance(value, Tensor) and value.shape == gradient.shape and value.dtype == gradient.dtype:
+                if mark_of(value).is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
+                    return name
+        return None
+
+
+# ---- A part as a Capture
+
+
+def capture_of_cut(
+    whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]
+) -> Capture:
+    """Return a part of a Pair as a Capture, with recipes for the values that it had in the whole."""
+    part = pair_of_cut(pair, cut, values)
+    assert part.backward is not None
+    ports = {port.local: port.name for port in part.forward.inputs}
+    inputs = {name: values[PortKey("forward", local)] for local, name in ports.items()}
+    for port in part.backward.by_role("constant"):
+        inputs[port.name] = values[PortKey("backward", port.local)]
+    outputs = [port.name for port in part.forward.by_role("output")]
+    differentiable = tuple(port.name for port in part.backward.by_role("tangent"))
+    edges = edges_in(part, whole.opaque)
+    steps = f"{operators_of(part)} of its {operators_of(pair)} operators"
+    capture = Capture(
+        name=f"{whole.name}.minified",
+        engine=whole.engine,
+        pairs=(part,),
+        signature=Signature(
+            arguments=tuple(port.name for port in part.forward.by_role("input")),
+            output={"tuple": [{"port": name} for name in outputs]},
+            differentiable=differentiable,
+        ),
+        why=(f"cut from pair_{number} of {whole.name}: {steps}", "its backward is not the derivative of its forward"),
+        notes=whole.notes,
+        opaque=edges,
+        environment=whole.environment,
+        requires=tuple(sorted({t for g in (part.forward, part.backward) for _, t in custom_operators(g)})),
+        seed=whole.seed,
+        origin=PartOrigin(part, inputs, differentiable, opaque=True),
+    )
+    tangents = {}
+    for value, local in cut.tangents.items():
+        tangents[local] = values[PortKey("backward", value)]
+    return replace(capture, recipes=recipes_for(capture, inputs, tangents))
+
+
+def recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[str, Tensor]) -> Inputs:
+    """Return recipes that are fitted to the values of inputs and tangents in the whole."""
+    inputs = fit_inputs(capture, {name: value for name, value in values.items() if isinstance(value, Tensor)}, "seed")
+    named = with_tangents({}, {name: value.detach().contiguous() for name, value in tangents.items()})
+    recipes = fit_all(named, derive(capture.seed, "tangents"), ())
+    kept = exact_data(named, recipes)
+    return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
+
+
+def edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
+    """Return the opaque edges of a part: those at a line of its steps, and those without a line."""
+    graphs = [graph for graph in (part.forward, part.backward) if graph is not None]
+    sources = [step.source for graph in graphs for step in graph.steps if step.source]
+    lines = {f"{source.file}:{source.line}" for source in sources}
+    files = {source.file for source in sources}
+    return tuple(
+        edge
+        for edge in edges
+        if edge.source is None
+        or lines & {*edge.lines, f"{edge.source.file}:{edge.source.line}"}
+        or (edge.function and edge.source.file in files and not edge.lines)
+    )
+
+
+def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair:
+    """Return a part of a Pair as a Pair."""
+    whole = pair.backward
+    assert whole is not None
+    ports = {port.local: port for port in pair.forward.inputs}
+    inputs = []
+    for local in in_order(pair.forward, cut.inputs):
+        known = ports.get(local)
+        inputs.append(known or Port(local, "input", spec_of(values[PortKey("forward", local)]), local))
+    names = {port.local: port.name for port in inputs}
+    specs = {step.name: spec_of(values[PortKey("forward", step.name)]) for step in cut.steps}
+    outputs: list[tuple[Port, Value]] = [(Port(name, "output", specs[name]), Ref(name)) for name in cut.results]
+    backward_ports = {port.local: port for port in whole.inputs}
+    locals_of = locals_of_saved(pair.forward)
+    saved_inputs = []
+    for local in cut.saved:
+        port = backward_ports[local]
+        saved_inputs.append(port)
+        if port.role == "saved":
+            outputs.append((Port(port.name, "saved", port.spec), Ref(locals_of[port.name])))
+    forward = Graph(
+        tuple(inputs),
+        cut.steps,
+        tuple(port for port, _ in outputs),
+        tuple(value for _, value in outputs),
+        tuple(item for item in pair.forward.subgraphs if item[0] in subgraphs_in(cut.steps)),
+        (),
+        "minified",
+    )
+    taken = {port.local for port in saved_inputs} | {step.name for step in cut.backward}
+    local_of_tangent: dict[str, str] = {}
+    tangent_ports = []
+    for value, name in cut.tangents.items():
+        local = free(f"tangent_{identifier(name)}", taken)
+        taken.add(local)
+        local_of_tangent[value] = local
+        spec = specs[name]
+        if not isinstance(spec, TensorSpec):
+            raise GraphError(f"{name} is no tensor, and has a tangent")
+        tangent_ports.append(Port(name, "tangent", dense(spec), local))
+
+    def renamed(name: str) -> Value:
+        return Ref(local_of_tangent.get(name, name))
+
+    gradients = [(local, cut.gradients[local]) for local in in_order(pair.forward, cut.gradients)]
+    gradient_specs = {port.local: port.spec for port in inputs}
+    backward = Graph(
+        (*saved_inputs, *tangent_ports),
+        tuple(mapped(step, renamed) for step in cut.backward),
+        tuple(Port(names[local], "gradient", dense_of(gradient_specs[local])) for local, _ in gradients),
+        tuple(None if value is None else renamed(value) for _, value in gradients),
+        tuple(item for item in whole.subgraphs if item[0] in subgraphs_in(cut.backward)),
+        (),
+        "minified",
+    )
+    return Pair("minified", live(forward), backward)
+
+
+def dense_of(spec: Any) -> TensorSpec:
+    """Return the spec of the gradient of an input."""
+    return dense(spec)
+
+
+def locals_of_saved(graph: Graph) -> dict[str, str]:
+    """Return the forward's value behind each saved port."""
+    results = zip(graph.outputs, graph.results, strict=True)
+    return {port.name: value.name for port, value in results if port.role == "saved" and isinstance(value, Ref)}
+
+
+def in_order(graph: Graph, names: Collection[str]) -> list[str]:
+    """Return values in the order of a graph: its inputs, then its steps."""
+    known = [*(port.local for port in graph.inputs), *(step.name for step in graph.steps)]
+    return [name for name in known if name in names]
