@@ -1,6 +1,7 @@
 """Compilers on graphs: correctness, speed, and scores.
 
-This module is the face: `run` and `minify`. A compiler works in a process of its own, which never has eager's results.
+This module is the face: `run`, `minify` and `minify_derivative`. A compiler works in a process of its own, which never
+has eager's results.
 
 - `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
 - `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
@@ -10,7 +11,8 @@ This module is the face: `run` and `minify`. A compiler works in a process of it
   `timing`: time in turns with eager.
 - `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and the peaks of the machine.
 - `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
-- `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible.
+- `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible. `wrong_backward`:
+  the smallest part whose backward is not the derivative.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backprint.common.text import BENCH_DIRECTIONS
 
@@ -86,6 +88,31 @@ def run(
     )
     place = Workplace(executor, ray_address, jobs, (memory, disk))
     return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
+
+
+def minify_derivative(
+    sample: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> MinifiedSample:
+    """Shrink the first Pair of a sample whose backward is not the derivative of its forward, and write it as a sample
+    and as one Python file.
+
+    The result is the smallest part whose backward still is not, with the lines and the autograd.Function of the whole.
+    `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another backward,
+    `"pair_1 backward"`. The sample's graphs run in a process of their own, for `timeout` seconds at most.
+    """
+    from backprint.bench.minify_sample import minify_sample
+    from backprint.common.text import check_sequence
+
+    check_sequence("allow", allow)
+    options: dict[str, Any] = dict(timeout=timeout, memory=memory, allow=tuple(allow), overwrite=overwrite)
+    return minify_sample(sample, None, out, graph=graph, **options)
 
 
 def minify(

@@ -1,4 +1,5 @@
-"""Minify a sample, in a process of its own: the first of its graphs on which a compiler fails.
+"""Minify a sample, in a process of its own: the first of its graphs on which a compiler fails, or the first of its
+Pairs whose backward is not the derivative of its forward.
 
 The calling process runs nothing of the sample and does not load torch. The sample's process (`jobs/apart`) runs its
 graphs in eager and forks one more for each test. It writes what it found into a folder as the graph shrinks, a case a
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.bench.compilers.table import absolute_compiler
 from backprint.errors import SampleError, UsageError
@@ -22,6 +23,9 @@ from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import Task, stage
 from backprint.jobs.verbs import gpu_option
 from backprint.sample.place import check_place, settle
+
+if TYPE_CHECKING:
+    from backprint.bench.wrong_backward import SmallestPart
 
 FUNCTION = "backprint.bench.minify_sample:minify_task"
 
@@ -45,7 +49,7 @@ class MinifiedSample:
 
 def minify_sample(
     sample: str | os.PathLike[str],
-    compiler: str,
+    compiler: str | None,
     out: str | os.PathLike[str],
     *,
     graph: str | None = None,
@@ -59,6 +63,7 @@ def minify_sample(
     placed: Callable[[MinifiedSample], None] = lambda minified: None,
 ) -> MinifiedSample:
     """Shrink a graph of a sample that a compiler fails on, and write it as the sample OUT and the file OUT.py.
+    Without a compiler, shrink a Pair whose backward is not the derivative.
 
     `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
     before one has failed, `timeout` those of the whole. `placed` is called with the result once it is in place, after
@@ -74,7 +79,7 @@ def minify_sample(
         options = {
             **gpu_option(),
             "compiler": compiler,
-            "compiler_lookup": absolute_compiler(compiler),  # for processes in other folders
+            "compiler_lookup": None if compiler is None else absolute_compiler(compiler),  # for other folders
             "graph": graph,
             "tests": tests,
             "limit": limit,
@@ -119,14 +124,17 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
     import torch
 
+    from backprint.bench import wrong_backward
     from backprint.bench.shrinking import case_of
     from backprint.jobs.task import on_cpu
     from backprint.jobs.verbs import versions, without_device_threads
 
-    _ = case_of  # loaded, for the processes that are forked from this one
+    _ = case_of, wrong_backward  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
+    if options["compiler_lookup"] is None:
+        return versions(options)
     if ":" not in options["compiler_lookup"]:
         torch.compiler.list_backends(exclude_tags=())
     if options["compiler_lookup"].partition(":")[0] == "inductor":
@@ -141,8 +149,9 @@ def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[s
     import torch
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in the tests' processes
+    search = SampleSearch if options["compiler"] is not None else WrongBackward
     try:
-        return write_answer(staging, {"why": "; ".join(SampleSearch(task, options).minify())})
+        return write_answer(staging, {"why": "; ".join(search(task, options).minify())})
     except UsageError as error:
         return write_answer(staging, {"usage": str(error)})
 
@@ -261,3 +270,58 @@ class SampleSearch:
         (folder / ROW).write_text(json.dumps(case.row(shown)), "utf-8")
         folder.rename(folder.with_suffix(""))
         self.cases += 1
+
+
+class WrongBackward:
+    """The search in one sample for a backward that is not the derivative, and for the smallest part that shows it."""
+
+    def __init__(self, task: Task, options: Mapping[str, Any]) -> None:
+        from backprint.sample.load import load
+
+        self.options = options
+        with stage("read"):
+            self.capture = load(task.path, tuple(options["allow"]))
+
+    def minify(self) -> Iterator[str]:
+        """Minify the first backward that is not the derivative; yield why each before it is not minified, or
+        nothing."""
+        from backprint import api
+        from backprint.bench.wrong_backward import smallest_part
+        from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+        from backprint.lowering.subjects import bench_graphs
+
+        titles = [f"pair_{i} backward" for i, pair in enumerate(self.capture.pairs) if pair.backward is not None]
+        wanted = self.options["graph"]
+        if wanted is not None and wanted not in titles:
+            names = ", ".join(titles) or "none"
+            raise UsageError(f"{self.capture.name} has no backward {wanted!r}; it has {names}")
+        if not titles:
+            return iter((f"{self.capture.name} has no backward",))
+        with stage("derivative"):
+            derivatives = api.derivative(self.capture)
+        reasons = []
+        for title, derivative in zip(titles, derivatives, strict=True):
+            if wanted not in (None, title):
+                continue
+            why = ": ".join(filter(None, (derivative.word, derivative.detail)))
+            if derivative.word == NOT_THE_DERIVATIVE:
+                with stage(f"{title}: parts"):
+                    number = int(title.partition(" ")[0].removeprefix("pair_"))
+                    part = smallest_part(self.capture, number, derivative, bench_graphs(self.capture))
+                if part is not None:
+                    self.write(part)
+                    return iter(())
+                why = f"{why}; no part of it that is wrong by itself was found"
+            reasons.append(f"{title}: {why}")
+        return iter(reasons)
+
+    def write(self, part: SmallestPart) -> None:
+        """Write a part as a sample and a file."""
+        from backprint.bench.wrong_backward import write_part
+
+        with stage("write"):
+            folder = Path(self.options["work"]) / "000000.part"
+            folder.mkdir()
+            write_part(part, folder, self.options["name"])
+            (folder / ROW).write_text(json.dumps(part.row()), "utf-8")
+            folder.rename(folder.with_suffix(""))

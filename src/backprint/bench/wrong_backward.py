@@ -13,8 +13,10 @@ that the whole computes there, so its fault is the whole's. The part counts only
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,7 +35,6 @@ from backprint.derivatives.locate import (
     locate,
     locate_formulas,
     mark_of,
-    names_in,
 )
 from backprint.derivatives.setting import CannotTell, NotFinite, Setting, make_setting, with_one_name
 from backprint.errors import BackprintError, GraphError
@@ -58,6 +59,7 @@ from backprint.graph.steps import behind, free, live, mapped, used
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
 from backprint.lowering.subjects import BenchGraph
 from backprint.parts.split import PartOrigin, dense, identifier, subgraphs_in
+from backprint.sample.export import write_export
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs
 from backprint.sample.recipes import derive
 
@@ -88,8 +90,92 @@ class SmallestPart:
     @property
     def text(self) -> str:
         """The result in a line."""
-        parts = "1 part" if self.tests == 1 else f"{self.tests} parts"
-        return f"{self.operators} operators -> {self.left}, {parts} tried: {self.derivative.word}"
+        return f"{self.operators} operators -> {self.left}: {self.derivative.word} ({self.derivative.detail})"
+
+    @property
+    def about(self) -> list[str]:
+        """The fault as lines for a bug report."""
+        return [
+            f"The backward is {self.derivative.word}: {self.derivative.detail}",
+            *(f"    {place}" for place in self.derivative.wrong),
+            f"It is {self.capture.why[0]}.",
+        ]
+
+    def row(self) -> dict[str, Any]:
+        """Return the part as plain values."""
+        pair = self.pair
+        assert pair.backward is not None
+        gap = self.derivative.gap
+        return {
+            "graph": self.title,
+            "derivative": self.derivative.word,
+            "detail": self.derivative.detail,
+            "gap": gap if gap is not None and math.isfinite(gap) else None,
+            "ports": list(self.derivative.ports),
+            "functions": list(dict.fromkeys(place.function for place in self.derivative.wrong if place.function)),
+            "wrong": list(map(str, self.derivative.wrong)),
+            "before": self.operators,
+            "after": self.left,
+            "calls": [step.target for step in pair.forward.steps],
+            "backward_calls": [step.target for step in pair.backward.steps],
+            "tests": self.tests,
+            "text": self.text,
+        }
+
+
+def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
+    """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path."""
+    api.save(part.capture, folder / name)
+    place, recipes = folder / f"{name}.py", part.capture.recipes
+    write_export(part.capture, place, recipes, None, "both", part.about, full=False)
+    above, main, below = place.read_text("utf-8").rpartition(MAIN)
+    text = f"{above}{differences_text(part.pair)}{main}    beside_differences()\n{below}"
+    place.write_text(text, "utf-8")
+    return place
+
+
+MAIN = 'if __name__ == "__main__":\n'
+"""The line of an exported file before the one that runs its graphs."""
+
+
+def differences_text(pair: Pair) -> str:
+    """Return the function of a part's file that compares its backward with differences of its forward."""
+    backward = pair.backward
+    assert backward is not None
+    places = {port.key: place for place, port in enumerate(pair.forward.outputs)}
+    tangents = [(places[PortKey("output", port.name)], f"tangent {port.name}") for port in backward.by_role("tangent")]
+    inputs = [str(port.key) for port in pair.forward.inputs]
+    sources = [places[port.key] if port.role == "saved" else str(port.key) for port in backward.inputs]
+    key_of = {port.name: str(port.key) for port in pair.forward.inputs}
+    gradients = [key_of[port.name] for port in backward.outputs]
+    return DIFFERENCES.format(inputs=inputs, tangents=tangents, sources=sources, gradients=gradients)
+
+
+DIFFERENCES = '''def beside_differences():
+    """Print the product of each gradient with a random direction of its input, beside differences of the forward along
+    it, both in float64."""
+    inputs, tangents = {inputs}, {tangents}
+    sources, gradients = {sources}, {gradients}
+    forward, backward = Forward(), Backward()
+    wide = lambda value: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    values = {{name: wide(value) for name, value in make_inputs().items()}}
+    results = forward(*(values[name] for name in inputs))
+    returned = backward(*(results[source] if isinstance(source, int) else values[source] for source in sources))
+    torch.manual_seed(0)
+    for name, gradient in zip(gradients, returned):
+        direction, step = torch.randn_like(values[name]), 1e-5 * float(values[name].abs().max())
+        by_backward = 0.0 if gradient is None else float((gradient * direction).sum())
+        sides = []
+        for way in (1, -1):
+            moved = {{**values, name: values[name] + way * step * direction}}
+            results = forward(*(moved[other] for other in inputs))
+            sides.append(sum(float((results[place] * values[other]).sum()) for place, other in tangents))
+        by_differences = (sides[0] - sides[1]) / (2 * step)
+        print(f"# along {{name}}: {{by_backward:.6g}} by the backward, {{by_differences:.6g}} by differences")
+
+
+'''
+"""Part of the file of a part, with the names and places of its ports."""
 
 
 def operators_of(pair: Pair) -> int:
@@ -147,7 +233,7 @@ def has_fault(part: Derivative, whole: Derivative) -> bool:
 
 def values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
     """Return every value of both graphs in eager by its direction and local name."""
-    values = {}
+    values: dict[PortKey, Any] = {}
     for direction, graph in (("forward", pair.forward), ("backward", pair.backward)):
         (bench,) = [bench for bench in graphs if bench.title == f"{name} {direction}"]
         assert graph is not None
@@ -321,7 +407,9 @@ class PlaceSearch:
                     leaves[name] = env[name].detach().clone().requires_grad_()
                     env[name] = leaves[name] * 1
         constant = {step.name for place in before for step in place.steps}
-        later = [s for s in self.setting.forward.steps if s.name not in names and not s.is_guard and self.follows(s, names)]
+        later = [
+            s for s in self.setting.forward.steps if s.name not in names and not s.is_guard and self.follows(s, names)
+        ]
         env = DualRun(self.setting.forward, constant).continued(later, env)
         roots, weights = self.search.roots(env, before)
         if not roots or not leaves:
@@ -371,18 +459,16 @@ class PlaceSearch:
             return None
         mark = mark_of(gradient)
         for name, value in self.search.backward_values.items():
-            if isinstance(value, Tensor) and value.shape == gradient.shape and value.dtype == gradient.dtype:
-                if mark_of(value).is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
-                    return name
+            alike = isinstance(value, Tensor) and value.shape == gradient.shape and value.dtype == gradient.dtype
+            if alike and mark_of(value).is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
+                return name
         return None
 
 
 # ---- A part as a Capture
 
 
-def capture_of_cut(
-    whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]
-) -> Capture:
+def capture_of_cut(whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Capture:
     """Return a part of a Pair as a Capture, with recipes for the values that it had in the whole."""
     part = pair_of_cut(pair, cut, values)
     assert part.backward is not None

@@ -1,4 +1,4 @@
-"""`backprint minify SAMPLE --compiler NAME -o OUT`."""
+"""`backprint minify SAMPLE --compiler NAME -o OUT`, and `minify SAMPLE --derivative -o OUT`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from backprint.cli.say import echo, ending, working
 @click.argument("sample", type=click.Path(path_type=Path))
 @click.option(
     "--compiler",
-    required=True,
     metavar="NAME",
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
 )
+@click.option("--derivative", is_flag=True, help="Shrink a backward that is not the derivative of its forward.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The sample; OUTPUT.py beside it.")
 @click.option("--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
 @click.option("--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
@@ -29,12 +29,15 @@ from backprint.cli.say import echo, ending, working
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace an older result.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-def command(sample: Path, compiler: str, output: Path, as_json: bool, **options: Any) -> None:
+def command(sample: Path, compiler: str | None, derivative: bool, output: Path, as_json: bool, **options: Any) -> None:
     """Shrink a graph on which a compiler is wrong, raises, crashes or hangs, for a bug report.
 
     The result is the smallest graph that still fails so: as the sample OUTPUT, and as OUTPUT.py, which runs with
     PyTorch alone. Every test is a process of its own. Exit code 1 if the compiler is right on every graph. Ctrl-C
     keeps the smallest graph so far.
+
+    With --derivative in place of a compiler, the result is the smallest part of the sample whose backward is not the
+    derivative of its forward. Exit code 1 if there is none.
     """
     from backprint.bench.minify_sample import MinifiedSample, minify_sample
     from backprint.errors import UsageError
@@ -42,6 +45,8 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **options:
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
+    if derivative == (compiler is not None):
+        raise UsageError("minify needs --compiler NAME, or --derivative: one of the two")
     kept: list[MinifiedSample] = []
 
     def left() -> str:
@@ -53,7 +58,7 @@ def command(sample: Path, compiler: str, output: Path, as_json: bool, **options:
         places = {"out": str(minified.out or "") or None, "file": str(minified.file or "") or None}
         echo(json.dumps({"sample": str(minified.sample), **places, "why": minified.why, **(minified.row or {})}))
     else:
-        print_found(minified, compiler)
+        print_found(minified, compiler or "derivative")
     if minified.row is None or minified.why:
         raise SystemExit(1)
 
@@ -66,6 +71,9 @@ def print_found(minified: Any, compiler: str) -> None:
     row = minified.row
     echo(f"{row['graph']}: {row['text']}")
     echo(f"{' '.join(row['calls'])}")
+    if "derivative" in row:
+        print_part(minified)
+        return
     others = ", ".join(f"{count} {kind}" for kind, count in row["others"].items())
     if others:
         echo(f"note: {others} among the tests, which is another fault")
@@ -79,3 +87,12 @@ def print_found(minified: Any, compiler: str) -> None:
         f"python {minified.file} --backend {compiler}" if row["reproduced"] is not None else f"python {minified.file}"
     )
     echo(f"{minified.out} and {minified.file}: {shown}")
+
+
+def print_part(minified: Any) -> None:
+    """Print a part whose backward is not the derivative, and how to see it."""
+    for place in minified.row["wrong"]:
+        echo(place)
+    if minified.why:
+        echo(f"note: the search ended early: {minified.why}")
+    echo(f"{minified.out} and {minified.file}: backprint verify --derivative {minified.out}")
