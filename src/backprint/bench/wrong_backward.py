@@ -41,6 +41,7 @@ from backprint.errors import BackprintError, GraphError
 from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.nouns import (
+    GONE,
     Capture,
     Graph,
     OpaqueEdge,
@@ -156,20 +157,27 @@ DIFFERENCES = '''def beside_differences():
     it, both in float64."""
     inputs, tangents = {inputs}, {tangents}
     sources, gradients = {sources}, {gradients}
-    forward, backward = Forward(), Backward()
-    wide = lambda value: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-    values = {{name: wide(value) for name, value in make_inputs().items()}}
-    results = forward(*(values[name] for name in inputs))
-    returned = backward(*(results[source] if isinstance(source, int) else values[source] for source in sources))
-    torch.manual_seed(0)
+    values = make_inputs()
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            values[name] = value.double()
+
+    for _, name in tangents:
+        values[name] = torch.randn_like(values[name])
+
+    def results(values):
+        torch.manual_seed(0)
+        return Forward()(*(copy.deepcopy(values[name]) for name in inputs))
+
+    own = results(values)
+    returned = Backward()(*(own[source] if isinstance(source, int) else values[source] for source in sources))
     for name, gradient in zip(gradients, returned):
         direction, step = torch.randn_like(values[name]), 1e-5 * float(values[name].abs().max())
         by_backward = 0.0 if gradient is None else float((gradient * direction).sum())
         sides = []
         for way in (1, -1):
-            moved = {{**values, name: values[name] + way * step * direction}}
-            results = forward(*(moved[other] for other in inputs))
-            sides.append(sum(float((results[place] * values[other]).sum()) for place, other in tangents))
+            moved = results({{**values, name: values[name] + way * step * direction}})
+            sides.append(sum(float((moved[place] * values[other]).sum()) for place, other in tangents))
         by_differences = (sides[0] - sides[1]) / (2 * step)
         print(f"# along {{name}}: {{by_backward:.6g}} by the backward, {{by_differences:.6g}} by differences")
 
@@ -196,19 +204,30 @@ def smallest_part(
     if search is None:
         return None
     values = values_in_eager(f"pair_{number}", pair, graphs)
+    whole_part = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
     best: SmallestPart | None = None
+    with_others: SmallestPart | None = None
     tests = 0
-    for place in search.places:
+    for number_of_place, place in enumerate(search.places):
+        if number_of_place >= search.named and (best or with_others):
+            break
         for cut in search.cuts(place):
-            part = capture_of_cut(capture, number, pair, cut, values)
+            part, exact = capture_of_cut(capture, number, pair, cut, values)
             if best is not None and operators_of(part.pairs[0]) >= best.left:
                 break
             tests += 1
-            (derivative,) = api.derivative(part, meant=meant_in(part, capture))
-            if has_fault(derivative, whole):
-                best = SmallestPart(f"pair_{number} backward", operators_of(pair), part, whole, derivative, tests)
+            derivative = derivative_of_part(part, capture)
+            if has_fault(derivative, whole):  # does it stay with inputs that are drawn anew?
+                drawn = derivative_of_part(replace(part, origin=GONE), capture)
+                part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
+            smaller = replace(whole_part, capture=part, derivative=derivative)
+            if has_fault(derivative, whole, alone=True):
+                best = smaller
                 break
-    return None if best is None else replace(best, tests=tests)
+            if with_others is None and has_fault(derivative, whole):
+                with_others = smaller
+    smallest = best or with_others
+    return None if smallest is None else replace(smallest, tests=tests)
 
 
 def unguarded_pair(pair: Pair) -> Pair:
@@ -223,12 +242,19 @@ def meant_in(part: Capture, whole: Capture) -> tuple[str, ...]:
     return tuple(name for name in whole.meant if name in known)
 
 
-def has_fault(part: Derivative, whole: Derivative) -> bool:
-    """Whether a part is not the derivative, at a place where the whole is not."""
+def derivative_of_part(part: Capture, whole: Capture) -> Derivative:
+    """Return whether the backward of a part is the derivative, at the values that it had in the whole, or drawn by its
+    recipes where these are gone."""
+    (derivative,) = api.derivative(part, meant=meant_in(part, whole), hostile=False)
+    return derivative
+
+
+def has_fault(part: Derivative, whole: Derivative, alone: bool = False) -> bool:
+    """Whether a part is not the derivative, at a place where the whole is not; with `alone`, at no other."""
     if part.word != NOT_THE_DERIVATIVE:
         return False
-    places = {(place.function, place.at) for place in whole.wrong}
-    return not places or any((place.function, place.at) in places for place in part.wrong)
+    places = [{(place.function, place.at) for place in derivative.wrong} for derivative in (part, whole)]
+    return places[0] <= places[1] if alone else not places[1] or bool(places[0] & places[1])
 
 
 def values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
@@ -261,11 +287,16 @@ class PairCut:
 
 
 class PlaceSearch:
-    """The wrong places of a Pair, and the parts around them."""
+    """The wrong places of a Pair, and the parts around them.
 
-    def __init__(self, pair: Pair, setting: Setting, located: Located, places: Sequence[WrongPlace]) -> None:
+    The first `named` of the places are in custom autograd.Functions or at a `detach`: the others may follow from these.
+    """
+
+    def __init__(
+        self, pair: Pair, setting: Setting, located: Located, places: Sequence[WrongPlace], named: int
+    ) -> None:
         assert pair.backward is not None
-        self.pair, self.setting, self.located, self.places = pair, setting, located, places
+        self.pair, self.setting, self.located, self.places, self.named = pair, setting, located, places, named
         self.forward, self.backward = pair.forward, pair.backward
         self.search = Search(setting)
         self.order = [step.name for step in self.forward.steps]
@@ -299,13 +330,14 @@ class PlaceSearch:
                 located = locate_formulas(setting) if by_formula else located
             except (CannotTell, NotFinite, BackprintError, RuntimeError):
                 continue
-            places = [
-                place
-                for place in located.places
-                if described(place, setting, capture.opaque, by_formula).function not in (*capture.meant, *CONVENTIONS)
-            ]
-            if places:
-                return cls(pair, setting, located, places)
+            named: list[WrongPlace] = []
+            others: list[WrongPlace] = []
+            for place in located.places:
+                function = described(place, setting, capture.opaque, by_formula).function
+                if function not in (*capture.meant, *CONVENTIONS):
+                    (named if function else others).append(place)
+            if named or others:
+                return cls(pair, setting, located, [*named, *others], len(named))
         return None
 
     def cuts(self, place: WrongPlace) -> Iterator[PairCut]:
@@ -468,8 +500,11 @@ class PlaceSearch:
 # ---- A part as a Capture
 
 
-def capture_of_cut(whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Capture:
-    """Return a part of a Pair as a Capture, with recipes for the values that it had in the whole."""
+def capture_of_cut(
+    whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]
+) -> tuple[Capture, Inputs]:
+    """Return a part of a Pair as a Capture with recipes fitted to the values that it had in the whole, and recipes that
+    keep these."""
     part = pair_of_cut(pair, cut, values)
     assert part.backward is not None
     ports = {port.local: port.name for port in part.forward.inputs}
@@ -497,17 +532,17 @@ def capture_of_cut(whole: Capture, number: int, pair: Pair, cut: PairCut, values
         seed=whole.seed,
         origin=PartOrigin(part, inputs, differentiable, opaque=True),
     )
-    tangents = {}
-    for value, local in cut.tangents.items():
-        tangents[local] = values[PortKey("backward", value)]
-    return replace(capture, recipes=recipes_for(capture, inputs, tangents))
+    tangents = {local: values[PortKey("backward", value)] for value, local in cut.tangents.items()}
+    fitted, exact = (recipes_for(capture, inputs, tangents, data) for data in ("seed", "exact"))
+    return replace(capture, recipes=fitted), exact
 
 
-def recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[str, Tensor]) -> Inputs:
-    """Return recipes that are fitted to the values of inputs and tangents in the whole."""
-    inputs = fit_inputs(capture, {name: value for name, value in values.items() if isinstance(value, Tensor)}, "seed")
+def recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[str, Tensor], data: str) -> Inputs:
+    """Return recipes that are fitted to the values of inputs and tangents in the whole, or keep these values
+    (`exact`)."""
+    inputs = fit_inputs(capture, {name: value for name, value in values.items() if isinstance(value, Tensor)}, data)
     named = with_tangents({}, {name: value.detach().contiguous() for name, value in tangents.items()})
-    recipes = fit_all(named, derive(capture.seed, "tangents"), ())
+    recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if data == "exact" else ())
     kept = exact_data(named, recipes)
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
 
