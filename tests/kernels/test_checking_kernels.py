@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -383,3 +384,5 @@ def test_the_command_says_it_of_the_sample(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 1, done.output
     assert ", not the derivative: " in done.output
+    done = CliRunner().invoke(main, [*given[:3], str(tmp_path / "again"), *given[4:], "--json"])
+    assert json.loads(done.stdout)["derivative"] == "not the derivative"
