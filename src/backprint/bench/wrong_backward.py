@@ -53,13 +53,15 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
     custom_operators,
-    refs,
 )
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import behind, free, live, mapped, used
+from backprint.graph.text import emit_class
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
 from backprint.lowering.subjects import BenchGraph
+from backprint.parts.flow import saved_values
 from backprint.parts.split import PartOrigin, dense, identifier, subgraphs_in
+from backprint.replaying.power import widened
 from backprint.sample.export import write_export
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs
 from backprint.sample.recipes import derive
@@ -125,11 +127,16 @@ class SmallestPart:
 
 
 def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
-    """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path."""
+    """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path.
+
+    The file shows the fault by differences, if it is in the short form of an exported file.
+    """
     api.save(part.capture, folder / name)
     place, recipes = folder / f"{name}.py", part.capture.recipes
     write_export(part.capture, place, recipes, None, "both", part.about, full=False)
     above, main, below = place.read_text("utf-8").rpartition(MAIN)
+    if SHORT not in above:
+        return place
     text = f"{above}{differences_text(part.pair)}{main}    beside_differences()\n{below}"
     place.write_text(text, "utf-8")
     return place
@@ -137,6 +144,9 @@ def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
 
 MAIN = 'if __name__ == "__main__":\n'
 """The line of an exported file before the one that runs its graphs."""
+
+SHORT = "def make_inputs():\n"
+"""A line of the short form."""
 
 
 def differences_text(pair: Pair) -> str:
@@ -149,7 +159,14 @@ def differences_text(pair: Pair) -> str:
     sources = [places[port.key] if port.role == "saved" else str(port.key) for port in backward.inputs]
     key_of = {port.name: str(port.key) for port in pair.forward.inputs}
     gradients = [key_of[port.name] for port in backward.outputs]
-    return DIFFERENCES.format(inputs=inputs, tangents=tangents, sources=sources, gradients=gradients)
+    text, classes = "", {}
+    for name, graph in (("Forward", pair.forward), ("Backward", backward)):
+        wide = widened(graph)
+        classes[name] = name if wide.steps == graph.steps else f"{name}InFloat64"
+        if wide.steps != graph.steps:
+            text += "\n".join(emit_class(wide, classes[name], "")) + "\n\n\n"
+    places_of = {"inputs": inputs, "tangents": tangents, "sources": sources, "gradients": gradients}
+    return text + DIFFERENCES.format(**places_of, forward=classes["Forward"], backward=classes["Backward"])
 
 
 DIFFERENCES = '''def beside_differences():
@@ -159,25 +176,27 @@ DIFFERENCES = '''def beside_differences():
     sources, gradients = {sources}, {gradients}
     values = make_inputs()
     for name, value in values.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            values[name] = value.double()
-
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+            values[name] = value.to(torch.complex128 if value.is_complex() else torch.float64)
     for _, name in tangents:
         values[name] = torch.randn_like(values[name])
 
     def results(values):
         torch.manual_seed(0)
-        return Forward()(*(copy.deepcopy(values[name]) for name in inputs))
+        return {forward}()(*(copy.deepcopy(values[name]) for name in inputs))
+
+    def product(left, right):
+        return float((left.conj() * right).real.sum())
 
     own = results(values)
-    returned = Backward()(*(own[source] if isinstance(source, int) else values[source] for source in sources))
+    returned = {backward}()(*(own[source] if isinstance(source, int) else values[source] for source in sources))
     for name, gradient in zip(gradients, returned):
         direction, step = torch.randn_like(values[name]), 1e-5 * float(values[name].abs().max())
-        by_backward = 0.0 if gradient is None else float((gradient * direction).sum())
+        by_backward = 0.0 if gradient is None else product(gradient, direction)
         sides = []
         for way in (1, -1):
             moved = results({{**values, name: values[name] + way * step * direction}})
-            sides.append(sum(float((moved[place] * values[other]).sum()) for place, other in tangents))
+            sides.append(sum(product(values[other], moved[place]) for place, other in tangents))
         by_differences = (sides[0] - sides[1]) / (2 * step)
         print(f"# along {{name}}: {{by_backward:.6g}} by the backward, {{by_differences:.6g}} by differences")
 
@@ -303,16 +322,7 @@ class PlaceSearch:
         self.step_of = {step.name: step for step in self.forward.steps}
         self.ports = {port.local: port for port in self.forward.inputs}
         self.before = {name: set(behind([name], self.step_of)) for name in self.order}
-        saved = zip(self.forward.outputs, self.forward.results, strict=True)
-        self.local_of_saved = {
-            port.name: result.name for port, result in saved if port.role == "saved" and isinstance(result, Ref)
-        }
-        self.shown = {
-            name
-            for port, result in zip(self.forward.outputs, self.forward.results, strict=True)
-            if port.role in ("output", "mutation") and port.name in setting.tangents
-            for name in refs(result)
-        }
+        self.local_of_saved = saved_values(pair)
 
     @classmethod
     def of(cls, capture: Capture, number: int, pair: Pair) -> PlaceSearch | None:
@@ -575,7 +585,7 @@ def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair
     specs = {step.name: spec_of(values[PortKey("forward", step.name)]) for step in cut.steps}
     outputs: list[tuple[Port, Value]] = [(Port(name, "output", specs[name]), Ref(name)) for name in cut.results]
     backward_ports = {port.local: port for port in whole.inputs}
-    locals_of = locals_of_saved(pair.forward)
+    locals_of = saved_values(pair)
     saved_inputs = []
     for local in cut.saved:
         port = backward_ports[local]
@@ -607,28 +617,17 @@ def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair
         return Ref(local_of_tangent.get(name, name))
 
     gradients = [(local, cut.gradients[local]) for local in in_order(pair.forward, cut.gradients)]
-    gradient_specs = {port.local: port.spec for port in inputs}
+    gradient_specs: dict[str, Any] = {port.local: port.spec for port in inputs}
     backward = Graph(
         (*saved_inputs, *tangent_ports),
         tuple(mapped(step, renamed) for step in cut.backward),
-        tuple(Port(names[local], "gradient", dense_of(gradient_specs[local])) for local, _ in gradients),
+        tuple(Port(names[local], "gradient", dense(gradient_specs[local])) for local, _ in gradients),
         tuple(None if value is None else renamed(value) for _, value in gradients),
         tuple(item for item in whole.subgraphs if item[0] in subgraphs_in(cut.backward)),
         (),
         "minified",
     )
     return Pair("minified", live(forward), backward)
-
-
-def dense_of(spec: Any) -> TensorSpec:
-    """Return the spec of the gradient of an input."""
-    return dense(spec)
-
-
-def locals_of_saved(graph: Graph) -> dict[str, str]:
-    """Return the forward's value behind each saved port."""
-    results = zip(graph.outputs, graph.results, strict=True)
-    return {port.name: value.name for port, value in results if port.role == "saved" and isinstance(value, Ref)}
 
 
 def in_order(graph: Graph, names: Collection[str]) -> list[str]:
