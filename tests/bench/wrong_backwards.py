@@ -44,12 +44,15 @@ def a_little_more(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
 
 
 def not_linear(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-    """Clips large tangents, which are seldom drawn."""
+    """Halves gradients from its third call on, which has scaled tangents: the first ends its compilation."""
+    calls = 0
 
-    def clipped(values: Sequence[Any], tangent: Tensor, gradient: Tensor) -> Tensor:
-        return gradient * (0.5 if float(tangent.abs().max()) > 4 else 1.0)
+    def halved(values: Sequence[Any], tangent: Tensor, gradient: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return gradient * (0.5 if calls > 2 else 1.0)
 
-    return changed(module, clipped)
+    return changed(module, halved)
 
 
 def not_finite(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:

@@ -29,6 +29,7 @@ from backprint.derivatives.duals import DualRun
 from backprint.derivatives.locate import (
     NEAR,
     Located,
+    Mark,
     Search,
     WrongPlace,
     distance,
@@ -36,7 +37,7 @@ from backprint.derivatives.locate import (
     locate_formulas,
     mark_of,
 )
-from backprint.derivatives.setting import CannotTell, NotFinite, Setting, make_setting, with_one_name
+from backprint.derivatives.setting import CannotTell, NotFinite, Setting, is_inexact, make_setting, with_one_name
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey, with_tangents
@@ -231,6 +232,8 @@ def smallest_part(
         if number_of_place >= search.named and (best or with_others):
             break
         for cut in search.cuts(place):
+            if tests >= MOST_TESTS:
+                break
             part, exact = capture_of_cut(capture, number, pair, cut, values)
             if best is not None and operators_of(part.pairs[0]) >= best.left:
                 break
@@ -247,6 +250,10 @@ def smallest_part(
                 with_others = smaller
     smallest = best or with_others
     return None if smallest is None else replace(smallest, tests=tests)
+
+
+MOST_TESTS = 40
+"""How many parts are tried."""
 
 
 def unguarded_pair(pair: Pair) -> Pair:
@@ -318,6 +325,10 @@ class PlaceSearch:
         self.pair, self.setting, self.located, self.places, self.named = pair, setting, located, places, named
         self.forward, self.backward = pair.forward, pair.backward
         self.search = Search(setting)
+        self.marks: dict[Any, list[tuple[str, Tensor, Mark]]] = {}
+        for name, value in self.search.backward_values.items():
+            if isinstance(value, Tensor) and value.numel() and value.layout is torch.strided and is_inexact(value):
+                self.marks.setdefault((value.shape, value.dtype), []).append((name, value, mark_of(value)))
         self.order = [step.name for step in self.forward.steps]
         self.step_of = {step.name: step for step in self.forward.steps}
         self.ports = {port.local: port for port in self.forward.inputs}
@@ -342,10 +353,13 @@ class PlaceSearch:
                 continue
             named: list[WrongPlace] = []
             others: list[WrongPlace] = []
+            known = set[Any]()  # of a loop, one place stands for all
             for place in located.places:
-                function = described(place, setting, capture.opaque, by_formula).function
-                if function not in (*capture.meant, *CONVENTIONS):
-                    (named if function else others).append(place)
+                wrong = described(place, setting, capture.opaque, by_formula)
+                key = wrong.operators, wrong.at, wrong.function
+                if wrong.function not in (*capture.meant, *CONVENTIONS) and key not in known:
+                    known.add(key)
+                    (named if wrong.function else others).append(place)
             if named or others:
                 return cls(pair, setting, located, [*named, *others], len(named))
         return None
@@ -497,12 +511,9 @@ class PlaceSearch:
 
     def value_of_backward(self, gradient: Tensor) -> str | None:
         """Return the first value of the backward that has this gradient, in this shape."""
-        if not gradient.numel():
-            return None
-        mark = mark_of(gradient)
-        for name, value in self.search.backward_values.items():
-            alike = isinstance(value, Tensor) and value.shape == gradient.shape and value.dtype == gradient.dtype
-            if alike and mark_of(value).is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
+        mark = mark_of(gradient) if gradient.numel() else None
+        for name, value, own in self.marks.get((gradient.shape, gradient.dtype), ()):
+            if mark is not None and own.is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
                 return name
         return None
 

@@ -145,7 +145,8 @@ class DualRun:
         function = RECURRENT.get(function, function)
         before = torch.get_rng_state() if is_random(function) else None
         try:
-            return for_program(function, *args, **kwargs)
+            result = for_program(function, *args, **kwargs)
+            return result if before is None else tree_map(drawn, result)
         except (NotImplementedError, RuntimeError) as error:
             if before is not None:
                 torch.set_rng_state(before)
@@ -276,6 +277,14 @@ def requiring_grad(value: Any) -> Any:
     if not isinstance(value, Tensor) or value.requires_grad or not (value.is_floating_point() or value.is_complex()):
         return value
     return value.detach().requires_grad_()
+
+
+def drawn(value: Any) -> Any:
+    """Return a random tensor that depends on nothing where its operator has no derivative: `bernoulli` draws into the
+    memory that it takes."""
+    if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
+        return value.detach()
+    return value
 
 
 def is_random(function: Any) -> bool:
