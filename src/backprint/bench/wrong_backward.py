@@ -24,20 +24,29 @@ from torch import Tensor
 
 from backprint import api
 from backprint.bench.cuts import count_operators, record_values
-from backprint.derivatives.check import CONVENTIONS, DRAWS, described, inputs_of_pairs
+from backprint.derivatives.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
 from backprint.derivatives.duals import DualRun
 from backprint.derivatives.locate import (
+    MOST_PLACES,
     NEAR,
-    Located,
     Mark,
     Search,
     WrongPlace,
     distance,
-    locate,
     locate_formulas,
     mark_of,
 )
-from backprint.derivatives.setting import CannotTell, NotFinite, Setting, is_inexact, make_setting, with_one_name
+from backprint.derivatives.setting import (
+    CannotTell,
+    NotFinite,
+    Setting,
+    backward_product,
+    forward_product,
+    gap_of,
+    is_inexact,
+    make_setting,
+    with_one_name,
+)
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey, with_tangents
@@ -224,32 +233,24 @@ def smallest_part(
     if search is None:
         return None
     values = values_in_eager(f"pair_{number}", pair, graphs)
-    whole_part = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
-    best: SmallestPart | None = None
+    known = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
     with_others: SmallestPart | None = None
-    tests = 0
-    for number_of_place, place in enumerate(search.places):
-        if number_of_place >= search.named and (best or with_others):
-            break
-        for cut in search.cuts(place):
-            if tests >= MOST_TESTS:
-                break
+    for place, before in search.places(capture):
+        for cut in search.cuts(place, before):
+            if known.tests >= MOST_TESTS:
+                return with_others
             part, exact = capture_of_cut(capture, number, pair, cut, values)
-            if best is not None and operators_of(part.pairs[0]) >= best.left:
-                break
-            tests += 1
             derivative = derivative_of_part(part, capture)
-            if has_fault(derivative, whole):  # does it stay with inputs that are drawn anew?
-                drawn = derivative_of_part(replace(part, origin=GONE), capture)
-                part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
-            smaller = replace(whole_part, capture=part, derivative=derivative)
+            known = replace(known, tests=known.tests + 1)
+            if not has_fault(derivative, whole):
+                continue
+            drawn = derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
+            part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
+            smaller = replace(known, capture=part, derivative=derivative)
             if has_fault(derivative, whole, alone=True):
-                best = smaller
-                break
-            if with_others is None and has_fault(derivative, whole):
-                with_others = smaller
-    smallest = best or with_others
-    return None if smallest is None else replace(smallest, tests=tests)
+                return smaller
+            with_others = with_others or smaller
+    return with_others
 
 
 MOST_TESTS = 40
@@ -313,18 +314,12 @@ class PairCut:
 
 
 class PlaceSearch:
-    """The wrong places of a Pair, and the parts around them.
+    """The wrong places of a Pair, and the parts around them."""
 
-    The first `named` of the places are in custom autograd.Functions or at a `detach`: the others may follow from these.
-    """
-
-    def __init__(
-        self, pair: Pair, setting: Setting, located: Located, places: Sequence[WrongPlace], named: int
-    ) -> None:
+    def __init__(self, pair: Pair, setting: Setting, functions: Sequence[Collection[str]]) -> None:
         assert pair.backward is not None
-        self.pair, self.setting, self.located, self.places, self.named = pair, setting, located, places, named
-        self.forward, self.backward = pair.forward, pair.backward
-        self.search = Search(setting)
+        self.setting, self.forward, self.backward = setting, pair.forward, pair.backward
+        self.search = Search(setting, functions)
         self.marks: dict[Any, list[tuple[str, Tensor, Mark]]] = {}
         for name, value in self.search.backward_values.items():
             if isinstance(value, Tensor) and value.numel() and value.layout is torch.strided and is_inexact(value):
@@ -337,36 +332,62 @@ class PlaceSearch:
 
     @classmethod
     def of(cls, capture: Capture, number: int, pair: Pair) -> PlaceSearch | None:
-        """Return the search in a Pair; None if no wrong place is known that its author does not mean."""
+        """Return the search in a Pair; None if its gradients are right, or not finite, at all inputs that are drawn."""
         functions = [edge.lines for edge in capture.opaque if edge.lines]
         try:
             values = inputs_of_pairs(capture)[number]
-        except CannotTell:
+            settings = [make_setting(pair, values, seed, capture.seed) for seed in range(DRAWS)]
+            searches = (cls(pair, setting, functions) for setting in settings)
+            return next((search for search in searches if search.is_wrong()), None)
+        except (CannotTell, NotFinite, BackprintError, RuntimeError):  # as where `check_pair` cannot tell where
             return None
-        for seed in range(DRAWS):
-            try:
-                setting = make_setting(pair, values, seed, capture.seed)
-                located = locate(setting, functions)
-                by_formula = not located.wrong
-                located = locate_formulas(setting) if by_formula else located
-            except (CannotTell, NotFinite, BackprintError, RuntimeError):
-                continue
-            named: list[WrongPlace] = []
-            others: list[WrongPlace] = []
-            known = set[Any]()  # of a loop, one place stands for all
-            for place in located.places:
-                wrong = described(place, setting, capture.opaque, by_formula)
-                key = wrong.operators, wrong.at, wrong.function
-                if wrong.function not in (*capture.meant, *CONVENTIONS) and key not in known:
-                    known.add(key)
-                    (named if wrong.function else others).append(place)
-            if named or others:
-                return cls(pair, setting, located, [*named, *others], len(named))
-        return None
 
-    def cuts(self, place: WrongPlace) -> Iterator[PairCut]:
-        """Yield parts around a wrong place, the smallest first."""
-        before = self.located.places[: self.located.places.index(place)]
+    def is_wrong(self) -> bool:
+        """Whether gradients are not those of the forward: by autograd, or by the formulas of forward-mode AD."""
+        gap = gap_of(forward_product(self.setting)[:2], backward_product(self.setting))
+        return gap > LIMIT_BY_DIFFERENCES or bool(self.search.wrong_ports([]))
+
+    def places(self, capture: Capture) -> Iterator[tuple[WrongPlace, list[WrongPlace]]]:
+        """Yield the wrong places that the author does not mean, each with those that were found before it.
+
+        If the program has custom Functions, those in one come first: others may follow from them. Of a loop, one place
+        stands for all.
+        """
+        several = any(edge.function for edge in capture.opaque)
+        known, later = set[Any](), []
+        for place, before, by_formula in self.all_places():
+            wrong = described(place, self.setting, capture.opaque, by_formula)
+            key = wrong.operators, wrong.at, wrong.function
+            if key in known or wrong.function in (*capture.meant, *CONVENTIONS):
+                continue
+            known.add(key)
+            if several and not wrong.function:
+                later.append((place, before))
+            else:
+                yield place, before
+        yield from later
+
+    def all_places(self) -> Iterator[tuple[WrongPlace, list[WrongPlace], bool]]:
+        """Yield the wrong places, those nearest to the results first, each with those before it, and whether autograd
+        itself is wrong there."""
+        wrong = self.search.wrong_ports([])
+        if not wrong:
+            yield from ((place, [], True) for place in locate_formulas(self.setting).places)
+            return
+        found: list[WrongPlace] = []
+        while wrong and len(found) < MOST_PLACES:
+            try:
+                place = self.search.next_place(found, wrong)
+            except (BackprintError, RuntimeError):  # autograd has no gradient of an operator: no further place is known
+                return
+            if place is None:
+                return
+            yield place, list(found), False
+            found.append(place)
+            wrong = self.search.wrong_ports(found)
+
+    def cuts(self, place: WrongPlace, before: Sequence[WrongPlace]) -> Iterator[PairCut]:
+        """Yield parts around a wrong place, the smallest first; `before` are wrong places nearer to the results."""
         names = {step.name for step in place.steps}
         inputs: set[str] = set()
         while True:
@@ -455,18 +476,10 @@ class PlaceSearch:
     def outer_gradients(self, names: Collection[str], before: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the gradient that the steps outside of a part pass to each of its results; what the backward returned
         at other wrong places is taken for given."""
-        env = dict(self.search.forward_values)
-        leaves: dict[str, Tensor] = {}
-        with torch.enable_grad():
-            for name in names:
-                if isinstance(env[name], Tensor) and self.search.may_have_gradient(name):
-                    leaves[name] = env[name].detach().clone().requires_grad_()
-                    env[name] = leaves[name] * 1
-        constant = {step.name for place in before for step in place.steps}
-        later = [
-            s for s in self.setting.forward.steps if s.name not in names and not s.is_guard and self.follows(s, names)
-        ]
-        env = DualRun(self.setting.forward, constant).continued(later, env)
+        values = self.search.forward_values
+        own = [name for name in names if isinstance(values[name], Tensor) and self.search.may_have_gradient(name)]
+        leaves = {name: values[name].detach().clone().requires_grad_() for name in own}
+        env = self.again({step.name for place in before for step in place.steps}, leaves)
         roots, weights = self.search.roots(env, before)
         if not roots or not leaves:
             return {}
@@ -474,9 +487,20 @@ class PlaceSearch:
         found = dict(zip(leaves, gradients, strict=True))
         return {n: g for n in self.order if (g := found.get(n)) is not None and bool((g != 0).any())}
 
-    def follows(self, step: Step, names: Collection[str]) -> bool:
-        """Whether a step depends on one of these."""
-        return not self.before[step.name].isdisjoint(names)
+    def again(self, constant: Collection[str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the forward once more from its random state, and return its values; those that are `given` stand for what
+        the forward computes. Steps in `constant` pass no gradient on."""
+        env = {port.local: self.search.forward_values[port.local] for port in self.setting.forward.inputs}
+        with torch.enable_grad():
+            fed = {name: value * 1 if is_leaf(value) else value for name, value in given.items()}
+        env |= {name: value for name, value in fed.items() if name in env}
+        run = DualRun(self.setting.forward, constant)
+        torch.manual_seed(self.setting.chance)
+        for step in self.setting.forward.steps:
+            if not step.is_guard:
+                run.continued([step], env)
+                env[step.name] = fed.get(step.name, env[step.name])
+        return env
 
     def gradients_of(
         self, names: Collection[str], inputs: Sequence[str], place: WrongPlace, outer: Mapping[str, Tensor]
@@ -484,22 +508,19 @@ class PlaceSearch:
         """Return, for each input whose share of gradient the backward has, the value that it is; None where the
         backward returned nothing, though something is due."""
         returned = dict(zip(place.inputs, place.returned, strict=True))
-        env = dict(self.search.forward_values)
-        wanted = [n for n in inputs if self.search.may_have_gradient(n) and isinstance(env[n], Tensor)]
-        leaves = {name: env[name].detach().clone().requires_grad_() for name in wanted}
-        with torch.enable_grad():
-            env |= {name: leaf * 1 for name, leaf in leaves.items()}
-        constant = {step.name for step in place.steps}
-        own = [step for step in self.setting.forward.steps if step.name in names]
-        env = DualRun(self.setting.forward, constant).continued(own, env)
+        values = self.search.forward_values
+        wanted = [n for n in inputs if self.search.may_have_gradient(n) and isinstance(values[n], Tensor)]
+        leaves = {name: values[name].detach().clone().requires_grad_() for name in wanted}
+        others = {name: value for name, value in values.items() if name not in names}
+        env = self.again({step.name for step in place.steps}, {**others, **leaves})
         ends = [(env[name], gradient) for name, gradient in outer.items() if env[name].requires_grad]
         ends += [(env[n], g) for n, g in returned.items() if g is not None and env[n].requires_grad]
         shares: dict[str, Tensor | None] = dict.fromkeys(wanted)
         if ends and leaves:
-            values = torch.autograd.grad(
+            found = torch.autograd.grad(
                 [v for v, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
             )
-            shares |= dict(zip(leaves, values, strict=True))
+            shares |= dict(zip(leaves, found, strict=True))
         gradients: dict[str, str | None] = {}
         for name, share in shares.items():
             if share is None or not bool((share != 0).any()):
@@ -516,6 +537,11 @@ class PlaceSearch:
             if mark is not None and own.is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
                 return name
         return None
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether a value is a tensor whose gradient is asked for."""
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 # ---- A part as a Capture
