@@ -459,7 +459,11 @@ class PlaceSearch:
         reached = list(behind([n for n in gradients.values() if n is not None], steps, lambda name: name in tangents))
         saved = [name for name in reached if name in ports and name not in tangents]
         if any(ports[name].role == "tangent" for name in saved):
-            return self.takers(names), set()
+            gradients = self.by_echo(names, inputs, tangents)
+            if not gradients:
+                return self.takers(names), set()
+            reached = list(behind([name for name in gradients.values() if name], steps, lambda name: name in tangents))
+            saved = [name for name in reached if name in ports and name not in tangents]
         locals_ = {self.local_of(ports[name]) for name in saved} - {""}
         if missing := locals_ - names - set(inputs):
             return set(), missing
@@ -528,6 +532,24 @@ class PlaceSearch:
                     gradients[name] = None
             elif (value := self.value_of_backward(share)) is not None:
                 gradients[name] = value
+        return gradients
+
+    def by_echo(
+        self, names: Collection[str], inputs: Sequence[str], tangents: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Return, for inputs of a part, the last step of the backward that the capture says is a gradient of it, and
+        that is computed from the part's tangents alone: the place may have been explained by a value of another."""
+        steps = {step.name: step for step in self.backward.steps}
+        tangent_ports = {port.local for port in self.backward.by_role("tangent")} - tangents.keys()
+        own = tuple(self.step_of[name] for name in self.order if name in names)
+        gradients: dict[str, str | None] = {}
+        for name in inputs:
+            for value in self.search.candidates(name, own, None) if self.search.may_have_gradient(name) else ():
+                echo = steps[value].echo if value in steps else None
+                reached = set(behind([value], steps, lambda other: other in tangents))
+                if echo is not None and not set(echo.names).isdisjoint(names) and not reached & tangent_ports:
+                    gradients[name] = value
+                    break
         return gradients
 
     def value_of_backward(self, gradient: Tensor) -> str | None:
