@@ -391,7 +391,8 @@ class PlaceSearch:
             else:
                 more, extra = cut
                 inputs |= extra
-                more = more if more or extra - names - set(self.inputs_of(names)) else self.takers(names)
+                is_new = bool(extra - names - set(self.inputs_of(names)))
+                more = more - names or (set() if is_new else self.takers(names))
             if not more - names and not inputs - set(self.inputs_of(names)):
                 return
             names |= more
