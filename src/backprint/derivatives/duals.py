@@ -470,14 +470,6 @@ def drawn(value: Any) -> Any:
     return value
 
 
-def drawn(value: Any) -> Any:
-    """Return a random tensor that depends on nothing where its operator has no derivative: `bernoulli` draws into the
-    memory that it takes."""
-    if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
-        return value.detach()
-    return value
-
-
 def is_random(function: Any) -> bool:
     """Whether an operator draws from torch's generator."""
     return torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())

@@ -164,10 +164,9 @@ class JsonLines:
 def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row in the form of `--json`."""
     sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
-    known = {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
-    if row.get("derivative"):  # a verb that asks for it: `kernels --check`
-        known["derivative"] = row["derivative"]
-    columns: dict[str, Any] = without_infinities(known)
+    columns: dict[str, Any] = without_infinities(
+        {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
+    )
     return columns
 
 
