@@ -58,9 +58,9 @@ def capture(
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
     A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
-    `meant` names custom autograd.Functions, `"detach"`, `"no_grad"` or `"item"`, where the gradient is meant not to be
-    the derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of
-    operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
+    `meant` names custom autograd.Functions, `"detach"`, `"no_grad"`, `"hook"` or `"item"`, where the gradient is meant
+    not to be the derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose`
+    names of operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
@@ -262,10 +262,10 @@ def derivative(
     must be ⟨Jᵀ·g, v⟩ by the backward. A wrong backward is `not the derivative`, with the operators or the custom
     autograd.Function at fault, its line, and the gradients that are wrong.
 
-    `meant` names Functions, `"detach"`, `"no_grad"` or `"item"`, where the gradient is meant to differ, as a surrogate
-    does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents that are
-    expanded, transposed, one-hot or 0 in a row, and inputs with zeros, equal values, masked rows and repeated indices
-    are tried too. None tries them if the program has a custom autograd.Function, a hook or a custom operator.
+    `meant` names Functions, `"detach"`, `"no_grad"`, `"hook"` or `"item"`, where the gradient is meant to differ, as a
+    surrogate does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents
+    that are expanded, transposed, one-hot or 0 in a row, and inputs with zeros, equal values, masked rows and repeated
+    indices are tried too. None tries them if the program has a custom autograd.Function, a hook or a custom operator.
     """
     from backprint.common.text import check_sequence
     from backprint.derivatives.check import derivatives_of

@@ -119,3 +119,74 @@ def test_a_gradient_that_is_wrong_at_one_point_only() -> None:
     assert answer.word == "not the derivative"
     assert "zeros" in answer.detail
     assert [place.function for place in answer.wrong] == ["Cube"]
+
+
+# ------------------------------------------------------------------ what has no step of its own in the forward
+
+
+def straight_through(x: Tensor) -> Tensor:
+    return (x + ((x * 4).round() / 4 - x).detach()).square().sum()
+
+
+def clipped(x: Tensor) -> Tensor:
+    y = x.sin()
+    y.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+    return (y * 3).exp()
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return -0.5 * grad
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad
+
+
+def with_hook_of_module() -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    net[1].register_full_backward_hook(lambda module, before, after: (before[0] * 2,))
+    return net
+
+
+def with_hook_of_parameter() -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    net[0].weight.register_hook(lambda gradient: gradient * 0.5)
+    return net
+
+
+def with_rounded() -> Any:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    return lambda x: Rounded.apply(net(x) * 9).sin()
+
+
+MEANT: dict[str, tuple[Any, str]] = {
+    "a straight-through estimator": (lambda: straight_through, "detach"),
+    "a clipped gradient": (lambda: clipped, "hook"),
+    "a hook of a module": (with_hook_of_module, "hook"),
+    "a hook of a parameter": (with_hook_of_parameter, "hook"),
+    "a reversed gradient": (lambda: lambda x: Reversed.apply(x.sin() * 2).sin(), "Reversed"),
+    "a gradient in place of 0": (with_rounded, "Rounded"),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_what_is_meant_to_differ_is_named(case: str) -> None:
+    make, name = MEANT[case]
+    program = make()
+    (answer,) = bp.derivative(program, leaf(3, 4))
+    assert answer.word == "not the derivative"
+    assert {place.function for place in answer.wrong} == {name}
+    (answer,) = bp.derivative(bp.capture(program, leaf(3, 4), meant=(name,)))
+    assert answer.word == f"derivative but for {name}"

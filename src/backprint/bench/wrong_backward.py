@@ -44,6 +44,7 @@ from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.nouns import (
     GONE,
+    NO_FUNCTIONS,
     Capture,
     Graph,
     OpaqueEdge,
@@ -257,7 +258,7 @@ def unguarded_pair(pair: Pair) -> Pair:
 
 def meant_in(part: Capture, whole: Capture) -> tuple[str, ...]:
     """Return the names of what is meant that a part has too."""
-    known = {edge.function for edge in part.opaque} | {"detach", "no_grad"}
+    known = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
     return tuple(name for name in whole.meant if name in known)
 
 

@@ -62,7 +62,7 @@ from backprint.sample.place import check_place, settle
     "--meant",
     multiple=True,
     metavar="NAME",
-    help="An autograd.Function, detach or no_grad meant not to be the derivative.",
+    help="An autograd.Function, detach, no_grad, hook or item meant not to be the derivative.",
 )
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW

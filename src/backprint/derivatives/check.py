@@ -13,8 +13,8 @@ from torch import Tensor
 from backprint.derivatives.duals import CORRECTED
 from backprint.derivatives.echoes import names_in
 from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
-from backprint.derivatives.locate import Located, WrongPlace, locate, locate_formulas, run_backward
-from backprint.derivatives.reads import ITEM, with_reads
+from backprint.derivatives.locate import DETACH, Located, WrongPlace, locate, locate_formulas, run_backward
+from backprint.derivatives.reads import with_reads
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
@@ -36,7 +36,7 @@ from backprint.derivatives.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError, GuardError, UsageError
-from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Source, Step
+from backprint.graph.nouns import NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -107,7 +107,7 @@ def derivatives_of(
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
-    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), "detach", "no_grad", ITEM])
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
     if unknown := [name for name in meant if name not in known]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
@@ -679,6 +679,8 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
         if error > 1e-9 and gradient is None
     ]
+    if place.steps[0].target == DETACH:
+        return "detach"
     cuts = cuts_before(setting, opaque)
     kinds = [cuts[name] for name in missing]
     if kinds and all(kind == {"detach"} for kind in kinds):
@@ -686,9 +688,18 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     for step in (*place.backward_steps, *place.steps):
         if (edge := edge_of_line(step.source, opaque)) is not None:
             return edge.function
+    if any(edge.is_hook for edge in opaque) and has_step_of_hook(place, setting):
+        return "hook"
     if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
         return place.steps[0].target
     return "no_grad" if kinds and all(kinds) else ""
+
+
+def has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
+    """Whether a step of the backward at a place was called where no step of the forward was: in a hook."""
+    called = {(s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None}
+    sources = [step.source for step in place.backward_steps if step.source is not None]
+    return any((source.file, source.line, source.function) not in called for source in sources)
 
 
 def cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
@@ -707,7 +718,7 @@ def cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, fro
         names = names_in(step)
         before = nothing.union(*(cuts[name] for name in names))
         is_connected = bool(connected.intersection(names))
-        cut = "detach" if step.target == "aten.detach.default" else "no_grad" if place_of(step) in without_grad else ""
+        cut = "detach" if step.target == DETACH else "no_grad" if place_of(step) in without_grad else ""
         if cut and (before or is_connected):
             cuts[step.name] = before | {cut}
         elif is_connected:

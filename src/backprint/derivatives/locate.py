@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -59,6 +59,20 @@ NOTHING, RIGHT, RETURNED = "", "right ", "returned "
 """Candidates for a gradient beside values of the backward: none, the right one, and what is returned for an input."""
 
 
+DETACH = "aten.detach.default"
+
+REARRANGING = (
+    "aten.t.default",
+    "aten.transpose.int",
+    "aten.permute.default",
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dim",
+)
+"""Steps that leave every element as it is: the gradient of their result is that of what they take, rearranged alike."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrongPlace:
     """Forward steps whose gradients are wrong: the values they take and what the backward returned for each, in order;
@@ -94,12 +108,15 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
+    cuts = search.detached() if wrong else []
+    if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
+        places, wrong = cuts, still
     while wrong and len(places) < MOST_PLACES:
         place = search.next_place(places, wrong)
         if place is None:
             break
-        places.append(place)
-        wrong = search.wrong_ports(places)
+        wrong = search.wrong_ports([*places, place])
+        places.append(search.with_way(place, places))
     return Located(tuple(places), not wrong, tuple(first_wrong))
 
 
@@ -318,6 +335,23 @@ class Search:
 
     # ---- The next wrong place
 
+    def detached(self) -> list[WrongPlace]:
+        """Return the calls of `detach` as wrong places that return no gradient, but for those in a Function.
+
+        What they take and what they return have the same right gradient, so the values of a backward that has the one
+        do not show that it passes none on.
+        """
+        inside = set[str]().union(*self.functions)
+        right = self.right_gradients([])
+        places = []
+        for step in self.step_of.values():
+            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            if step.target == DETACH and step.name in self.reaching and line not in inside:
+                taken = names_in(step)[0]
+                if taken in right and not mark_of(right[taken]).is_zero:
+                    places.append(WrongPlace((step,), (taken,), (None,), (1.0,), ()))
+        return places
+
     def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
         """Return the wrong place nearest to the results, or None if there is none that explains what is wrong."""
         right = self.right_gradients(places)
@@ -505,7 +539,8 @@ class Search:
                 continue
             error = error_of(value, right[name])
             if error > NEAR:
-                backward_steps = self.backward_steps((), [n for n, v in self.backward_values.items() if v is value])
+                computed = [n for n, v in self.backward_values.items() if v is value] or [RETURNED + name]
+                backward_steps = self.backward_steps((), computed)
                 yield WrongPlace(
                     steps,
                     (name, *others),
@@ -772,6 +807,13 @@ class Search:
             same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
             ranked = [*same[:1], *(n for n in ranked if n not in same)]
         rest = self.rest_of_port(name, echoes, right)
+        step = self.step_of.get(name)
+        if rest is None and step is not None and step.target in REARRANGING:
+            port = names_in(step)[0]
+            rest = self.rest_of_port(port, echoes | {name}, right)
+            if rest is not None:
+                rest = DualRun(self.graph).continued([step], {**self.forward_values, port: rest})[name]
+                self.returned_by[RETURNED + name] = self.returned_by[RETURNED + port]
         if rest is not None:
             values[RETURNED + name] = rest
             ranked = [RETURNED + name, *ranked]
@@ -823,6 +865,23 @@ class Search:
             if step.name in chosen
             or (step.echo is not None and step.echo.kind == "gradient of" and names & set(step.echo.names))
         )
+
+    def with_way(self, place: WrongPlace, places: Sequence[WrongPlace]) -> WrongPlace:
+        """Return a place with all steps of the backward on the way from right gradients to what it returned: a hook, or
+        a Function whose forward returns its input, has no step of its own in the forward."""
+        right = self.right_gradients(places)
+        own = {step.name for step in place.backward_steps}
+        waiting = list(own)
+        while waiting:
+            step = self.backward_step_of[waiting.pop()]
+            for name in names_in(step):
+                value = self.backward_values.get(name)
+                if name in own or name not in self.backward_step_of or not may_have_tangent(value):
+                    continue
+                if is_inexact(value) and not self.is_right_somewhere(value, right):
+                    own.add(name)
+                    waiting.append(name)
+        return replace(place, backward_steps=tuple(s for s in self.setting.backward.steps if s.name in own))
 
     def is_in_backward(self, gradient: Tensor) -> bool:
         """Whether the backward has this gradient, in any layout."""

@@ -614,6 +614,13 @@ class Guard:
     source: Source | None = None
 
 
+HOOK_OF_MODULE = "BackwardHookFunction"
+"""PyTorch's own autograd.Function, which calls the full backward hooks of a module."""
+
+NO_FUNCTIONS = ("detach", "no_grad", "item", "hook")
+"""What may be named as a place where the backward is meant not to be the derivative, beside autograd.Functions."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpaqueEdge:
     """A place where autograd of the plain forward would not give the program's gradient, and the reason.
@@ -630,7 +637,13 @@ class OpaqueEdge:
     @property
     def function(self) -> str:
         """The name of the custom autograd.Function; '' for another edge."""
-        return self.text.partition(" ")[0].removesuffix("Backward") if self.kind == "function" else ""
+        name = self.text.partition(" ")[0].removesuffix("Backward") if self.kind == "function" else ""
+        return "" if name == HOOK_OF_MODULE else name
+
+    @property
+    def is_hook(self) -> bool:
+        """Whether the edge is a hook of a tensor or of a module."""
+        return self.kind == "hook" or self.text.startswith(HOOK_OF_MODULE)
 
 
 @dataclass(frozen=True, slots=True)

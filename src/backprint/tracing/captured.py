@@ -15,7 +15,7 @@ from backprint._torch import pytree
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
+from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Pair, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
 from backprint.tracing.reach import names_of_outside
@@ -86,7 +86,7 @@ def capture_of(
 
 def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
     """Return the places where the backward is meant to differ; raise if the program has none of a name."""
-    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), "detach", "no_grad", "item"])
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
     for name in names:
         if name not in known:
             raise UsageError(
