@@ -1,4 +1,4 @@
-"""The gradient of scatter_reduce(…, "amax", include_self=False) is shared with a value that is not included, if it ties.
+"""The gradient of scatter_reduce(…, "amax", include_self=False) is shared with a value that ties and is not included.
 
 torch 2.13.0.
 """

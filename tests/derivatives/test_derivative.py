@@ -179,6 +179,19 @@ def test_a_wrong_gradient_of_pytorch_is_found() -> None:
     assert [place.function for place in answer.wrong] == ["aten.as_strided_scatter.default"]
 
 
+def test_a_gradient_that_is_wrong_in_one_memory_only_is_found() -> None:
+    def program(x: Tensor) -> Tensor:
+        return F.batch_norm(x, torch.zeros(4), torch.ones(4)).squeeze(0).permute(1, 2, 0).contiguous()
+
+    x = torch.randn(1, 4, 3, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    tangent = torch.arange(36.0).view(3, 3, 4)
+    (gradient,) = torch.autograd.grad(program(x), x, tangent)
+    is_right = torch.allclose(gradient, tangent.permute(2, 0, 1)[None], rtol=1e-3)  # it is in later versions, perhaps
+    (answer,) = bp.derivative(program, x)
+    assert answer.word == ("derivative" if is_right else "not the derivative")
+    assert is_right or "batch_norm" in answer.wrong[0].function
+
+
 SOME = ("first_row_for_all", "norm_with_a_strided_tangent", "ties_that_count_twice", "nan_behind_a_mask")
 
 

@@ -139,10 +139,10 @@ def locate_formulas(setting: Setting) -> Located:
         if not inputs or not tensors or step.target in refuted:
             continue
         try:
-            gap, _ = formula_gap(search, step, inputs)
+            gap, _ = formula_gap(search, step, inputs, right)
             if gap <= FORMULA_GAP:
                 continue
-            by_differences, accuracy = formula_gap(search, step, inputs, (step.target,))
+            by_differences, accuracy = formula_gap(search, step, inputs, right, (step.target,))
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
@@ -174,10 +174,14 @@ FARTHER = 10.0
 
 
 def formula_gap(
-    search: Search, step: Step, inputs: Sequence[str], refuted: Collection[str] = ()
+    search: Search,
+    step: Step,
+    inputs: Sequence[str],
+    right: Mapping[str, Tensor],
+    refuted: Collection[str] = (),
 ) -> tuple[float, float]:
     """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
-    tangents of operators in `refuted` are not from their formulas."""
+    gradients of its results lie in memory as in the whole. Tangents of operators in `refuted` are not from formulas."""
     source = torch.Generator().manual_seed(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
     run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
@@ -198,21 +202,40 @@ def formula_gap(
         for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
         if isinstance(leaf, Tensor)
     ]
-    cotangents = [drawn_like(result, source) if is_inexact(result) else None for result in results]
+    names = result_names(search, step, len(results))
+    cotangents = [
+        laid_out_as(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
+        for name, result in zip(names, results, strict=True)
+    ]
     active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
     if not active:
         return 0.0, 0.0
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
-    left, right = [0.0, 0.0], [0.0, 0.0]
+    left, returned = [0.0, 0.0], [0.0, 0.0]
     for cotangent, tangent, result in zip(cotangents, along, results, strict=True):
         if cotangent is not None and tangent is not None and result.requires_grad:
             add(left, inner(cotangent, tangent))
     for gradient, direction in zip(gradients, tangents, strict=True):
         if gradient is not None:
-            add(right, inner(gradient, direction))
-    return gap_of((left[0], left[1]), (right[0], right[1])), run.accuracy
+            add(returned, inner(gradient, direction))
+    return gap_of((left[0], left[1]), (returned[0], returned[1])), run.accuracy
+
+
+def result_names(search: Search, step: Step, count: int) -> list[str]:
+    """Return the names of a step's results: its own, or those of the steps that take one of several."""
+    if isinstance(search.forward_values[step.name], Tensor):
+        return [step.name]
+    taken = {part.args[1]: part.name for part in search.parts(step)}
+    return [taken.get(place, "") for place in range(count)]
+
+
+def laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
+    """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
+    if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
+        return value
+    return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 def add(total: list[float], product: tuple[float, float]) -> None:
