@@ -482,8 +482,8 @@ class PlaceSearch:
         if not roots or not leaves:
             return {}
         gradients = torch.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
-        found = dict(zip(leaves, gradients, strict=True))
-        return {n: g for n in self.order if (g := found.get(n)) is not None and bool((g != 0).any())}
+        by_name = dict(zip(leaves, gradients, strict=True))
+        return {n: g for n in self.order if (g := by_name.get(n)) is not None and bool((g != 0).any())}
 
     def again(self, constant: Collection[str], given: Mapping[str, Any]) -> dict[str, Any]:
         """Run the forward once more from its random state, and return its values; those that are `given` stand for what
@@ -515,10 +515,10 @@ class PlaceSearch:
         ends += [(env[n], g) for n, g in returned.items() if g is not None and env[n].requires_grad]
         shares: dict[str, Tensor | None] = dict.fromkeys(wanted)
         if ends and leaves:
-            found = torch.autograd.grad(
+            own = torch.autograd.grad(
                 [v for v, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
             )
-            shares |= dict(zip(leaves, found, strict=True))
+            shares |= dict(zip(leaves, own, strict=True))
         gradients: dict[str, str | None] = {}
         for name, share in shares.items():
             if share is None or not bool((share != 0).any()):

@@ -610,20 +610,20 @@ def is_right_elsewhere(setting: Setting, located: Located) -> bool:
         for name, gradient in zip(place.inputs, place.returned, strict=True):
             if gradient is not None:
                 returned.setdefault(name, []).append(gradient)
-    given = [0.0, 0.0]
+    passed = [0.0, 0.0]
 
     def watch(name: str, value: Any, tangent: Any) -> None:
         for gradient in returned.get(name, ()):
-            add_product(given, gradient, tangent)
+            add_product(passed, gradient, tangent)
 
     constant = {step.name for place in located.places for step in place.steps}
     left, size, run = forward_product(setting, constant, watch)
     for port in setting.forward.inputs:
         for gradient in returned.get(port.local, ()):
-            add_product(given, gradient, setting.direction.get(port.name))
+            add_product(passed, gradient, setting.direction.get(port.name))
     limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
     right = backward_product(setting)
-    gap = gap_of((left + given[0], size + given[1]), right)
+    gap = gap_of((left + passed[0], size + passed[1]), right)
     return gap < max(100 * limit, ROUNDING * rounding(setting))
 
 

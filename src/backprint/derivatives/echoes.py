@@ -118,10 +118,10 @@ def known(echo: Echo, expected: Expected) -> dict[str, Tensor] | None:
     """Return the right gradients by all steps that an echo names, None if those of one are not known."""
     gradients: dict[str, Tensor] = {}
     for name in echo.names:
-        its = expected(name)
-        if its is None:
+        by_step = expected(name)
+        if by_step is None:
             return None
-        gradients |= its
+        gradients |= by_step
     return gradients
 
 

@@ -226,9 +226,9 @@ def sum_faults(
     base = {name: drawn_like(output, source) for name, output in dense.items()}
     kinds: dict[str, dict[str, Tensor | None]] = {"negative": {name: -2 * tangent for name, tangent in base.items()}}
     for kind, make in TANGENTS.items():
-        made = {name: make(output, source) for name, output in dense.items()}
-        if any(tangent is not None for tangent in made.values()):
-            kinds[kind] = {name: base[name] if tangent is None else tangent for name, tangent in made.items()}
+        drawn = {name: make(output, source) for name, output in dense.items()}
+        if any(tangent is not None for tangent in drawn.values()):
+            kinds[kind] = {name: base[name] if tangent is None else tangent for name, tangent in drawn.items()}
     if len(dense) > 1:
         for alone in list(dense)[:MOST_ALONE]:
             kinds[f"{alone} alone"] = {name: base[name] if name == alone else None for name in dense}
@@ -490,10 +490,10 @@ def tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterat
         "tangents of zeros": {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
     }
     for kind, make in TANGENTS.items():
-        made = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
-        if any(tangent is not None for tangent in made.values()):
+        drawn = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
+        if any(tangent is not None for tangent in drawn.values()):
             kinds[f"{kind} tangents"] = {
-                name: setting.tangents[name] if tangent is None else tangent for name, tangent in made.items()
+                name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
             }
     if len(setting.tangents) > 1:
         for alone in list(setting.tangents)[:MOST_ALONE]:

@@ -141,11 +141,11 @@ DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL = "derivative", "not the derivative"
 class WrongGradient:
     """A place where a backward is not the derivative: the operators of the forward whose gradients are wrong.
 
-    `function` names the custom autograd.Function or the `detach` that the place is, if it is one. `lines` are those of
-    the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the forward. `gradients` has, for
-    each value that the operators take, how far its gradient is from the right one, relative to its size: 1 for one
-    that is missing. `times` is how often the place comes, as in a loop, and `modules` are the paths of the modules that
-    it comes in.
+    `function` names the custom autograd.Function that the place is, or says that it is a `detach`, `no_grad`, `hook` or
+    `item`. `lines` are those of the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the
+    forward. `gradients` has, for each value that the operators take, how far its gradient is from the right one,
+    relative to its size: 1 for one that is missing. `times` is how often the place comes, as in a loop, and `modules`
+    are the paths of the modules that it comes in. `names` are those of the steps of the forward.
     """
 
     operators: tuple[str, ...]
