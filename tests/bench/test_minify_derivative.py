@@ -129,10 +129,8 @@ WITHOUT_PART = (
     "nan_behind_a_mask",
     "overflow_far_from_zero",
     "tangent_that_another_reads",
-    "divided_though_summed",
 )
-"""Gradients of the first two are NaN, so none at a border can be compared. The third spoils another operator's, and of
-the last an operator before the Function is named."""
+"""Gradients of the first two are NaN, so none at a border can be compared. The third spoils another operator's."""
 
 
 def test_another_fault_does_not_count() -> None:

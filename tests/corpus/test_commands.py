@@ -84,7 +84,7 @@ def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
     done = backprint("corpus", "verify", ours, "--only", "nets/*", "--jobs", 1)
-    assert (done.exit_code, done.stdout) == (0, "2 samples: 2 bitwise\n")
+    assert (done.exit_code, done.stdout) == (0, "2 samples: 2 bitwise\nbackwards: 2 derivative\n")
     wide = tmp_path / "wide"
     subprocess.run(["cp", "-r", ours / "nets/wide", wide], check=True)
     place = wide / "pair_0/backward/model.py"
@@ -217,7 +217,7 @@ def test_the_parent_of_a_run_does_not_load_torch(ours: Path, tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", PARENT, *map(str, arguments)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "2 samples: 2 bitwise\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2 samples: 2 bitwise\nbackwards: 2 derivative\n"), done.stderr
     done = subprocess.run(
         [sys.executable, "-c", PARENT, "corpus", "status", tmp_path / "out"],
         capture_output=True,

@@ -16,6 +16,7 @@ from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults
 from backprint.derivatives.locate import DETACH, Located, WrongPlace, locate, locate_formulas, run_backward
 from backprint.derivatives.reads import with_reads
 from backprint.derivatives.setting import (
+    OF_ANOTHER_FORWARD,
     CannotTell,
     NotFinite,
     Setting,
@@ -237,7 +238,12 @@ def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]
         return
     for pair, inputs in zip(capture.pairs, values, strict=True):
         if pair.backward is not None:
-            yield check_pair(pair, inputs, capture.seed, capture.opaque, meant, name_of(capture, pair))
+            result = check_pair(pair, inputs, capture.seed, capture.opaque, meant, name_of(capture, pair))
+            of_others = any(reason == OF_ANOTHER_FORWARD for _, reason in result.left_out)
+            if of_others and len(capture.pairs) > 1 and result.word == NOT_THE_DERIVATIVE:
+                detail = "its backward goes through the forwards of other pairs too"
+                result = Derivative(CANNOT_TELL, result.name, detail, left_out=result.left_out)
+            yield result
 
 
 def name_of(capture: Capture, pair: Pair) -> str:

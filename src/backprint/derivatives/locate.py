@@ -426,7 +426,10 @@ class Search:
         if not results or any(n not in matched or mark_of(right[n]).is_zero for n in results):
             return False
         inputs = dict.fromkeys(n for step in steps for n in names_in(step) if n not in own)
-        shares = self.contributions(steps, [n for n in inputs if self.may_have_gradient(n)], right)
+        active = [n for n in inputs if self.may_have_gradient(n)]
+        if not all(isinstance(self.forward_values[n], Tensor) for n in active):
+            return False
+        shares = self.contributions(steps, active, right)
         return all(mark_of(share).is_zero for share in shares.values())
 
     # ---- What may be a wrong place with nothing before it

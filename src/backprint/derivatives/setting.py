@@ -248,6 +248,10 @@ def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
+OF_ANOTHER_FORWARD = "its input is not among the forward's"
+"""Why a gradient is not compared: in a recorded step, a backward may go through the forwards of several Pairs."""
+
+
 class NotFinite(Exception):
     """A gradient has NaN or Inf; `setting` has it."""
 
@@ -286,7 +290,7 @@ def run_setting(
     for name, gradient in returned.items():
         value = inputs.get(name)
         if not isinstance(value, Tensor):
-            left_out[name] = "its input is not among the forward's"
+            left_out[name] = OF_ANOTHER_FORWARD
         elif value.layout is not torch.strided:
             left_out[name] = f"its input is {str(value.layout)[6:]}"
         elif not is_inexact(value):
