@@ -140,10 +140,10 @@ def test_exit_codes_follow_it_only_when_it_is_asked_for(wrong: Path) -> None:
 def test_a_corpus_has_a_column_and_its_reports_name_the_wrong_ones(right: Path, wrong: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert bp.corpus.run("verify", str(right.parent), str(out), jobs=1).verdicts == {"bitwise": 2}
-    made = report(RunView(out))
+    whole = report(RunView(out))
     words = {row["id"]: row["derivative"] for row in RunView(out).rows()}
     assert words == {"right": DERIVATIVE, "wrong": NOT_THE_DERIVATIVE}
-    tables = {table.title: table.rows for table in made.tables}
+    tables = {table.title: table.rows for table in whole.tables}
     assert [row[:3] for row in tables["Derivative"]] == [(DERIVATIVE, 1, 0.5), (NOT_THE_DERIVATIVE, 1, 0.5)]
     [(sample, word, reason)] = tables["Not simply the derivative"]
     assert (sample, word) == ("wrong", NOT_THE_DERIVATIVE)

@@ -53,10 +53,10 @@ ARTIFACTS = {
 
 def leaves_of(case: Any) -> dict[str, Tensor]:
     """The leaves that require grad; if none does, all floating-point ones, which are made to."""
-    found = tensors(roots_of(case.fn, case.call.args, case.call.kwargs))
+    reached = tensors(roots_of(case.fn, case.call.args, case.call.kwargs))
     floats = {
         str(key): tensor
-        for key, tensor in found.items()
+        for key, tensor in reached.items()
         if tensor.is_floating_point() and tensor.is_leaf and tensor.layout is torch.strided
     }
     distinct = {id(tensor): (key, tensor) for key, tensor in reversed(floats.items())}

@@ -138,27 +138,12 @@ def derivative_of_compiled(
     call: Call,
     seeds: Sequence[int],
 ) -> CompiledDerivative:
-    """Return whether the gradients of a compiled Pair are those of its forward, at inputs near these values.
+    """Return whether the gradients of a compiled Pair are those of its forward, at inputs near these values; raise
+    CannotTell if it stays open.
 
     Inputs, tangents and directions are drawn from each of the `seeds` until a gap is rounding; the least gap counts,
     and one that no rounding makes counts before all. Errors of `call` are the caller's.
     """
-    try:
-        return judged(pair, values, chance, opaque, meant, call, seeds)
-    except CannotTell as error:
-        return CompiledDerivative(CANNOT_TELL, str(error))
-
-
-def judged(
-    pair: Pair,
-    values: Mapping[str, Any],
-    chance: int,
-    opaque: Sequence[OpaqueEdge],
-    meant: tuple[str, ...],
-    call: Call,
-    seeds: Sequence[int],
-) -> CompiledDerivative:
-    """Return whether the gradients of a compiled Pair are those of its forward; raise CannotTell if it stays open."""
     measured: list[Measured] = []
     for seed in seeds:
         setting = setting_for(pair, values, seed, chance)
