@@ -18,7 +18,8 @@ dropped addend, or two results swapped. It counts if the gradient changes by mor
 the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
 changed step without an echo, or with that of a value without a gradient, it is the step whose right gradients, by
 autograd of the forward, have the value that the changed step had before, or the steps that take a value whose gradients
-it added up; else those of the steps next to it. Gradients are compared for the tangents and for these times −1024.
+it added up; else those of the steps next to it. Gradients are compared for the tangents and for
+four others, and for all of these times −1024.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,12 @@ from backprint.derivatives import check
 from backprint.derivatives.check import SCALE
 from backprint.derivatives.locate import Search
 from backprint.derivatives.marks import is_nonzero
-from backprint.derivatives.setting import CannotTell, Setting, make_setting, values_of
+from backprint.derivatives.setting import CannotTell, Setting, drawn_like, make_setting, returned_by
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step, TensorSpec
+from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+from backprint.replaying.power import widened
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -545,24 +548,30 @@ def planted(part: str, name: str, pair: Pair, values: Mapping[str, Any], capture
 
 
 def changed(setting: Setting, backward: Graph) -> float:
-    """Return how far a changed backward's gradients are from the right ones, relative to their norms, for the tangents
-    or for these times −1024."""
-    from backprint.graph.sizes import at_hints
-    from backprint.replaying.power import widened
-
-    graph, most = at_hints(widened(backward)), 0.0
-    for scale in (1.0, SCALE):
-        tangents = {name: tangent * scale for name, tangent in setting.tangents.items()}
+    """Return how far a changed backward's gradients are from the right ones, relative to their norms, at the tangents
+    where they are farthest."""
+    source = torch.Generator().manual_seed(1)
+    drawn = [
+        setting.tangents,
+        *({name: drawn_like(value, source) for name, value in setting.tangents.items()} for _ in range(OTHER_TANGENTS)),
+    ]
+    most = 0.0
+    for once, scale in product(drawn, (1.0, SCALE)):
+        tangents = {name: tangent * scale for name, tangent in once.items()}
         passed = replace(setting, tangents=tangents).backward_inputs
-        returned = {key.name: value for key, value in values_of(graph, passed).items()}
-        largest = max(float(gradient.norm()) for gradient in setting.gradients.values()) * abs(scale)
-        for name, gradient in setting.gradients.items():
-            other, right = returned[name], gradient * scale
-            other = torch.zeros_like(right) if other is None else other
-            size = max(float(right.norm()), float(other.norm()), ROUNDED * largest, 1e-300)
-            difference = float((other - right).norm()) / size
+        right, returned = (returned_by(graph, passed) for graph in (setting.backward, at_hints(widened(backward))))
+        largest = max(float(gradient.norm()) for gradient in right.values() if gradient is not None)
+        for name in setting.gradients:
+            expected, other = right[name], returned[name]
+            expected, other = (torch.zeros_like(setting.inputs[name]) if g is None else g for g in (expected, other))
+            size = max(float(expected.norm()), float(other.norm()), ROUNDED * largest, 1e-300)
+            difference = float((other - expected).norm()) / size
             most = max(most, difference if difference == difference else 1.0)
     return most
+
+
+OTHER_TANGENTS = 4
+"""So many other tangents are drawn: a change may show at some only."""
 
 
 def planted_summary(rows: Sequence[Planted]) -> str:

@@ -13,7 +13,15 @@ from torch import Tensor
 from backprint.derivatives.duals import CORRECTED
 from backprint.derivatives.echoes import names_in
 from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
-from backprint.derivatives.locate import DETACH, Located, WrongPlace, locate, locate_formulas, run_backward
+from backprint.derivatives.locate import (
+    DETACH,
+    Located,
+    WrongPlace,
+    differing_from_autograd,
+    locate,
+    locate_formulas,
+    run_backward,
+)
 from backprint.derivatives.reads import with_reads
 from backprint.derivatives.setting import (
     OF_ANOTHER_FORWARD,
@@ -516,6 +524,9 @@ def explained(
             if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
                 return replace(known, detail=how(known, setting))
         if not located.places:
+            differing = {} if known.by_differences else differing_from_autograd(setting, LIMIT)
+            if differing:
+                return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=slightly(gap, differing))
             return replace(known, word=CANNOT_TELL, detail=no_operator(gap, located))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and is_right_elsewhere(setting, located)
@@ -569,6 +580,15 @@ def with_only_function(
     assert edge.source is not None
     line = line_text(edge.source)
     return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
+
+
+def slightly(gap: float, differing: Mapping[str, float]) -> str:
+    """Return what is wrong with a backward whose gradients differ by less than places are told apart."""
+    port, error = next(iter(differing.items()))
+    return (
+        f"gap {gap:.1e}; the gradient of {port} differs by {error:.0e} from that of autograd, which has the tangents' "
+        "product; too little to find where"
+    )
 
 
 def no_operator(gap: float, located: Located) -> str:

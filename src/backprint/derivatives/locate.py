@@ -29,7 +29,16 @@ from torch import Tensor
 from backprint.derivatives.duals import DualRun, may_have_tangent, unpacked
 from backprint.derivatives.echoes import Group, groups_that_go_wrong, names_in
 from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_nonzero, is_permuted, mark_of
-from backprint.derivatives.setting import Setting, drawn_like, gap_of, inner, is_inexact, symmetric_as
+from backprint.derivatives.setting import (
+    Setting,
+    backward_product,
+    drawn_like,
+    forward_product,
+    gap_of,
+    inner,
+    is_inexact,
+    symmetric_as,
+)
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
@@ -118,6 +127,22 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
         wrong = search.wrong_ports([*places, place])
         places.append(search.with_way(place, places))
     return Located(tuple(places), not wrong, tuple(first_wrong))
+
+
+def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
+    """Return the ports whose gradients are farther than rounding from those of autograd of the forward, the farthest
+    first, with the relative difference: none where autograd's gradients do not have the tangents' product either."""
+    search = Search(setting)
+    right = search.right_gradients([])
+    expected = {
+        name: right.get(search.local_of_port[name], torch.zeros_like(gradient))
+        for name, gradient in setting.gradients.items()
+    }
+    if gap_of(forward_product(setting)[:2], backward_product(setting, expected)) >= limit:
+        return {}
+    errors = {name: error_of(gradient, expected[name]) for name, gradient in setting.gradients.items()}
+    farthest = sorted(errors, key=errors.__getitem__, reverse=True)
+    return {name: errors[name] for name in farthest if errors[name] > limit}
 
 
 def locate_formulas(setting: Setting) -> Located:

@@ -403,11 +403,17 @@ def directions(
 ) -> dict[str, Tensor]:
     """Return a direction for each input: its share of the product is about as large as any other's."""
     sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
-    floor = FLOOR * max(sizes.values(), default=0.0) or 1.0
+    floor = floor_of(sizes)
     return {
         name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
+
+
+def floor_of(sizes: Mapping[str, float]) -> float:
+    """Return the least size that a gradient counts as; 1 if all are so small that nothing can be divided by them."""
+    largest = max(sizes.values(), default=0.0)
+    return FLOOR * largest if largest > LEAST_SIZE else 1.0
 
 
 def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
@@ -429,7 +435,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
     sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
-    floor = FLOOR * max(sizes.values(), default=0.0) or 1.0
+    floor = floor_of(sizes)
     taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
     most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
     noise = {name: min(value, most) for name, value in noise.items()}
@@ -443,6 +449,9 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     least_size = 1.0 if any(sizes.values()) else 0.0
     return gap_of((left, max(left_size, least_size)), backward_product(setting)), setting
 
+
+LEAST_SIZE = 1e-150
+"""The least size of gradients that directions are scaled by: memory that nothing wrote to may hold 1e-310."""
 
 ROUNDINGS = 3
 """How often inputs are rounded otherwise, to see how accurate gradients are."""
