@@ -18,8 +18,8 @@ dropped addend, or two results swapped. It counts if the gradient changes by mor
 the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
 changed step without an echo, or with that of a value without a gradient, it is the step whose right gradients, by
 autograd of the forward, have the value that the changed step had before, or the steps that take a value whose gradients
-it added up; else those of the steps next to it. Gradients are compared for the tangents and for
-four others, and for all of these times −1024.
+it added up; else those of the steps next to it. Gradients are compared for the tangents and for four others, and for all
+of these times −1024.
 """
 
 from __future__ import annotations

@@ -129,6 +129,23 @@ def test_the_modules_with_a_wrong_function_are_named() -> None:
     assert f" in module {place.modules[0]} and 1 more (2 times): " in str(place)
 
 
+@pytest.mark.parametrize("factor", [1 + 3e-10, 1e-310])
+def test_a_gradient_that_is_slightly_wrong_or_all_but_0_is_not_the_derivative(factor: float) -> None:
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return grad * ctx.saved_tensors[0].cos() * factor
+
+    (result,) = bp.derivative(bp.capture(Times.apply, leaf(4).double().detach().requires_grad_()))
+    assert result.word == "not the derivative", str(result)
+    assert "gradient of" in result.detail
+
+
 def test_tangents_of_ones_do_not_show_it() -> None:
     (answer,) = bp.derivative(RowLoss.apply, leaf(5, 4), leaf(4, 3))
     assert answer.word == "not the derivative"
