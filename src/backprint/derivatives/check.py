@@ -602,14 +602,14 @@ def no_operator(gap: float, located: Located) -> str:
 
 
 def rounding(setting: Setting) -> float:
-    """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
+    """Return how far the gap moves if the inputs are rounded otherwise."""
     source = torch.Generator().manual_seed(1)
     moved = {
         name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
     }
     before = forward_product(setting)
     after = forward_product(replace(setting, inputs=moved))
-    size = max(before[1], 1e-300)
+    size = max(before[1], backward_product(setting)[1], 1e-300)
     return abs(before[0] - after[0]) / size
 
 
