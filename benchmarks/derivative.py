@@ -18,8 +18,8 @@ dropped addend, or two results swapped. It counts if the gradient changes by mor
 the first place that the answer names has the forward step that the changed step is the gradient of, by its echo. Of a
 changed step without an echo, or with that of a value without a gradient, it is the step whose right gradients, by
 autograd of the forward, have the value that the changed step had before, or the steps that take a value whose gradients
-it added up; else those of the steps next to it. Gradients are compared for the tangents and for four others, and for all
-of these times −1024.
+it added up; else those of the steps next to it. Gradients are compared for the tangents and for four others, and for
+all of these times −1024.
 """
 
 from __future__ import annotations
@@ -584,7 +584,7 @@ def changed(setting: Setting, backward: Graph) -> float:
 
 
 def noise_of(setting: Setting) -> dict[str, float]:
-    """Return how far each gradient moves if the inputs are rounded otherwise: all of it, if it is 0 but for rounding."""
+    """Return how far each gradient moves if the inputs are rounded otherwise: by its size, if it is 0 but for that."""
     source = torch.Generator().manual_seed(0)
     inputs = {name: rounded(v, source) if name in setting.gradients else v for name, v in setting.inputs.items()}
     torch.manual_seed(setting.chance)
