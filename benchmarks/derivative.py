@@ -577,28 +577,31 @@ def changed(setting: Setting, backward: Graph) -> float:
             expected, other = right[name], returned[name]
             expected, other = (torch.zeros_like(setting.inputs[name]) if g is None else g for g in (expected, other))
             size = max(float(expected.norm()), float(other.norm()), ROUNDED * largest, 1e-300)
-            difference = float((other - expected).norm())
-            if not difference <= ABOVE_NOISE * noise[name] * abs(scale):
-                most = max(most, difference / size if difference == difference else 1.0)
+            moved = other - expected
+            moved = moved[(moved.abs() <= ABOVE_NOISE * noise[name] * abs(scale)).logical_not()]
+            difference = float(moved.norm()) / size
+            most = max(most, difference if difference == difference else 1.0)
     return most
 
 
-def noise_of(setting: Setting) -> dict[str, float]:
-    """Return how far each gradient moves if the inputs are rounded otherwise: by its size, if it is 0 but for that."""
+def noise_of(setting: Setting) -> dict[str, torch.Tensor]:
+    """Return how far each element of a gradient moves if inputs and tangents are rounded otherwise: by its size, if it
+    is 0 but for that; 0 where it is not finite."""
     source = torch.Generator().manual_seed(0)
     inputs = {name: rounded(v, source) if name in setting.gradients else v for name, v in setting.inputs.items()}
+    tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
     torch.manual_seed(setting.chance)
-    other = replace(setting, inputs=inputs, results=values_of(setting.forward, inputs))
+    other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
     returned = returned_by(setting.backward, other.backward_inputs)
-    moves = {
-        name: gradient if returned[name] is None else returned[name] - gradient
-        for name, gradient in setting.gradients.items()
-    }
-    return {name: float(move.norm()) if bool(move.isfinite().all()) else 0.0 for name, move in moves.items()}
+    noise = {}
+    for name, gradient in setting.gradients.items():
+        move = gradient if returned[name] is None else returned[name] - gradient
+        noise[name] = move.abs().nan_to_num(0.0, 0.0, 0.0)
+    return noise
 
 
 ABOVE_NOISE = 30.0
-"""A gradient that changes by less than so many times its noise is the same."""
+"""An element of a gradient that changes by no more than so many times its noise is the same."""
 
 
 OTHER_TANGENTS = 4

@@ -190,3 +190,51 @@ def test_what_is_meant_to_differ_is_named(case: str) -> None:
     assert {place.function for place in answer.wrong} == {name}
     (answer,) = bp.derivative(bp.capture(program, leaf(3, 4), meant=(name,)))
     assert answer.word == f"derivative but for {name}"
+
+
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        scale = (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        ctx.save_for_backward(x * scale, scale, weight)
+        return x * scale * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        normal, scale, weight = ctx.saved_tensors
+        inner = grad * weight
+        wrong = 0.9 * normal * (inner * normal).mean(-1, keepdim=True)
+        return scale * (inner - wrong), (grad * normal).sum((0, 1))
+
+
+class Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return nn.functional.gelu(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad * 0.5 * (1 + torch.erf(ctx.saved_tensors[0] / 2**0.5))  # forgets the density
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8) + 0.5)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = Norm.apply(x, self.weight)
+        x = x + self.attention(normal, normal, normal)[0]
+        return x + self.down(Gelu.apply(self.up(x)))
+
+
+def test_two_wrong_functions_in_every_block_are_the_only_places() -> None:
+    """Nothing between two calls of a wrong Function has a right gradient: it must not be blamed for that."""
+    torch.manual_seed(0)
+    (answer,) = bp.derivative(bp.capture(nn.Sequential(Block(), Block(), Block()), leaf(2, 3, 8)))
+    assert answer.word == "not the derivative"
+    assert answer.rest_is_right
+    assert [(place.function, len(place.modules)) for place in answer.wrong] == [("Gelu", 3), ("Norm", 3)]

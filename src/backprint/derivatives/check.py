@@ -354,7 +354,7 @@ SCALE = -1024.0
 
 def with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
-    for scale in (SCALE, *(EXTREMES if is_plain(setting.backward) else ())):
+    for scale in (SCALE, -1.0, *(EXTREMES if is_plain(setting.backward) else ())):
         try:
             scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
         except GuardError:
@@ -362,10 +362,14 @@ def with_other_tangents(setting: Setting) -> Setting | None:
         for name, gradient in setting.gradients.items():
             if gradient.numel():
                 size = max(float((gradient * scale).abs().max()), float(scaled.gradients[name].abs().max()))
-                if float((scaled.gradients[name] - gradient * scale).abs().max()) > 1e-9 * size:
+                rounding = LEFT_OVER * float(gradient.abs().max())
+                if float((scaled.gradients[name] - gradient * scale).abs().max()) > 1e-9 * size + rounding:
                     return scaled
     return None
 
+
+LEFT_OVER = 1e-14
+"""Values that cancel leave so much of a gradient, whatever its tangents are."""
 
 EXTREMES = (2.0**24, 2.0**-24)
 """Tangents multiplied by these are beyond a limit at which a backward clips them, or takes them for 0."""

@@ -3,6 +3,8 @@
 Autograd of the captured forward, in float64, has the right gradient of every value, and each step's share of it. The
 values of the backward are compared with these. What may be wrong is tried in this order, nearest to the results first:
 
+- a call of a custom autograd.Function for which the backward, by its echoes, computes other gradients than the right
+  ones, or the last steps of the call, if the others explain the rest;
 - a step for which the backward, by its echoes, computes none of the right shares, from values that are right;
 - an input whose right gradient the backward has, and for which it returns another;
 - a step whose result has a right gradient in the backward and whose share is nowhere in it, and a value whose shares it
@@ -28,7 +30,7 @@ from torch import Tensor
 
 from backprint.derivatives.duals import DualRun, may_have_tangent, unpacked
 from backprint.derivatives.echoes import Group, groups_that_go_wrong, names_in
-from backprint.derivatives.marks import NEAR, Mark, Marked, distance, error_of, is_nonzero, is_permuted, mark_of
+from backprint.derivatives.marks import NEAR, Marked, distance, error_of, is_nonzero, mark_of
 from backprint.derivatives.setting import (
     Setting,
     backward_product,
@@ -55,6 +57,9 @@ MOST_INPUTS = 6
 
 MOST_TRIED = 24
 """How many combinations of these are tried for one place."""
+
+MOST_KNOWN = 8
+"""For so many lists of wrong places the right gradients are kept: they are asked for again."""
 
 MOST_STEPS = 12
 """The most steps of a wrong place."""
@@ -281,14 +286,14 @@ class Search:
             for name in names_in(step):
                 self.consumers.setdefault(name, []).append(step)
         self.depending = self.depending_values()
+        self.with_tangent = self.values_with_tangent()
         self.reaching = self.reaching_values()
         self.backward_values = run_backward(setting)
         self.backward_step_of = {step.name: step for step in setting.backward.steps}
-        self.marks: dict[int, list[tuple[Mark, str, Tensor]]] = {}
-        for name, value in self.backward_values.items():
-            if may_have_tangent(value) and is_inexact(value) and value.numel():
-                self.marks.setdefault(value.numel(), []).append((mark_of(value), name, value))
+        inexact = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v) and v.numel()}
+        self.marked = Marked(inexact.values(), inexact)
         self.forward_values, self.states = forward_values(setting)
+        self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
         self.shares_for: Mapping[str, Tensor] | None = None
         self.without_place: list[str] = []
         self.all_right_for: Mapping[str, Tensor] | None = None
@@ -310,15 +315,19 @@ class Search:
                 depending.add(step.name)
         return depending
 
-    def reaching_values(self) -> set[str]:
-        """Return the values that a result with a tangent depends on."""
+    def values_with_tangent(self) -> set[str]:
+        """Return the values that the forward returns as results with a tangent."""
         results = zip(self.graph.outputs, self.graph.results, strict=True)
-        reaching = {
+        return {
             name
             for port, result in results
             if port.role in ("output", "mutation") and port.name in self.setting.tangents
             for name in refs(result)
         }
+
+    def reaching_values(self) -> set[str]:
+        """Return the values that a result with a tangent depends on."""
+        reaching = self.values_with_tangent()
         for step in reversed(self.step_of.values()):
             if step.name in reaching:
                 reaching |= set(names_in(step))
@@ -329,6 +338,15 @@ class Search:
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the right gradient of every value of the forward, if what the backward returned at some places is
         taken for given."""
+        key = tuple(map(id, places))
+        if key not in self.known_right:
+            while len(self.known_right) >= MOST_KNOWN:
+                self.known_right.pop(next(iter(self.known_right)))
+            self.known_right[key] = list(places), self.right_gradients_anew(places)
+        return self.known_right[key][1]
+
+    def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
+        """Return what `right_gradients` does, of another run."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -411,6 +429,10 @@ class Search:
                 _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
                 if place is not None:
                     return place
+        for proposals in self.by_function(right, matched, given):
+            _, place, _ = self.best_of(proposals, places, matched, wrong)
+            if place is not None:
+                return self.narrowed(place, right)
         ends, inside = self.ways(matched, wrong, given)
         firsts: list[WrongPlace | None] = []
         for suspects in (
@@ -458,6 +480,92 @@ class Search:
         return all(mark_of(share).is_zero for share in shares.values())
 
     # ---- What may be a wrong place with nothing before it
+
+    def by_function(
+        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the calls of custom autograd.Functions of whose results the backward has the right gradients, and for
+        which it computes other gradients than the right ones, the last calls first."""
+        for steps in self.function_calls(given):
+            results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
+            inputs = [name for step in steps for name in names_in(step) if self.may_have_gradient(name)]
+            inputs = [name for name in dict.fromkeys(inputs) if name not in {step.name for step in steps}]
+            if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
+                continue
+            shares = self.contributions(steps, inputs, right).values()
+            ends = self.ends_of_steps(self.backward_of_call(steps))
+            ends += [name for result in results for name in self.named_like(right[result])]
+            computed = Marked(self.backward_values[name] for name in ends)
+            if not all(computed.has(share) for share in shares):
+                wrong = [n for n in ends if not Marked(shares).has(self.backward_values[n])]
+                yield self.proposals(steps, right, matched, Group((), False, tuple(wrong), tuple(ends)))
+
+    def narrowed(self, call: WrongPlace, right: Mapping[str, Tensor]) -> WrongPlace:
+        """Return the last steps of a call as a wrong place, as few as explain what the backward returned for the call
+        if the steps before them are right; the whole call if none do."""
+        run = {step.name for step in self.backward_of_call(call.steps)}
+        values: dict[str, Tensor] = {
+            name: value
+            for name, value in self.backward_values.items()
+            if name in run and may_have_tangent(value) and is_inexact(value)
+        }
+        for count in range(1, len(call.steps)):
+            first, last = call.steps[:-count], call.steps[-count:]
+            own = {step.name for step in last}
+            inputs = [name for step in last for name in names_in(step) if name not in own]
+            inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
+            before = [name for name in inputs if any(step.name == name for step in first)]
+            if not before or not all(map(self.is_tensor, inputs)):
+                continue
+            shares = self.contributions(last, inputs, right)
+            shapes = [self.forward_values[name].shape for name in before]
+            alike = [[value for value in values.values() if value.shape == shape] for shape in shapes]
+            for computed in itertools.islice(itertools.product(*alike), MOST_TRIED):
+                returned = dict(shares) | dict(zip(before, computed, strict=True))
+                errors = [error_of(returned.get(name), shares.get(name)) for name in inputs]
+                if max(errors) > NEAR and self.passes_on(first, returned, call):
+                    names = [name for name, value in values.items() if any(value is other for other in computed)]
+                    gradients = tuple(returned.get(name) for name in inputs)
+                    return WrongPlace(last, tuple(inputs), gradients, tuple(errors), self.backward_steps((), names))
+        return call
+
+    def passes_on(self, steps: tuple[Step, ...], gradients: Mapping[str, Tensor], call: WrongPlace) -> bool:
+        """Whether the first steps of a call make of these gradients what the backward returned for the call."""
+        passed = self.contributions(steps, call.inputs, gradients)
+        for name, returned in zip(call.inputs, call.returned, strict=True):
+            shares = [share for share in (passed.get(name), gradients.get(name)) if share is not None]
+            if error_of(sum(shares) if shares else None, returned) > NEAR:
+                return False
+        return True
+
+    def is_used_elsewhere(self, step: Step, steps: Sequence[Step]) -> bool:
+        """Whether a step that is none of these takes the result of one of them, or the forward returns it."""
+        takers = self.consumers.get(step.name, ())
+        return step.name in self.with_tangent or any(taker not in steps for taker in takers)
+
+    def is_tensor(self, name: str) -> bool:
+        return isinstance(self.forward_values[name], Tensor)
+
+    def backward_of_call(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps of the backward that compute the gradients of a call, by their echoes."""
+        own = {step.name for step in steps}
+        echoing = (step for step in self.setting.backward.steps if step.echo is not None and own & set(step.echo.names))
+        return [step for step in echoing if step.echo is not None and step.echo.kind == "gradient of"]
+
+    def function_of(self, step: Step) -> int | None:
+        """Return the number of the custom autograd.Function that a step's line is in."""
+        line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+        return next((number for number, lines in enumerate(self.functions) if line in lines), None)
+
+    def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
+        """Return what these steps of the backward compute and others take, or the backward returns."""
+        own = {step.name for step in steps}
+        taken = {name for result in self.setting.backward.results for name in refs(result)}
+        for step in self.setting.backward.steps:
+            if step.name not in own:
+                taken.update(names_in(step))
+        values = {name: value for name, value in self.backward_values.items() if name in own & taken}
+        return [name for name, value in values.items() if may_have_tangent(value) and is_inexact(value)]
 
     def by_echo(
         self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
@@ -628,8 +736,7 @@ class Search:
         last: Step | None = None
         for step in self.step_of.values():
             before, last = last, step
-            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
-            number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
+            number = self.function_of(step)
             if number is None or step.name in given:
                 continue
             if calls and calls[-1][0] == number and calls[-1][1][-1] is before:
@@ -940,10 +1047,7 @@ class Search:
 
     def named_like(self, gradient: Tensor) -> Iterator[str]:
         """Yield the names of the values of the backward that are this gradient, in any layout."""
-        mark = mark_of(gradient)
-        for other, name, value in self.marks.get(gradient.numel(), ()):
-            if mark.is_near(other) and is_permuted(value, gradient):
-                yield name
+        yield from self.marked.names_like(gradient)
 
 
 # ---- Values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -62,18 +63,38 @@ def is_nonzero(value: Tensor) -> bool:
 
 
 class Marked:
-    """Tensors, to look others up in."""
+    """Tensors with names, to look others up in."""
 
-    def __init__(self, values: Iterable[Tensor]) -> None:
-        self.values: dict[int, list[tuple[Mark, Tensor]]] = {}
-        for value in values:
-            self.values.setdefault(value.numel(), []).append((mark_of(value), value))
+    def __init__(self, values: Iterable[Tensor], names: Iterable[str] | None = None) -> None:
+        tensors = list(values)
+        self.rows: dict[int, list[tuple[float, int, Mark, str, Tensor]]] = {}
+        for index, (value, name) in enumerate(zip(tensors, names or ("" for _ in tensors), strict=True)):
+            mark = mark_of(value)
+            self.rows.setdefault(value.numel(), []).append((mark.sums[1], index, mark, name, value))
+        for rows in self.rows.values():
+            rows.sort(key=squares_first)
+        self.squares = {numel: [row[0] for row in rows] for numel, rows in self.rows.items()}
+
+    def like(self, value: Tensor) -> list[tuple[float, int, Mark, str, Tensor]]:
+        """Return the rows of the tensors that are this one, in any layout, in the order of the tensors."""
+        mark = mark_of(value)
+        rows, squares = self.rows.get(value.numel(), ()), self.squares.get(value.numel(), ())
+        first = bisect.bisect_left(squares, mark.sums[1] * (1 - 2 * NEAR))
+        after = bisect.bisect_right(squares, mark.sums[1] * (1 + 2 * NEAR))
+        alike = (row for row in rows[first:after] if mark.is_near(row[2]) and is_permuted(row[4], value))
+        return sorted(alike, key=lambda row: row[1])
+
+    def names_like(self, value: Tensor) -> list[str]:
+        """Return the names of the tensors that are this one, in any layout."""
+        return [row[3] for row in self.like(value)]
 
     def has(self, value: Tensor) -> bool:
         """Whether a tensor is one of these, in any layout."""
-        mark = mark_of(value)
-        alike = self.values.get(value.numel(), ())
-        return mark.is_zero or any(mark.is_near(other) and is_permuted(v, value) for other, v in alike)
+        return mark_of(value).is_zero or bool(self.like(value))
+
+
+def squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
+    return row[0]
 
 
 def error_of(gradient: Tensor | None, right: Tensor | None) -> float:
