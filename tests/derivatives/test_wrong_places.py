@@ -238,3 +238,21 @@ def test_two_wrong_functions_in_every_block_are_the_only_places() -> None:
     assert answer.word == "not the derivative"
     assert answer.rest_is_right
     assert [(place.function, len(place.modules)) for place in answer.wrong] == [("Gelu", 3), ("Norm", 3)]
+
+
+class UnderAutocast(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin() * 2
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad[0] * ctx.saved_tensors[0].cos() * 2
+
+
+def test_a_function_with_custom_fwd_is_named() -> None:
+    (answer,) = bp.derivative(bp.capture(lambda x: UnderAutocast.apply(x.tanh()).exp(), leaf(3, 4)))
+    assert [place.function for place in answer.wrong] == ["UnderAutocast"]

@@ -7,6 +7,7 @@ program writes to it, its bytes are restored. `non_operator_effects` sees what i
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -470,6 +471,7 @@ class Watch(TorchDispatchMode):
         """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
         function = function_class(node)
         methods = [getattr(function, name, None) for name in ("forward", "backward")]
+        methods = [method and inspect.unwrap(method) for method in methods]  # `custom_fwd` wraps them
         codes = [code for method in methods if (code := getattr(method, "__code__", None)) is not None]
         lines = set[str]().union(*(self.lines_below.get(code, ()) for code in codes))
         source = frames.line_of_definition(methods[1])
