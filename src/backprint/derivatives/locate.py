@@ -293,6 +293,8 @@ class Search:
         inexact = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v) and v.numel()}
         self.marked = Marked(inexact.values(), inexact)
         self.forward_values, self.states = forward_values(setting)
+        sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
+        self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
         self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
         self.shares_for: Mapping[str, Tensor] | None = None
         self.without_place: list[str] = []
@@ -387,15 +389,17 @@ class Search:
         """Return the ports whose gradients are not the right ones."""
         return self.wrong_among(self.right_gradients(places))
 
+    def error_of(self, gradient: Tensor | None, right: Tensor | None) -> float:
+        """Return the relative difference of a gradient from the right one."""
+        return error_of(gradient, right, self.largest)
+
     def wrong_among(self, right: Mapping[str, Tensor]) -> list[str]:
         """Return the ports whose gradients are not these."""
-        sizes = [float(gradient.abs().max()) for gradient in self.setting.gradients.values() if gradient.numel()]
-        largest = max(sizes, default=0.0)
         wrong = []
         for name, gradient in self.setting.gradients.items():
             expected = right.get(self.local_of_port[name])
             expected = torch.zeros_like(gradient) if expected is None else expected
-            if distance(gradient, expected, largest) > NEAR:
+            if distance(gradient, expected, self.largest) > NEAR:
                 wrong.append(name)
         return wrong
 
@@ -522,7 +526,7 @@ class Search:
             alike = [[value for value in values.values() if value.shape == shape] for shape in shapes]
             for computed in itertools.islice(itertools.product(*alike), MOST_TRIED):
                 returned = dict(shares) | dict(zip(before, computed, strict=True))
-                errors = [error_of(returned.get(name), shares.get(name)) for name in inputs]
+                errors = [self.error_of(returned.get(name), shares.get(name)) for name in inputs]
                 if max(errors) > NEAR and self.passes_on(first, returned, call):
                     names = [name for name, value in values.items() if any(value is other for other in computed)]
                     gradients = tuple(returned.get(name) for name in inputs)
@@ -534,7 +538,7 @@ class Search:
         passed = self.contributions(steps, call.inputs, gradients)
         for name, returned in zip(call.inputs, call.returned, strict=True):
             shares = [share for share in (passed.get(name), gradients.get(name)) if share is not None]
-            if error_of(sum(shares) if shares else None, returned) > NEAR:
+            if self.error_of(sum(shares) if shares else None, returned) > NEAR:
                 return False
         return True
 
@@ -696,7 +700,7 @@ class Search:
         for value in values:
             if value.shape != right[name].shape:
                 continue
-            error = error_of(value, right[name])
+            error = self.error_of(value, right[name])
             if error > NEAR:
                 computed = [n for n, v in self.backward_values.items() if v is value] or [RETURNED + name]
                 backward_steps = self.backward_steps((), computed)
@@ -856,7 +860,8 @@ class Search:
         for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs], values):
             returned = tuple(values[name] for name in chosen)
             errors = tuple(
-                error_of(gradient, contributions.get(name)) for name, gradient in zip(inputs, returned, strict=True)
+                self.error_of(gradient, contributions.get(name))
+                for name, gradient in zip(inputs, returned, strict=True)
             )
             if group is None or max(errors) > NEAR:
                 yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
@@ -868,7 +873,9 @@ class Search:
         combinations = itertools.islice(itertools.product(*choices), 600)
 
         def wrong(chosen: tuple[str, ...]) -> int:
-            return sum(error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True))
+            return sum(
+                self.error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True)
+            )
 
         return sorted(combinations, key=wrong)[:MOST_TRIED]
 

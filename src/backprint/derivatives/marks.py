@@ -97,12 +97,17 @@ def squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
     return row[0]
 
 
-def error_of(gradient: Tensor | None, right: Tensor | None) -> float:
-    """Return the relative difference of a gradient from the right one; None is a gradient of zeros."""
+def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0) -> float:
+    """Return the relative difference of a gradient from the right one; None is a gradient of zeros. With the size of
+    the largest gradient, two that are smaller than its rounding are the same: that of a key's bias is 0 but for it."""
     if gradient is None or right is None:
         other = right if gradient is None else gradient
-        return 0.0 if other is None or not bool((other != 0).any()) else 1.0
-    return distance(gradient, right, 0.0)
+        return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
+    return distance(gradient, right, LEFT / (1e-6 * NEAR) * largest)
+
+
+LEFT = 1e-13
+"""The share of the largest gradient that may be left where a gradient is 0 but for rounding."""
 
 
 def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
