@@ -23,6 +23,7 @@ from backprint.api import (
 )
 from backprint.graph.nouns import Capture
 from backprint.regions import region
+from backprint.swapping import swap
 from backprint.version import __version__
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ __all__ = [
     "run",
     "save",
     "split",
+    "swap",
     "types",
     "verify",
 ]

@@ -17,6 +17,10 @@ from backprint.jobs import CorpusRun
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
+from backprint.swapping.gain import SwapGain
+from backprint.swapping.places import SwappedPlace
+from backprint.swapping.proved import SwapProof
+from backprint.swapping.swapped import Swapped
 from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 
 __all__ = [
@@ -49,6 +53,10 @@ __all__ = [
     "Replayed",
     "Signature",
     "Step",
+    "SwapGain",
+    "SwapProof",
+    "Swapped",
+    "SwappedPlace",
     "TensorSpec",
     "Trial",
     "Verdict",

@@ -1,0 +1,463 @@
+"""What a solution is for: what its inputs and parameters must be, so that it runs in the place of the original.
+
+A guard is checked at every call, and Dynamo traces the check: it is loops over tuples, and text is made only where
+something differs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.modules import own_buffers, own_modules, own_parameters
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture, Port, TensorSpec
+
+PLAIN = (Tensor, nn.Parameter)
+"""The types of tensors that a solution gets; another type may compute otherwise, or have no memory."""
+
+CONSTANTS = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""The types of arguments that are no tensors and are compared by value."""
+
+
+@dataclass(frozen=True)
+class TensorNeed:
+    """What one tensor must be. `sizes` are the dimensions that are compared, each with its size."""
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+    ndim: int
+    layout: torch.layout
+    contiguous: bool
+    may_require_grad: bool
+    sizes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ConstantNeed:
+    """The value that an argument must have that is no tensor."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class StateNeed:
+    """What a parameter or buffer must be, and its place among all of the module's, with duplicates."""
+
+    place: int
+    need: TensorNeed
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A guard that does not hold: which, of what, and both sides."""
+
+    guard: str
+    name: str
+    now: str
+    meant: str
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The names of a forward's arguments in order, and those whose default is None."""
+
+    names: tuple[str, ...]
+    none: frozenset[str]
+
+
+@dataclass(frozen=True)
+class PartGuard:
+    """What a solution is for at one place.
+
+    `present` are the names of the arguments of the call, `leaves` has a need for each tensor and constant in them. A
+    solution that gets the arguments themselves compares no constants. `counts` are the numbers of all parameters and
+    of all buffers, duplicates included. `autocast` is None outside of it.
+    """
+
+    present: tuple[str, ...]
+    leaves: tuple[TensorNeed | ConstantNeed, ...]
+    parameters: tuple[StateNeed, ...]
+    buffers: tuple[StateNeed, ...]
+    counts: tuple[int, int]
+    training: bool
+    device_type: str
+    autocast: torch.dtype | None
+
+    def in_dtype(self, dtype: torch.dtype) -> PartGuard:
+        """Return the guard for the same part with all its floating-point tensors in another dtype."""
+
+        def moved(need: Any) -> Any:
+            return replace(need, dtype=dtype) if isinstance(need, TensorNeed) and need.dtype.is_floating_point else need
+
+        return replace(
+            self,
+            leaves=tuple(map(moved, self.leaves)),
+            parameters=tuple(replace(state, need=moved(state.need)) for state in self.parameters),
+            buffers=tuple(replace(state, need=moved(state.need)) for state in self.buffers),
+        )
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """The floating-point dtypes that the part is for."""
+        needs = [*self.leaves, *(state.need for state in (*self.parameters, *self.buffers))]
+        dtypes = [need.dtype for need in needs if isinstance(need, TensorNeed)]
+        return tuple(dict.fromkeys(dtype for dtype in dtypes if dtype.is_floating_point))
+
+
+# ---- The arguments of a call, and the state of a module, as lists
+
+
+def arguments_of(forms: Forms, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """Return the names and values of a call's arguments in the order of the signature; what is None by default is left
+    out if it is None."""
+    names: list[str] = []
+    values: list[Any] = []
+    for index, value in enumerate(args):
+        name = forms.names[index] if index < len(forms.names) else f"args.{index}"
+        if value is not None or name not in forms.none:
+            names.append(name)
+            values.append(value)
+    if kwargs:
+        for name in forms.names:
+            if name in kwargs and (kwargs[name] is not None or name not in forms.none):
+                names.append(name)
+                values.append(kwargs[name])
+        for name, value in kwargs.items():
+            if name not in forms.names:
+                names.append(name)
+                values.append(value)
+    return names, values
+
+
+def flatten(values: Any, leaves: list[Any]) -> None:
+    """Append the leaves of lists, tuples and dictionaries."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            flatten(value, leaves)
+        elif isinstance(value, dict):
+            flatten(value.values(), leaves)
+        else:
+            leaves.append(value)
+
+
+def leaf_names(names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:
+    """Yield the name of each leaf: that of its argument, with its path inside."""
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, (list, tuple)):
+            yield from leaf_names([f"{name}.{index}" for index in range(len(value))], value)
+        elif isinstance(value, dict):
+            yield from leaf_names([f"{name}.{key}" for key in value], list(value.values()))
+        else:
+            yield name
+
+
+def state_of(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the parameters and the buffers of a module and of all inside it, in the order of `named_parameters` and
+    `named_buffers`, with duplicates. Those are what Dynamo traces, and take three times as long."""
+    if torch.compiler.is_compiling():
+        named = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+        return [tensor for _, tensor in named[0]], [tensor for _, tensor in named[1]]
+    parameters: list[Tensor] = []
+    buffers: list[Tensor] = []
+    gather(module, parameters, buffers)
+    return parameters, buffers
+
+
+def gather(module: nn.Module, parameters: list[Tensor], buffers: list[Tensor]) -> None:
+    for tensor in own_parameters(module).values():
+        if tensor is not None:
+            parameters.append(tensor)
+    for tensor in own_buffers(module).values():
+        if tensor is not None:
+            buffers.append(tensor)
+    for child in own_modules(module).values():
+        if child is not None:
+            gather(child, parameters, buffers)
+
+
+# ---- Checking
+
+
+def mismatch_of(
+    guard: PartGuard,
+    module: nn.Module,
+    present: list[str],
+    leaves: list[Any],
+    parameters: list[Tensor],
+    buffers: list[Tensor],
+    constants: bool,
+) -> Mismatch | None:
+    """Return the first guard that a call breaks, None if it breaks none."""
+    if module.training != guard.training:
+        return Mismatch("training", "the module", mode(module.training), mode(guard.training))
+    autocast = torch.get_autocast_dtype(guard.device_type) if torch.is_autocast_enabled(guard.device_type) else None
+    if autocast is not guard.autocast:
+        return Mismatch("autocast", "the call", in_autocast(autocast), in_autocast(guard.autocast))
+    if tuple(present) != guard.present or len(leaves) != len(guard.leaves):
+        return Mismatch("arguments", "the call", listed(present, leaves), listed(guard.present, guard.leaves))
+    counts = (len(parameters), len(buffers))
+    if counts != guard.counts:
+        return Mismatch("parameters", "the module", counted(counts), counted(guard.counts))
+    recording = torch.is_grad_enabled()
+    for index, need in enumerate(guard.leaves):
+        leaf = leaves[index]
+        if isinstance(need, TensorNeed):
+            if (broken := broken_by(leaf, need, recording)) is not None:
+                return broken
+        elif constants and (type(leaf) not in CONSTANTS or leaf != need.value):
+            return Mismatch("value", need.name, shown(leaf), shown(need.value))
+        elif isinstance(leaf, Tensor):
+            return Mismatch("arguments", need.name, "a tensor", shown(need.value))
+    for state in guard.parameters:
+        if (broken := broken_by(parameters[state.place], state.need, recording)) is not None:
+            return broken
+    for state in guard.buffers:
+        if (broken := broken_by(buffers[state.place], state.need, recording)) is not None:
+            return broken
+    return None
+
+
+def broken_by(tensor: Any, need: TensorNeed, recording: bool) -> Mismatch | None:
+    """Return the guard that one tensor breaks."""
+    if type(tensor) not in PLAIN:
+        return Mismatch("type", need.name, type(tensor).__name__, "Tensor")
+    if tensor.dtype is not need.dtype:
+        return Mismatch("dtype", need.name, str(tensor.dtype), str(need.dtype))
+    if tensor.device != need.device:
+        return Mismatch("device", need.name, str(tensor.device), str(need.device))
+    if tensor.layout is not need.layout:
+        return Mismatch("layout", need.name, str(tensor.layout), str(need.layout))
+    if tensor.ndim != need.ndim:
+        return Mismatch("number of dimensions", need.name, str(tensor.ndim), str(need.ndim))
+    for dim, size in need.sizes:
+        if tensor.shape[dim] != size:
+            return Mismatch(f"size of dimension {dim}", need.name, str(tensor.shape[dim]), str(size))
+    if need.contiguous and not tensor.is_contiguous():
+        return Mismatch("memory", need.name, "not contiguous", "contiguous")
+    if recording and tensor.requires_grad and not need.may_require_grad:
+        return Mismatch("requires_grad", need.name, "True", "False")
+    return None
+
+
+def mode(training: bool) -> str:
+    return "in training mode" if training else "in eval mode"
+
+
+def in_autocast(dtype: torch.dtype | None) -> str:
+    return "outside of autocast" if dtype is None else f"inside autocast to {dtype}"
+
+
+def counted(counts: tuple[int, int]) -> str:
+    return f"{counts[0]} parameters and {counts[1]} buffers"
+
+
+def listed(names: Sequence[str], leaves: Sequence[Any]) -> str:
+    return f"({', '.join(names)}) with {len(leaves)} values"
+
+
+def shown(value: Any) -> str:
+    return repr(value) if type(value) in CONSTANTS else f"a {type(value).__name__}"
+
+
+# ---- Learning
+
+
+Fixed = bool | Sequence[int] | Mapping[str, Sequence[int]]
+
+
+def fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
+    """Return which dimensions of an input are compared."""
+    if fixed is True:
+        return tuple(range(ndim))
+    dims = fixed.get(name, ()) if isinstance(fixed, Mapping) else fixed or ()
+    for dim in dims:
+        if not -ndim <= dim < ndim:
+            raise UsageError(f"bp.swap: fixed has dimension {dim}, and {name} has {ndim} dimensions")
+    return tuple(dims)
+
+
+def need_of(name: str, tensor: Tensor, may_require_grad: bool, dims: Sequence[int]) -> TensorNeed:
+    """Return the need of a tensor that is an example."""
+    contiguous = tensor.layout is torch.strided and tensor.is_contiguous()
+    sizes = tuple((dim, int(tensor.shape[dim])) for dim in dims)
+    return TensorNeed(
+        name, tensor.dtype, tensor.device, tensor.ndim, tensor.layout, contiguous, may_require_grad, sizes
+    )
+
+
+def state_needs(named: Sequence[tuple[str, Tensor]], only: Mapping[str, TensorNeed] | None) -> tuple[StateNeed, ...]:
+    """Return a need for each parameter or buffer, once: its own, or those in `only`."""
+    seen: set[int] = set()
+    needs: list[StateNeed] = []
+    for place, (name, tensor) in enumerate(named):
+        if id(tensor) in seen or (only is not None and name not in only):
+            continue
+        seen.add(id(tensor))
+        need = need_of(name, tensor, tensor.requires_grad, ()) if only is None else only[name]
+        needs.append(StateNeed(place, need))
+    return tuple(needs)
+
+
+def autocast_of(device_type: str) -> torch.dtype | None:
+    return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
+
+
+def learn(
+    module: nn.Module,
+    present: Sequence[str],
+    values: Sequence[Any],
+    fixed: Any,
+    example: bool = False,
+) -> PartGuard:
+    """Return the guard of a call. Of an `example`, and without grad mode, each floating-point input may require grad
+    where none does."""
+    leaves: list[Any] = []
+    flatten(values, leaves)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    unknown = (example and not any(tensor.requires_grad for tensor in tensors)) or not torch.is_grad_enabled()
+    needs: list[TensorNeed | ConstantNeed] = []
+    for name, leaf in zip(leaf_names(present, values), leaves, strict=True):
+        if isinstance(leaf, Tensor):
+            may = leaf.requires_grad or (unknown and (leaf.is_floating_point() or leaf.is_complex()))
+            needs.append(need_of(name, leaf, may, fixed_dims(fixed, name, leaf.ndim)))
+        else:
+            needs.append(ConstantNeed(name, leaf))
+    check_fixed(fixed, [need.name for need in needs])
+    return PartGuard(tuple(present), tuple(needs), *whole_state(module, tensors, None))
+
+
+def check_fixed(fixed: Any, names: Sequence[str]) -> None:
+    """Raise UsageError if `fixed` has a name that no input has."""
+    if isinstance(fixed, Mapping) and (unknown := [name for name in fixed if name not in names]):
+        raise UsageError(f"bp.swap: fixed has {unknown[0]}, and the inputs are {', '.join(names) or 'none'}")
+
+
+def whole_state(
+    module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, TensorNeed] | None
+) -> tuple[tuple[StateNeed, ...], tuple[StateNeed, ...], tuple[int, int], bool, str, torch.dtype | None]:
+    """Return the parts of a guard that a module gives."""
+    parameters = list(module.named_parameters(remove_duplicate=False))
+    buffers = list(module.named_buffers(remove_duplicate=False))
+    everything = [*tensors, *(tensor for _, tensor in (*parameters, *buffers))]
+    device_type = everything[0].device.type if everything else "cpu"
+    return (
+        state_needs(parameters, only),
+        state_needs(buffers, only),
+        (len(parameters), len(buffers)),
+        module.training,
+        device_type,
+        autocast_of(device_type),
+    )
+
+
+# ---- Learning from a Capture
+
+
+def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Forms, fixed: Any) -> PartGuard:
+    """Return the guard of a captured part: a module that was captured alone, or a part of `bp.split`."""
+    if len(capture.pairs) != 1:
+        raise UsageError(f"bp.swap: for_ has {len(capture.pairs)} Pairs, and a part is one: capture the module alone")
+    pair = capture.pairs[0]
+    with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    inputs: list[tuple[Port, TensorSpec]] = []
+    state: list[tuple[Port, TensorSpec]] = []
+    for port in pair.forward.inputs:
+        if port.role not in ("parameter", "buffer", "input") or not isinstance(port.spec, TensorSpec):
+            raise UsageError(
+                f"bp.swap: the part takes {port.name}, a {port.role}, and a solution gets only tensors among the "
+                "arguments, parameters and buffers: pass like= instead of for_"
+            )
+        (inputs if port.role == "input" else state).append((port, port.spec))
+    own = own_names([port.name for port, _ in state], module, path)
+    alone = all(port.name == name for (port, _), name in zip(state, own, strict=True))
+    names = argument_names([port.name for port, _ in inputs], forms, path, alone)
+    dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
+    leaves: list[TensorNeed | ConstantNeed] = []
+    for name, (port, spec) in zip(names, inputs, strict=True):
+        dims = set(fixed_dims(fixed, name, len(spec.shape)))
+        dims |= {dim for dim, size in enumerate(spec.shape) if dynamic and isinstance(size, int)}
+        leaves.append(need_of_port(name, spec, port.name in with_gradient, sorted(dims)))
+    check_fixed(fixed, names)
+    leaves += [ConstantNeed(name, constant_of(name, text)) for name, text in capture.signature.leaves]
+    order = {name: rank for rank, name in enumerate(forms.names)}
+    leaves.sort(key=lambda need: order.get(need.name.partition(".")[0], len(order)))
+    only = {
+        name: need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
+        for name, (port, spec) in zip(own, state, strict=True)
+    }
+    parameters, buffers, counts, training, _, _ = whole_state(module, (), only)
+    kept = capture.origin.options.mode
+    return PartGuard(
+        tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
+        tuple(leaves),
+        parameters,
+        buffers,
+        counts,
+        training if kept is None else kept == "train",
+        next((need.device.type for need in (*leaves, *only.values()) if isinstance(need, TensorNeed)), "cpu"),
+        torch.get_autocast_dtype("cpu") if dict(capture.environment).get("autocast") == "True" else None,
+    )
+
+
+def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:
+    """Return a module's own names of the parameters and buffers of a part, which may have those of the whole model."""
+    known = [name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())]
+    if all(name in known for name in names):
+        return list(names)
+    known.sort(key=len)
+    own = []
+    prefixes = set()
+    for name in names:
+        short = next((other for other in reversed(known) if name.endswith(f".{other}")), None)
+        if short is None:
+            raise UsageError(f"bp.swap: the part takes {name}, and {path or 'the model'} has {', '.join(known)}")
+        own.append(short)
+        prefixes.add(name.removesuffix(short))
+    if len(prefixes) > 1:
+        raise UsageError(
+            f"bp.swap: the part takes parameters of {' and '.join(sorted(prefixes))}, which are not one module"
+        )
+    return own
+
+
+def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -> list[str]:
+    """Return the names of a part's inputs among the arguments of the module. Those of a part that `bp.split` has cut
+    are names of values in the whole: one input is the first argument, and the order of several is not known."""
+    if alone and all(name.partition(".")[0] in forms.names for name in names):
+        return list(names)
+    if len(names) == 1 and forms.names:
+        return [forms.names[0]]
+    raise UsageError(
+        f"bp.swap: the part takes {', '.join(names)}, and which of these is which argument of {path or 'the model'} is "
+        f"not known: capture the module alone, bp.capture(model.get_submodule({path!r}), ...)"
+    )
+
+
+def constant_of(name: str, text: str) -> Any:
+    """Return the value of a constant of a Capture."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise UsageError(f"bp.swap: the part was captured with {name}={text:.40}: pass like= instead of for_") from None
+
+
+def need_of_port(name: str, spec: TensorSpec, may_require_grad: bool, dims: Sequence[int]) -> TensorNeed:
+    """Return the need of an input of a captured part; a port without strides is contiguous."""
+    return TensorNeed(
+        name,
+        getattr(torch, spec.dtype),
+        torch.device(spec.device),
+        len(spec.shape),
+        getattr(torch, spec.layout),
+        spec.stride is None and spec.layout == "strided",
+        may_require_grad,
+        tuple((dim, size) for dim in dims if isinstance(size := spec.shape[dim], int)),
+    )

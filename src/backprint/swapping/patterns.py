@@ -1,0 +1,45 @@
+"""Which modules of a model a pattern names. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from backprint.errors import UsageError
+
+NAMED = 3
+"""How many near paths a message names."""
+
+
+def matching(paths: Sequence[str], pattern: str) -> list[str]:
+    """Return the paths that a pattern names, in the order of the model; UsageError names near ones if there are none.
+
+    `*` and `?` stand for letters of one name, `[ab]` for one of them, and `**` for any number of names.
+    """
+    if not isinstance(pattern, str):
+        raise UsageError(f"bp.swap: a pattern is a text such as 'blocks.*.mlp', not a {type(pattern).__name__}")
+    expression = re.compile(expression_of(pattern))
+    matches = [path for path in paths if expression.fullmatch(path)]
+    if not matches:
+        raise UsageError(f"bp.swap: no module of the model is {pattern!r:.80}{nearest(paths, pattern)}")
+    return matches
+
+
+def expression_of(pattern: str) -> str:
+    """Return a pattern as a regular expression."""
+    parts = re.split(r"(\*\*|\*|\?|\[[^\]]+\])", pattern)
+    words = {"**": r".*", "*": r"[^.]*", "?": r"[^.]"}
+    return "".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
+
+
+def nearest(paths: Sequence[str], pattern: str) -> str:
+    """Return what a message says of the paths that are nearest to a pattern: `*` for each number in them."""
+    known = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path): path for path in reversed(paths) if path}
+    written = re.sub(r"(?<![^.])\d+(?![^.])", "*", pattern)
+    near = difflib.get_close_matches(written, known, NAMED, 0.5)
+    last = [text for text in known if text.rpartition(".")[2] == written.rpartition(".")[2]]
+    names = list(dict.fromkeys([*last, *near]))[:NAMED] or list(reversed(known))[:NAMED]
+    if not names:
+        return ", which has no submodules; '' is the model itself"
+    return f"; near it are {', '.join(repr(name) for name in names)}"
