@@ -19,6 +19,10 @@ from backprint.derivatives.compared import OF_ROUNDING, SMALL, TINY, distance, p
 SEEN = 5e-3
 """A comparison that would let pass a result which is 1% off proves nothing: half of that is the most it may allow."""
 
+FINE = {torch.float64: 5e-12, torch.float32: 2e-6}
+"""What the norm and the factor of a result may be off by at least; in other dtypes an eighth of the distance between
+two numbers, because what is rounded up and what is rounded down make up for one another."""
+
 NOISE = 1e-4
 """A gradient below this part of the largest one may be nothing but rounding."""
 
@@ -75,9 +79,11 @@ def apart(
     allowed = times * (rounding + tiny * scale)
     norm = float(torch.linalg.vector_norm(right))
     off, own_off = (float(torch.linalg.vector_norm(tensor - right)) / norm for tensor in (result, eager))
-    allowed_off = times * (max(own_off, min(float(torch.linalg.vector_norm(again - right)) / norm, 8 * tiny)) + tiny)
+    fine = FINE.get(dtype, torch.finfo(dtype).eps / 8)
+    spread_off = float(torch.linalg.vector_norm(again - right)) / norm
+    allowed_off = times * (max(own_off, min(spread_off, 8 * fine)) + fine)
     factor, own_factor = (abs(factor_of(tensor, right)) for tensor in (result, eager))
-    allowed_factor = times * (own_factor + 4 * own_off / math.sqrt(right.numel()) + tiny)
+    allowed_factor = times * (own_factor + 4 * own_off / math.sqrt(right.numel()) + fine)
     if min(allowed_off, allowed_factor) > SEEN:
         return Apart(None, None, f"{NOT_TRIED}: {TOO_COARSE}")
     within = error <= allowed and off <= allowed_off and factor <= allowed_factor

@@ -333,6 +333,12 @@ class Pass:
         return self.dtype or coarsest(self.step.call.values)
 
     @property
+    def computes_in(self) -> torch.dtype:
+        """The dtype with the fewest digits in which something is computed: inside autocast another than the inputs'."""
+        lower = [place.guard.autocast for place in self.places if place.guard is not None and self.dtype is None]
+        return max((self.kind, *filter(None, lower)), key=lambda kind: torch.finfo(kind).eps)
+
+    @property
     def text(self) -> str:
         return str(self.kind)[6:]
 
@@ -357,11 +363,11 @@ class Pass:
                 results = self.step.run(base)
                 rows += self.calls(watcher)
                 rows += self.compared(results, witness, "", watcher)
-                rows += self.faults_of_calls(watcher)
                 rows += self.compared(self.step.run(nearby), near_witness, f", {NEAR}", watcher)
                 rows += self.compared(self.step.run(base), witness, f", {ONCE_MORE}", watcher)
             except Exception as error:
                 rows += self.raised(error, watcher)
+        rows += self.faults_of_calls(watcher)  # results of the first run are looked at again after the last
         for place in self.places:
             rows += self.alone(place)
         return rows
@@ -431,7 +437,9 @@ class Pass:
                 yield self.judged(check, prefix + name, None, None, WRONG, random, text)
                 continue
             kind = REAL.get(theirs.dtype, theirs.dtype) if theirs is not None else self.kind
-            difference = apart(mine, exact[name], theirs, moved[name], largest, coarser(kind, self.kind), self.times)
+            difference = apart(
+                mine, exact[name], theirs, moved[name], largest, coarser(kind, self.computes_in), self.times
+            )
             yield self.judged(
                 check, prefix + name, difference.error, difference.allowed, difference.verdict, random, detail
             )
