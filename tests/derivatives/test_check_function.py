@@ -144,6 +144,13 @@ def test_a_right_function_is_good_and_every_row_says_what_was_compared() -> None
     assert len({line.rindex("ok") for line in lines[3:]}) == 1
 
 
+def test_a_module_with_two_paths_keeps_its_parameters() -> None:
+    linear = nn.Linear(2, 2)
+    net, parameters = nn.Sequential(linear, nn.Tanh(), linear), dict(linear.named_parameters())
+    assert report_of(net, torch.randn(3, 2), like=net, dtypes=[torch.float64]).good
+    assert all(parameter is parameters[name] for name, parameter in linear.named_parameters())
+
+
 def test_without_a_reference_the_forward_itself_is_one() -> None:
     assert bp.check(Square.apply, drawn(3, 4)).good
     assert "derivative" in wrong_checks(report_of(OneRow.apply, drawn(3, 4)))

@@ -59,7 +59,29 @@ class Program:
         if not isinstance(self.function, nn.Module):
             return self.function(*args, **kwargs)
         state = {own: values[name] for own, name in self.state.items()}
-        return torch.func.functional_call(self.function, state, args, kwargs)
+        return call_with_state(self.function, state, args, kwargs)
+
+
+def call_with_state(
+    module: nn.Module, state: Mapping[str, Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a module with other parameters and buffers, each under its first name.
+
+    `torch.func.functional_call` leaves these in a module that has two paths where it ties names itself (torch 2.13).
+    """
+    first = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    slots = {slot: state[first[id(tensor)]] for slot, tensor in slots_of(module) if first[id(tensor)] in state}
+    return torch.func.functional_call(module, slots, tuple(args), dict(kwargs), tie_weights=False)
+
+
+def slots_of(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """Return a name for each place of a parameter or a buffer: a module that has two paths has its places once."""
+    return [
+        (f"{path}.{name}" if path else name, tensor)
+        for path, inner in module.named_modules()
+        for named in (inner.named_parameters, inner.named_buffers)
+        for name, tensor in named(recurse=False, remove_duplicate=False)
+    ]
 
 
 def read_check(

@@ -104,6 +104,19 @@ class PartGuard:
             buffers=tuple(replace(state, need=moved(state.need)) for state in self.buffers),
         )
 
+    def joined(self, other: PartGuard) -> PartGuard:
+        """Return the guard for both of two calls that differ in which inputs require grad; of others, this one."""
+
+        def either(need: Any, second: Any) -> Any:
+            return replace(need, may_require_grad=True) if getattr(second, "may_require_grad", False) else need
+
+        if len(self.leaves) != len(other.leaves):
+            return self
+        pairs = zip(self.leaves, other.leaves, strict=True)
+        return replace(
+            self, leaves=tuple(either(*pair) if isinstance(pair[0], TensorNeed) else pair[0] for pair in pairs)
+        )
+
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """The floating-point dtypes that the part is for."""

@@ -299,10 +299,13 @@ def same_bits(tensor: Tensor, copy: Tensor) -> bool:
 def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
     """Run the step with the originals, and return the calls of each place; a place without a guard learns it here."""
     watcher = Watcher()
+    learning: set[str] = set()
 
     def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
-        if place.guard is None:
-            place.guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
+        if place.guard is None or place.name in learning:
+            guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
+            place.guard = guard if place.guard is None else place.guard.joined(guard)
+            learning.add(place.name)
         return watcher(place, module, args, kwargs, make)
 
     with put_in(places, None, watch, active=False):
@@ -364,10 +367,10 @@ class Pass:
                 rows += self.calls(watcher)
                 rows += self.compared(results, witness, "", watcher)
                 rows += self.compared(self.step.run(nearby), near_witness, f", {NEAR}", watcher)
+                rows += self.faults_of_calls(watcher)  # results of the first run, after one on other values
                 rows += self.compared(self.step.run(base), witness, f", {ONCE_MORE}", watcher)
             except Exception as error:
                 rows += self.raised(error, watcher)
-        rows += self.faults_of_calls(watcher)  # results of the first run are looked at again after the last
         for place in self.places:
             rows += self.alone(place)
         return rows

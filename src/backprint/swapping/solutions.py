@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint.derivatives.called import slots_of
 from backprint.errors import UsageError
 
 Solution = Callable[..., Any]
@@ -80,13 +81,13 @@ def runner_of(solution: Any) -> Run:
 
 def with_state_of(solution: nn.Module) -> Run:
     """Return the function that runs a module with the parameters and buffers of the one that it replaces."""
-    wanted = frozenset(name for name, _ in named_state(solution))
+    wanted = frozenset(name for name, _ in slots_of(solution))
 
     def run(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]) -> Any:
         if solution.training != module.training:
             solution.train(module.training)
         state = {name: tensor for name, tensor in named_state(module) if name in wanted}
-        return torch.func.functional_call(solution, state, tuple(args), dict(kwargs))
+        return torch.func.functional_call(solution, state, tuple(args), dict(kwargs), tie_weights=False)
 
     return run
 
