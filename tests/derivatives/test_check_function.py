@@ -144,6 +144,27 @@ def test_a_right_function_is_good_and_every_row_says_what_was_compared() -> None
     assert len({line.rindex("ok") for line in lines[3:]}) == 1
 
 
+def test_a_function_that_cannot_be_captured_may_be_meant_to_differ() -> None:
+    class Step(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return torch.from_numpy((x.detach().numpy() > 0).astype(x.detach().numpy().dtype))
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return 0.5 * grad
+
+    class Plain(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return (x > 0).to(x)
+
+        backward = Step.backward
+
+    assert not report_of(Step.apply, torch.randn(5), like=Plain.apply).good
+    assert report_of(Step.apply, torch.randn(5), like=Plain.apply, meant=("Step",)).good
+
+
 def test_a_module_with_two_paths_keeps_its_parameters() -> None:
     linear = nn.Linear(2, 2)
     net, parameters = nn.Sequential(linear, nn.Tanh(), linear), dict(linear.named_parameters())
