@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from swapping.test_swap import MLP, Fused, FusedForward, Net, net_and_x
 from torch import Tensor, nn
 
@@ -62,6 +63,13 @@ class Off(torch.autograd.Function):
         return 1.01 * g
 
 
+class Writes(Off):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        g.mul_(1.0001)
+        return g / 1.0001
+
+
 def on_tensor(index: int, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     def solution(*tensors: Tensor) -> Any:
         return Fused.apply(*(change(t) if place == index else t for place, t in enumerate(tensors)))
@@ -102,6 +110,10 @@ WRONG = {
     "another dtype": (lambda *tensors: Fused.apply(*tensors).double(), "alone, output: blocks.1: output"),
     "another shape": (lambda *tensors: Fused.apply(*tensors)[:1], "alone, output: blocks.1: output"),
     "two results": (lambda *tensors: (Fused.apply(*tensors),) * 2, "alone, output: blocks.1: results"),
+    "a tangent is written into": (
+        lambda x, *rest: Writes.apply(Fused.apply(x, *rest)),
+        "written: blocks.1: tangent of",
+    ),
     "it raises": (lambda *tensors: 1 / 0, "alone, output: blocks.1: all"),
 }
 
@@ -186,6 +198,28 @@ def test_what_a_float32_solution_does_in_float64_is_not_wrong() -> None:
     assert "in float64" not in str(only) or "raised RuntimeError" in str(only)
 
 
+def test_a_bfloat16_solution_that_computes_in_float32_is_not_wrong_in_float64() -> None:
+    def in_float32(*tensors: Tensor) -> Any:
+        return Fused.apply(*(tensor.float() for tensor in tensors)).to(tensors[0].dtype)
+
+    torch.manual_seed(0)
+    net, x = nn.Sequential(MLP(32), MLP(32)).bfloat16(), torch.randn(64, 32).bfloat16()
+    proof = bp.swap(net, "0", in_float32).prove(x)
+    assert not proof.wrong, proof
+    assert "computes in another dtype inside" in str(proof)
+
+
+def test_an_integer_output_is_compared() -> None:
+    class Top(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x.exp(), x.argmax(-1)
+
+    net, x = nn.Sequential(nn.Linear(3, 3), Top()), torch.randn(5, 3)
+    assert bp.swap(net, "1", lambda x: (x.exp(), x.argmax(-1))).prove(x).good
+    proof = bp.swap(net, "1", lambda x: (x.exp(), x.argmin(-1))).prove(x)
+    assert {row.name for row in proof.wrong} == {"output.1", "1: output.1"}
+
+
 def test_in_autocast_and_in_bfloat16() -> None:
     torch.manual_seed(0)
     wide, x = nn.Sequential(MLP(32), MLP(32)), torch.randn(64, 32)
@@ -214,10 +248,16 @@ def test_buffers_that_the_original_writes_are_compared() -> None:
             scale = torch.rsqrt(x.var(0, correction=0) + 1e-5)
             return (x - x.mean(0)) * scale * self.weight + self.bias
 
+    class Counts(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            result = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, True)
+            return self.num_batches_tracked.add_(2) * 0 + result
+
     net, x = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), torch.randn(9, 3)
     net[1].right = True
     assert bp.swap(net, "1", Norm).prove(x).good
     net[1].right = False
+    assert {row.name for row in bp.swap(net, "1", Counts).prove(x).wrong} == {"1.num_batches_tracked"}
     original = nn.BatchNorm1d.forward
     proof = bp.swap(net, "1", Norm).prove(x)
     assert {row.name for row in proof.wrong} == {"1.running_mean"}

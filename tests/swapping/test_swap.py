@@ -280,6 +280,37 @@ def test_a_guard_runs_the_original_and_says_so_once(text: str) -> None:
     torch.testing.assert_close(result, BREAKS[text](net, x))
 
 
+def test_other_containers_and_adapters_are_other_calls() -> None:
+    class Pick(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, batch: Any) -> Tensor:
+            return self.fc(batch["a"] - batch["b"])
+
+    net, a, b = nn.Sequential(Pick()), torch.ones(2, 3), torch.zeros(2, 3)
+
+    def fused(a: Tensor, b: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.linear(a - b, weight, bias)
+
+    with bp.swap(net, "0", fused) as swapped:
+        expected = net({"a": a, "b": b})
+        with pytest.warns(UserWarning, match=r"value of batch.keys\(\) is \('b', 'a'\), and fused is for \('a', 'b'\)"):
+            torch.testing.assert_close(net({"b": b, "a": a}), expected)
+        nn.utils.parametrizations.weight_norm(net[0].fc)
+        with pytest.warns(UserWarning, match="3 parameters and 0 buffers in 5 modules, and fused is for 2 parameters"):
+            net({"a": a, "b": b})
+    assert ran(swapped) == [1]
+
+
+def test_an_output_that_is_a_leaf_keeps_no_hook() -> None:
+    net, x = nn.Sequential(nn.Identity()), torch.ones(3, requires_grad=True)
+    with bp.swap(net, "0", lambda x: x):
+        assert net(x) is x
+    torch.autograd.grad((x * x).sum(), x, create_graph=True)
+
+
 def test_autocast_and_gradients_that_a_solution_is_not_for() -> None:
     net, x = net_and_x()
     net.blocks[1].fc.weight.requires_grad_(False)

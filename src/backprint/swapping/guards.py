@@ -21,8 +21,9 @@ from backprint.graph.nouns import Capture, Port, TensorSpec
 PLAIN = (Tensor, nn.Parameter)
 """The types of tensors that a solution gets; another type may compute otherwise, or have no memory."""
 
-CONSTANTS = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""The types of arguments that are no tensors and are compared by value."""
+OF_TORCH: tuple[type, ...] = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+CONSTANTS: tuple[type, ...] = (bool, int, float, complex, str, type(None), tuple, *OF_TORCH)
+"""The types of arguments that are no tensors and are compared by value; a tuple has the keys of a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,16 @@ class PartGuard:
     """What a solution is for at one place.
 
     `present` are the names of the arguments of the call, `leaves` has a need for each tensor and constant in them. A
-    solution that gets the arguments themselves compares no constants. `counts` are the numbers of all parameters and
-    of all buffers, duplicates included. `autocast` is None outside of it.
+    solution that gets the arguments themselves compares no constants. `counts` are the numbers of all parameters, of
+    all buffers and of all modules, duplicates included: a parametrization or an adapter that is added
+    changes them. `autocast` is None outside of it.
     """
 
     present: tuple[str, ...]
     leaves: tuple[TensorNeed | ConstantNeed, ...]
     parameters: tuple[StateNeed, ...]
     buffers: tuple[StateNeed, ...]
-    counts: tuple[int, int]
+    counts: tuple[int, int, int]
     training: bool
     device_type: str
     autocast: torch.dtype | None
@@ -151,11 +153,14 @@ def arguments_of(forms: Forms, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def flatten(values: Any, leaves: list[Any]) -> None:
-    """Append the leaves of lists, tuples and dictionaries."""
+    """Append the leaves of lists, tuples and dictionaries, and before those of each its length or its keys, so that
+    other containers are never taken for the same."""
     for value in values:
         if isinstance(value, (list, tuple)):
+            leaves.append(len(value))
             flatten(value, leaves)
         elif isinstance(value, dict):
+            leaves.append(tuple(value))
             flatten(value.values(), leaves)
         else:
             leaves.append(value)
@@ -165,8 +170,10 @@ def leaf_names(names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:
     """Yield the name of each leaf: that of its argument, with its path inside."""
     for name, value in zip(names, values, strict=True):
         if isinstance(value, (list, tuple)):
+            yield f"len({name})"
             yield from leaf_names([f"{name}.{index}" for index in range(len(value))], value)
         elif isinstance(value, dict):
+            yield f"{name}.keys()"
             yield from leaf_names([f"{name}.{key}" for key in value], list(value.values()))
         else:
             yield name
@@ -196,6 +203,13 @@ def gather(module: nn.Module, parameters: list[Tensor], buffers: list[Tensor]) -
             gather(child, parameters, buffers)
 
 
+def number_of_modules(module: nn.Module) -> int:
+    """Return the number of modules inside a module and itself, duplicates included."""
+    if torch.compiler.is_compiling():
+        return len(list(module.named_modules(remove_duplicate=False)))
+    return 1 + sum(number_of_modules(child) for child in own_modules(module).values() if child is not None)
+
+
 # ---- Checking
 
 
@@ -216,7 +230,7 @@ def mismatch_of(
         return Mismatch("autocast", "the call", in_autocast(autocast), in_autocast(guard.autocast))
     if tuple(present) != guard.present or len(leaves) != len(guard.leaves):
         return Mismatch("arguments", "the call", listed(present, leaves), listed(guard.present, guard.leaves))
-    counts = (len(parameters), len(buffers))
+    counts = (len(parameters), len(buffers), number_of_modules(module))
     if counts != guard.counts:
         return Mismatch("parameters", "the module", counted(counts), counted(guard.counts))
     recording = torch.is_grad_enabled()
@@ -225,7 +239,9 @@ def mismatch_of(
         if isinstance(need, TensorNeed):
             if (broken := broken_by(leaf, need, recording)) is not None:
                 return broken
-        elif constants and (type(leaf) not in CONSTANTS or leaf != need.value):
+        elif constants and type(leaf) not in CONSTANTS:
+            return Mismatch("value", need.name, shown(leaf), "tensors, numbers, texts and containers of these")
+        elif constants and (type(leaf) is not type(need.value) or leaf != need.value):
             return Mismatch("value", need.name, shown(leaf), shown(need.value))
         elif isinstance(leaf, Tensor):
             return Mismatch("arguments", need.name, "a tensor", shown(need.value))
@@ -268,8 +284,8 @@ def in_autocast(dtype: torch.dtype | None) -> str:
     return "outside of autocast" if dtype is None else f"inside autocast to {dtype}"
 
 
-def counted(counts: tuple[int, int]) -> str:
-    return f"{counts[0]} parameters and {counts[1]} buffers"
+def counted(counts: tuple[int, int, int]) -> str:
+    return f"{counts[0]} parameters and {counts[1]} buffers in {counts[2]} modules"
 
 
 def listed(names: Sequence[str], leaves: Sequence[Any]) -> str:
@@ -355,7 +371,7 @@ def check_fixed(fixed: Any, names: Sequence[str]) -> None:
 
 def whole_state(
     module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, TensorNeed] | None
-) -> tuple[tuple[StateNeed, ...], tuple[StateNeed, ...], tuple[int, int], bool, str, torch.dtype | None]:
+) -> tuple[tuple[StateNeed, ...], tuple[StateNeed, ...], tuple[int, int, int], bool, str, torch.dtype | None]:
     """Return the parts of a guard that a module gives."""
     parameters = list(module.named_parameters(remove_duplicate=False))
     buffers = list(module.named_buffers(remove_duplicate=False))
@@ -364,7 +380,7 @@ def whole_state(
     return (
         state_needs(parameters, only),
         state_needs(buffers, only),
-        (len(parameters), len(buffers)),
+        (len(parameters), len(buffers), number_of_modules(module)),
         module.training,
         device_type,
         autocast_of(device_type),
@@ -444,8 +460,10 @@ def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:
 def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -> list[str]:
     """Return the names of a part's inputs among the arguments of the module. Those of a part that `bp.split` has cut
     are names of values in the whole: one input is the first argument, and the order of several is not known."""
-    if alone and all(name.partition(".")[0] in forms.names for name in names):
+    if alone and all(name in forms.names for name in names):
         return list(names)
+    if inside := [name for name in names if name.partition(".")[0] in forms.names and "." in name]:
+        raise UsageError(f"bp.swap: the part takes {inside[0]}, a tensor in a container: pass like= instead of for_")
     if len(names) == 1 and forms.names:
         return [forms.names[0]]
     raise UsageError(

@@ -201,7 +201,7 @@ def refuse_second(place: Place, results: Any) -> None:
     leaves: list[Any] = []
     flatten((results,), leaves)
     for leaf in leaves:
-        if isinstance(leaf, Tensor) and leaf.requires_grad:
+        if isinstance(leaf, Tensor) and leaf.grad_fn is not None:  # a leaf would keep its hook for good
             leaf.register_hook(functools.partial(raise_if_recorded, place))
 
 

@@ -26,7 +26,7 @@ from backprint.swapping.places import Place
 from backprint.swapping.proved import ALONE, CALLS, GRADIENT, LOSS, WRITTEN, SwapProof
 from backprint.swapping.solutions import name_of
 from backprint.values.results import outputs_of
-from backprint.values.settings import outside_modes, preserving_random_states, random_states
+from backprint.values.settings import RandomStates, outside_modes, preserving_random_states, random_states
 from backprint.values.tree import copy_values
 
 MOVED_BY = 0.1
@@ -152,7 +152,7 @@ class Step:
         copies = copy_values({name: value.detach() for name, value in values.items()})
         leaves = {name: copies[name].requires_grad_() for name in self.call.wanted}
         result = self.program(self.call, copies)
-        outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor) and is_inexact(leaf)}
+        outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
         number = self.loss_of(result, outputs)
         second_too = self.order > 1
         gradients = gradients_of(number, leaves, create_graph=second_too)
@@ -163,7 +163,7 @@ class Step:
             {name: output.detach() for name, output in outputs.items()},
             {name: None if gradient is None else gradient.detach() for name, gradient in gradients.items()},
             second,
-            {name: copies[name] for name in values if name in state and is_inexact(copies[name])},
+            {name: copies[name] for name in values if name in state},
         )
 
     def loss_of(self, result: Any, outputs: Mapping[str, Tensor]) -> Tensor:
@@ -208,11 +208,11 @@ def is_number(value: Any) -> bool:
 
 def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
     """Return a sum of all outputs with random weights, which every dtype has exactly."""
-    if not outputs:
+    if not any(map(is_inexact, outputs.values())):
         raise UsageError("bp.swap: the model returns no floating-point tensor: pass loss=")
     source = torch.Generator().manual_seed(seed)
     total: Any = 0.0
-    for output in outputs.values():
+    for output in filter(is_inexact, outputs.values()):
         weights = torch.randn(output.shape, generator=source).to(torch.bfloat16)
         total = total + (output * weights.to(output)).sum()
     return total if not total.is_complex() else total.real
@@ -257,13 +257,13 @@ class Watcher:
         with torch.no_grad():
             seen = SeenCall(tuple(args), dict(kwargs), names, tensors, [tensor.detach().clone() for tensor in tensors])
         self.calls.setdefault(place.name, []).append(seen)
-        before = random_states().cpu
+        before = random_states()
         try:
             results = make()
         except Exception as error:
             self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {in_words(error)}"
             raise
-        seen.draws = not torch.equal(before, random_states().cpu)
+        seen.draws = not same_states(before, random_states())
         pairs = zip(names, tensors, seen.copies, strict=True)
         seen.written = {name for name, tensor, copy in pairs if not same_bits(tensor, copy)}
         leaves: list[Any] = []
@@ -287,6 +287,12 @@ def named_tensors(
     return [name for name, leaf in named if isinstance(leaf, Tensor)], [
         leaf for _, leaf in named if isinstance(leaf, Tensor)
     ]
+
+
+def same_states(before: RandomStates, after: RandomStates) -> bool:
+    """Whether no random number was drawn between two states."""
+    pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
+    return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)
 
 
 def same_bits(tensor: Tensor, copy: Tensor) -> bool:
@@ -318,6 +324,9 @@ def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
 
 ONCE_MORE, NEAR = "once more", "values nearby"
 
+WITHIN = "within"
+"""The verdict of a result that is off by no more than the rounding of the model's own dtype, in another one."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
@@ -334,6 +343,11 @@ class Pass:
     @property
     def kind(self) -> torch.dtype:
         return self.dtype or coarsest(self.step.call.values)
+
+    @property
+    def own_kind(self) -> torch.dtype:
+        """The model's own dtype."""
+        return coarsest(self.step.call.values)
 
     @property
     def computes_in(self) -> torch.dtype:
@@ -440,9 +454,15 @@ class Pass:
                 yield self.judged(check, prefix + name, None, None, WRONG, random, text)
                 continue
             kind = REAL.get(theirs.dtype, theirs.dtype) if theirs is not None else self.kind
-            difference = apart(
-                mine, exact[name], theirs, moved[name], largest, coarser(kind, self.computes_in), self.times
-            )
+            if theirs is not None and not is_inexact(theirs):
+                verdict = OK if mine is not None and same_bits(mine, theirs) else WRONG
+                yield self.judged(check, prefix + name, None, None, verdict, random, "it has other values")
+                continue
+            results_ = mine, exact[name], theirs, moved[name]
+            difference = apart(*results_, largest, coarser(kind, self.computes_in), self.times)
+            if difference.verdict == WRONG and not self.is_for_all():
+                coarse = apart(*results_, largest, coarser(self.own_kind, torch.float32), self.times)
+                difference = replace(difference, verdict=WITHIN) if coarse.verdict == OK else difference
             yield self.judged(
                 check, prefix + name, difference.error, difference.allowed, difference.verdict, random, detail
             )
@@ -463,9 +483,9 @@ class Pass:
             self.allowed[check, name] = allowed
         if verdict == WRONG and random:
             verdict, error, allowed = f"{NOT_TRIED}: {random}", None, None
-        elif verdict == WRONG and not self.is_for_all():
+        elif verdict in (WRONG, WITHIN) and not self.is_for_all():
             most = self.allowed.get((check, name))
-            if error is not None and most is not None and error <= most:
+            if verdict == WITHIN or (error is not None and most is not None and error <= most):
                 verdict = f"{NOT_TRIED}: a solution computes in another dtype inside, and is not for {self.text}"
                 error = allowed = None
         return CheckRow(check, self.text, name, error, allowed, verdict, detail if verdict == WRONG else "")
@@ -541,9 +561,14 @@ class Pass:
                 why = "; ".join(place.reasons.values())
                 return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original ran: {why}")]
         random = self.random(watcher)
-        rows: list[CheckRow] = []
+        rows = [
+            self.row(
+                WRITTEN, f"{prefix}tangent of {name}", WRONG, "the backward writes into it, and others may need it"
+            )
+            for name in set(ours[2]) - set(originals[1][2])
+        ]
         for check, index in ((f"{ALONE}output{suffix}", 0), (f"{ALONE}gradient{suffix}", 1)):
-            rows += self.rows_of(check, prefix, [run[index] for run in (ours, *originals)], random)
+            rows += self.rows_of(check, prefix, [dict(run[index]) for run in (ours, *originals)], random)
         return rows
 
 
@@ -553,8 +578,8 @@ def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
 
 def results_of(
     program: Program, call: Call, values: Mapping[str, Tensor], seed: int
-) -> tuple[dict[str, Tensor | None], dict[str, Tensor | None]]:
-    """Return the outputs of a place and its gradients for random tangents."""
+) -> tuple[dict[str, Tensor | None], dict[str, Tensor | None], dict[str, None]]:
+    """Return the outputs of a place, its gradients for random tangents, and the tangents that it wrote into."""
     forward: Forward = run_forward(program, call, values)
     source = torch.Generator().manual_seed(seed + 1)
     outputs = {name: output for name, output in forward.outputs.items() if is_inexact(output)}
@@ -562,8 +587,10 @@ def results_of(
     for name, output in outputs.items():
         drawn = torch.randn(output.shape, generator=source).to(torch.bfloat16)
         tangents[name] = drawn.to(output)
+    copies = {name: tangent.clone() for name, tangent in tangents.items()}
     gradients = forward.gradients(tangents)
-    return {name: output.detach() for name, output in outputs.items()}, gradients
+    written = {name: None for name, tangent in tangents.items() if not same_bits(tangent, copies[name])}
+    return {name: output.detach() for name, output in forward.outputs.items()}, gradients, written
 
 
 # ---- Values
