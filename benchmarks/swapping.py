@@ -350,8 +350,8 @@ class ConvNet(nn.Module):
 
 
 def gpt_step() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = gpt.Config(vocab=64, block=16, n_layer=2, n_head=2, n_embd=32, dropout=0.0)
-    tokens = torch.randint(64, (2, 17))
+    config = gpt.Config(vocab=64, block=8, n_layer=2, n_head=2, n_embd=32, dropout=0.0)
+    tokens = torch.randint(64, (2, 9))
     return gpt.GPT(config), (tokens[:, :-1].clone(), tokens[:, 1:].clone())
 
 
@@ -368,10 +368,10 @@ def bert_step() -> tuple[nn.Module, tuple[Tensor, ...]]:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    mask = torch.ones(3, 12, dtype=torch.long)
-    mask[1, 8:] = 0
+    mask = torch.ones(2, 8, dtype=torch.long)
+    mask[1, 5:] = 0
     model = BertForSequenceClassification(config)
-    return model, (torch.randint(64, (3, 12)), mask, None, None, None, torch.tensor([0, 1, 1]))
+    return model, (torch.randint(64, (2, 8)), mask, None, None, None, torch.tensor([0, 1]))
 
 
 def spiking_step() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -572,11 +572,16 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    tables = [run(row, options.backend) for row in ROWS if options.only in f"{row.kernel} {row.model}"]
-    print("|", " | ".join(tables[0]), "|")
-    print("|", " | ".join("---" for _ in tables[0]), "|")
-    for cells in tables:
-        print("|", " | ".join(cells.values()), "|")
+    heads: list[str] = []
+    for row in ROWS:
+        if options.only not in f"{row.kernel} {row.model}":
+            continue
+        cells = run(row, options.backend)
+        if not heads:
+            heads = list(cells)
+            print("|", " | ".join(heads), "|")
+            print("|", " | ".join("---" for _ in heads), "|")
+        print("|", " | ".join(cells.values()), "|", flush=True)
 
 
 if __name__ == "__main__":
