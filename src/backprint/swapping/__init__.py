@@ -4,8 +4,9 @@ This module is the face: `swap`.
 
 - `patterns`: which modules a pattern names. `solutions`: how a solution is called. `guards`: what it is for.
 - `places`: one module whose forward is replaced. `swapped`: all of them, put in and taken out.
-- `proving`: the step before and after, and each place alone. `measures`: how far two results are apart. `proved`: the
-  rows, and their text. `gain`: the times of both in turns.
+- `steps`: a model's step, and the values that it runs on. `watched`: the places during a proof. `proving`: the step
+  before and after, and each place alone. `measures`: how far two results are apart. `proved`: the rows, and their text.
+- `gain`: the times of both in turns.
 """
 
 from __future__ import annotations

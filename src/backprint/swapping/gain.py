@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from backprint.bench.clocks import TimingChange, compare_in_stages, timed
 from backprint.errors import UsageError
 from backprint.swapping.places import Place
-from backprint.swapping.proving import as_they_were, is_number, put_in, weighted
+from backprint.swapping.steps import is_number, weighted
+from backprint.swapping.watched import as_they_were, put_in
 from backprint.values.results import outputs_of
 from backprint.values.settings import outside_modes, preserving_random_states
 
