@@ -181,6 +181,19 @@ def test_a_swap_whose_original_ran_is_unproven() -> None:
     assert "blocks.1: the original ran: number of dimensions of x is 2, and Fused is for 3" in proof.missing
 
 
+@pytest.mark.parametrize("rows", [0, 4])
+def test_gradients_that_are_all_0_prove_nothing(rows: int) -> None:
+    class Zero(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) * (1.0 if rows == 0 else 0.0)
+
+    net = Zero()
+    net.inner = nn.Linear(3, 3)
+    proof = bp.swap(net, "inner", F.linear).prove(torch.randn(rows, 3))
+    assert proof.verdict == "unproven"
+    assert "it is 0 everywhere" in str(proof)
+
+
 def test_random_numbers_are_unproven_and_not_wrong() -> None:
     proof = bp.swap(Reads(), "drop", lambda x: 2 * x * (torch.rand_like(x) > 0.5)).prove(torch.randn(8, 3))
     assert proof.verdict == "unproven"

@@ -70,6 +70,9 @@ def apart(
     scale, tiny = size_of(right), TINY.get(dtype, 2 * torch.finfo(dtype).eps)
     error, of_own = distance(result, right), distance(eager, right)
     spread = distance(again, right)
+    if largest == 0.0:
+        within = error <= times * OF_ROUNDING * of_own
+        return Apart(None, None, f"{NOT_TRIED}: {ALL_ZERO}") if within else Apart(error, 0.0, WRONG)
     rounding = max(of_own, min(spread, 8 * tiny * scale) if math.isfinite(spread) else 0.0)
     if of_own > SMALL * scale or scale <= tiny * largest:
         allowed = times * (OF_ROUNDING * of_own + 0.01 * tiny * largest)
@@ -90,6 +93,7 @@ def apart(
     return Apart(error, allowed, OK if within else WRONG)
 
 
+ALL_ZERO = "it is 0 everywhere, as all others of its kind, and proves nothing"
 TOO_COARSE = "before the swap it is itself so far from float64 that 1% would not be seen"
 
 

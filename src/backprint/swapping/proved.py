@@ -46,8 +46,8 @@ class SwapProof:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong, the solution ran at every place in the model's own dtype, a gradient or an output
-        of each place was compared there, and every gradient of the whole model was compared in one dtype."""
+        """Whether nothing is wrong, the solution ran at every place in the model's own dtype, an output and a gradient
+        of each place were compared there, and every gradient of the whole model was compared in one dtype."""
         return not self.wrong and not self.missing
 
     @property
@@ -73,8 +73,11 @@ def missing_from(proof: SwapProof) -> Iterator[str]:
         if not any(row.tried for row in calls):
             reason = calls[0].verdict.removeprefix(f"{NOT_TRIED}: ") if calls else "the step was not run"
             yield f"{path}: {reason}"
-        elif not any(row.tried and row.check.startswith(ALONE) for row in rows_of_place(proof, path)):
-            yield f"{path}: neither an output nor a gradient of it alone was compared in {proof.own}"
+            continue
+        rows = [row for row in rows_of_place(proof, path) if row.check.startswith(ALONE)]
+        kinds = {"output", *(row.check.removeprefix(ALONE).partition(",")[0] for row in rows)}
+        for kind in sorted(kinds - {row.check.removeprefix(ALONE).partition(",")[0] for row in rows if row.tried}):
+            yield f"{path}: no {kind} of it alone was compared in {proof.own}"
     tried: dict[str, bool] = {}
     for row in proof.rows:
         if row.check.startswith((GRADIENT, LOSS)):
