@@ -333,6 +333,8 @@ class Spiking(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(12, 48), LIF(), nn.Linear(48, 32), LIF(), nn.Linear(32, 5))
+        for layer in self.layers[::2]:
+            nn.init.normal_(layer.weight, std=0.5)  # neurons of every layer spike
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(self.layers(3.0 * x).mean(0), labels)

@@ -90,10 +90,13 @@ def apart(
     if min(allowed_off, allowed_factor) > SEEN:
         return Apart(None, None, f"{NOT_TRIED}: {TOO_COARSE}")
     within = error <= allowed and off <= allowed_off and factor <= allowed_factor
+    if not within and error <= times * max(of_own, spread) and off <= times * max(own_off, spread_off):
+        return Apart(None, None, f"{NOT_TRIED}: {UNSTEADY}")
     return Apart(error, allowed, OK if within else WRONG)
 
 
 ALL_ZERO = "it is 0 everywhere, as all others of its kind, and proves nothing"
+UNSTEADY = "rounding its inputs once more moves it as far before the swap, as where a spike flips"
 TOO_COARSE = "before the swap it is itself so far from float64 that 1% would not be seen"
 
 

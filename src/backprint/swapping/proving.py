@@ -27,6 +27,7 @@ from backprint.swapping.steps import (
     Step,
     StepResults,
     again,
+    coarser,
     coarsest,
     nearby_values,
     noisy_inputs,
@@ -154,7 +155,11 @@ class Pass:
 
     def witnesses(self, values: Mapping[str, Tensor]) -> tuple[StepResults, StepResults, StepResults]:
         """Run the untouched program: in float64, in the dtype, and in float64 on values that are rounded once more."""
-        return self.step.run(widened(values)), self.step.run(values), self.step.run(again(values, self.step.seed))
+        return (
+            self.step.run(widened(values)),
+            self.step.run(values),
+            self.step.run(again(values, self.computes_in, self.step.seed)),
+        )
 
     # ---- The whole
 
@@ -294,7 +299,7 @@ class Pass:
         try:
             originals = [
                 results_of(program, call, chosen, self.step.seed)
-                for chosen in (widened(values), values, again(values, self.step.seed))
+                for chosen in (widened(values), values, again(values, self.computes_in, self.step.seed))
             ]
         except Exception as error:
             return [
@@ -323,10 +328,6 @@ class Pass:
         for check, index in ((f"{ALONE}output{suffix}", 0), (f"{ALONE}gradient{suffix}", 1)):
             rows += self.rows_of(check, prefix, [dict(run[index]) for run in (ours, *originals)], random)
         return rows
-
-
-def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
-    return max(first, second, key=lambda kind: torch.finfo(kind).eps)
 
 
 def results_of(

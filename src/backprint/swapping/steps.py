@@ -118,10 +118,20 @@ def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: wide(value) for name, value in values.items()}
 
 
-def again(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Return the values in float64, rounded once more as their dtype rounds."""
+def again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
+    """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
     source = torch.Generator().manual_seed(seed)
-    return {name: rounded_again(wide(value), value.dtype, source) for name, value in values.items()}
+    return {
+        name: rounded_again(
+            wide(value), coarser(value.dtype, computes_in) if is_inexact(value) else value.dtype, source
+        )
+        for name, value in values.items()
+    }
+
+
+def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
+    """Return the dtype with fewer digits."""
+    return max(REAL.get(first, first), REAL.get(second, second), key=lambda kind: torch.finfo(kind).eps)
 
 
 def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]:
