@@ -1,0 +1,230 @@
+"""A program that walks time, from captures of a few lengths to a Lowered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprint.api import capture
+from backprint.errors import RefusedError, UsageError
+from backprint.graph.nouns import Capture, Pair, Port
+from backprint.kernels.loops.elements import INPUTS, identifier, port_key, program_of, shape_of
+from backprint.kernels.loops.file_text import FileParts, file_text
+from backprint.kernels.loops.keeping import kept
+from backprint.kernels.loops.lowered import Lowered
+from backprint.kernels.loops.nouns import Elements, Loop, Program
+from backprint.kernels.loops.rolling import History, rolled, written_by
+from backprint.kernels.loops.triton_text import Layout, kernel_text
+
+SUMS = ("stages", "atomics")
+
+SHORT = (1, 2)
+"""Lengths at which a loop is compared too, without being looked for there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of a length."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def lower_loop(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    lengths: Sequence[int] = (6, 7, 8),
+    sums: str = "stages",
+    name: str | None = None,
+) -> Lowered:
+    """Return a program that walks time as one Triton kernel a direction."""
+    if sums not in SUMS:
+        raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
+    if len(set(lengths)) < 3 or min(lengths) < 6:
+        raise UsageError(f"lengths={tuple(lengths)}: pass three different numbers of steps, each of 6 or more")
+    captures = {length: captured(function, make_inputs, length) for length in sorted(set(lengths))}
+    timed = timed_ports({length: item.pairs[0] for length, item in captures.items()})
+    elements = Elements()
+    directions = {
+        length: Directions.of(program_of(item.pairs[0], elements, length, timed), elements)
+        for length, item in captures.items()
+    }
+    first = next(iter(directions.values()))
+    for length, other in directions.items():
+        if (other.forward, other.backward) != (first.forward, first.backward):
+            raise RefusedError(f"the loop of {length} steps is not that of {min(lengths)}: pass other lengths")
+    least = shortest(function, make_inputs, timed, elements, first, min(lengths))
+    return lowered(function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, sums)
+
+
+def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
+    """Return the capture of a length."""
+    call = call_of(make_inputs(length))
+    item = capture(function, args=call.args, kwargs=dict(call.kwargs))
+    if len(item.pairs) != 1:
+        raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    return item
+
+
+def call_of(inputs: Any) -> Call:
+    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone."""
+    if isinstance(inputs, Mapping):
+        return Call((), inputs)
+    return Call(tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else Call((inputs,), {})
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a program as one of Python."""
+    name = getattr(function, "__name__", type(function).__name__)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    name = re.sub(r"\W+", "_", name).strip("_")
+    return identifier(name) if name and name != "lambda" and not name[0].isdigit() else "loop_program"
+
+
+def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
+    """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
+    timed: set[str] = set()
+    rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
+    names = [set(row) for row in rows.values()]
+    if any(name != names[0] for name in names):
+        raise RefusedError(f"inputs differ with the length: {sorted(set.union(*names) - set.intersection(*names))}")
+    for key in names[0]:
+        shapes = {length: shape_of(row[key]) for length, row in rows.items()}
+        differ = {dim for dims in zip(*shapes.values(), strict=True) for dim in [dims] if len(set(dims)) > 1}
+        if not differ:
+            continue
+        places = [place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1]
+        if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
+            raise RefusedError(
+                f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
+                f"pass {key}.movedim({places[0]}, 0), a tensor of one slice a step"
+            )
+        timed.add(key)
+    if not any(not key.startswith("tangent ") for key in timed):
+        raise RefusedError("no argument has a length that changes with the number of steps: nothing says how long it is")
+    return frozenset(timed)
+
+
+def inputs_of(pair: Pair) -> list[Port]:
+    """Return the inputs of both directions, without saved values."""
+    graphs = [pair.forward, *([pair.backward] if pair.backward else [])]
+    return [port for graph in graphs for port in graph.inputs if port.role != "saved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """A program of a length and its loops."""
+
+    program: Program
+    forward: Loop
+    backward: Loop | None
+
+    @staticmethod
+    def of(program: Program, elements: Elements) -> Directions:
+        """Return the loops of a program."""
+        forward = rolled(program.forward, elements, program.length, 1)
+        if not program.backward:
+            return Directions(program, forward, None)
+        history = history_of(forward, program, elements)
+        return Directions(program, forward, rolled(program.backward, elements, program.length, -1, history))
+
+
+def history_of(forward: Loop, program: Program, elements: Elements) -> History:
+    """Return the values of a forward for its backward."""
+    tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
+    return History(elements, forward, program.length, tangents)
+
+
+def shortest(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    timed: frozenset[str],
+    elements: Elements,
+    loops: Directions,
+    known: int,
+) -> int:
+    """Return the fewest steps for which the loop is the program: compared at 1 and 2 steps."""
+    least = known
+    for length in sorted(SHORT, reverse=True):
+        try:
+            program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+        except RefusedError:
+            break
+        history = history_of(loops.forward, program, elements)
+        sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
+        for loop, writes in sides:
+            actual = {(write.tensor, write.slot): write.element for write in writes}
+            if loop.peeled > length:
+                return least
+            made = written_by(loop, elements, length, history)
+            absent = {key for key, item in made.items() if item.op == "zero" and key not in actual}
+            if {key: item for key, item in made.items() if key not in absent} != actual:
+                return least
+        least = length
+    return least
+
+
+def lowered(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    name: str,
+    item: Capture,
+    loops: Directions,
+    elements: Elements,
+    least: int,
+    sums: str,
+) -> Lowered:
+    """Return the Lowered of loops."""
+    program, forward, backward = loops.program, loops.forward, loops.backward
+    tensors = dict(program.tensors)
+    if backward is not None:
+        both = kept(forward, backward, elements, tensors, program.state)
+        forward, backward = both.forward, both.backward
+        tensors |= {facts.name: facts for facts in both.tensors}
+    layout = Layout(tensors, program.state)
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    read_later = frozenset(second.tensors if second is not None else ())
+    rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
+    first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    pair = item.pairs[0]
+    by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
+    inputs = tuple(by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
+    outputs = tuple(by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
+    tangents = {
+        key: by_port["tangent", facts.port]
+        for key, facts in tensors.items()
+        if facts.role == "output" and ("tangent", facts.port) in by_port
+    }
+    gradients = tuple(by_port.get(("gradient", tensors[key].port)) for key in inputs)
+    sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
+    parts = FileParts(
+        name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
+    )
+    return Lowered(
+        source=file_text(parts),
+        name=name,
+        function=function,
+        make_inputs=make_inputs,
+        capture=item,
+        forward=forward,
+        backward=backward,
+        parts=parts,
+        least=least,
+    )
+
+
+def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
+    """Name the tensors that hold kept values after the variables of the forward."""
+    taken = set(layout.facts)
+    for tensor, variable in named.items():
+        wish, number = f"kept_{variable}", 1
+        while wish in taken:
+            wish, number = f"kept_{variable}_{number}", number + 1
+        taken.add(wish)
+        layout.shown[tensor] = wish
+
+
+__all__ = ["lower_loop", "replace"]
