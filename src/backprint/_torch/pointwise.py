@@ -55,8 +55,11 @@ def pointwise_of(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], ki
         box = lowerings[target](*map(boxed, args), **{key: boxed(value) for key, value in kwargs.items()})
         if not isinstance(box, ir.TensorBox):
             raise NotPointwise(f"Inductor's lowering of {target} returns a {type(box).__name__}")
-        with V.set_ops_handler(recorder(elements, record)):
-            result = box.make_loader()([sympy.Symbol("i")])
+        if len(box.get_size()) != 1:
+            raise NotPointwise(f"Inductor's lowering of {target} makes {len(box.get_size())} dimensions of one")
+        place = sympy.Symbol("i")
+        with V.set_ops_handler(recorder(elements, record, place)):
+            result = box.make_loader()([place])
     return getattr(result, "value", result)
 
 
@@ -75,8 +78,8 @@ REFUSED_OPS = frozenset(
 """Operations that are more than a function of one element."""
 
 
-def recorder(elements: Mapping[str, Any], record: Callable[..., Any]) -> Any:
-    """Return a handler of Inductor's `ops` that records each operation."""
+def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any) -> Any:
+    """Return a handler of Inductor's `ops` that records each operation on the elements at a place."""
     from torch._inductor.codegen.common import OpDecompositions
     from torch._inductor.codegen.triton import TritonOverrides
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
@@ -86,6 +89,8 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any]) -> Any:
 
     class Recorder(DefaultHandler):
         def load(self, name: str, index: Any) -> Any:
+            if name not in elements or index != place:
+                raise NotPointwise("it reads other elements than its own")
             return elements[name]
 
         def masked(self, mask: Any, body: Any, other: Any) -> Any:

@@ -369,6 +369,12 @@ def at(source: Source | None) -> str:
     return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
 
 
+def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    total = summed(reader, target, args, kwargs, meta)
+    count = torch.Size(args[0].shape).numel() // torch.Size(total.shape).numel()
+    return reader.call(aten.div.Tensor, (total, count), {}, meta)
+
+
 def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
     """Whether a shape broadcasts to another."""
     return len(shape) <= len(state) and all(
@@ -435,6 +441,29 @@ def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: A
     return Slots(tuple(meta.shape), tuple(parts), meta.dtype)
 
 
+def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, source, dim, index = args
+    if dim % len(value.shape):
+        raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
+    parts = list(reader.times(value).parts)
+    parts[index % len(parts)] = reader.whole(source)
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype)
+
+
+def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    place, value = args[:2]
+    if tuple(value.shape) != tuple(place.shape) or dtype_of(value) != meta.dtype:
+        raise NotPointwise(f"it copies {list(value.shape)} into {list(place.shape)} of {meta.dtype}")
+    return value
+
+
+def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    shape = tuple(meta.shape)
+    if len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state):
+        raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
+    return Slots(shape, (None,) * shape[0], meta.dtype)
+
+
 def slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     value, dim, start, stop, step = (*args, *(0, None, None, 1)[len(args) - 1 :])
     if tuple(meta.shape) == tuple(value.shape):
@@ -467,6 +496,9 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     if tuple(value.shape) == shape:
         return value
     if reader.has_time(value):
+        if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
+            times = reader.times(value)
+            return Slots(shape, times.parts * shape[0], times.dtype)
         same_state = [size for size in shape[1:] if size != 1] == [size for size in value.shape[1:] if size != 1]
         if shape and shape[0] == value.shape[0] and same_state and fits(shape[1:], reader.state):
             times = reader.times(value)
@@ -539,6 +571,14 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.scalar_tensor.default: full,
     aten.sum.dim_IntList: summed,
     aten.sum.default: summed,
+    aten.mean.dim: mean,
+    aten.mean.default: mean,
+    aten.empty.memory_format: empty,
+    aten.empty_like.default: empty,
+    aten.new_empty.default: empty,
+    aten.new_empty_strided.default: empty,
+    aten.select_scatter.default: select_scatter,
+    aten.copy.default: copy,
     **dict.fromkeys(
         (
             aten.view.default,

@@ -15,7 +15,7 @@ from backprint.kernels.loops.file_text import FileParts, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
 from backprint.kernels.loops.nouns import Elements, Loop, Program
-from backprint.kernels.loops.rolling import History, rolled, written_by
+from backprint.kernels.loops.rolling import History, Unlike, rolled, written_by
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
 SUMS = ("stages", "atomics")
@@ -46,17 +46,42 @@ def lower_loop(
         raise UsageError(f"lengths={tuple(lengths)}: pass three different numbers of steps, each of 6 or more")
     captures = {length: captured(function, make_inputs, length) for length in sorted(set(lengths))}
     timed = timed_ports({length: item.pairs[0] for length, item in captures.items()})
+    pairs = {length: item.pairs[0] for length, item in captures.items()}
     elements = Elements()
-    directions = {
-        length: Directions.of(program_of(item.pairs[0], elements, length, timed), elements)
-        for length, item in captures.items()
-    }
-    first = next(iter(directions.values()))
-    for length, other in directions.items():
-        if (other.forward, other.backward) != (first.forward, first.backward):
-            raise RefusedError(f"the loop of {length} steps is not that of {min(lengths)}: pass other lengths")
+    try:
+        first = loops_of(pairs, timed, elements, False)
+    except RefusedError:
+        try:
+            first = loops_of(pairs, timed, elements, True)
+        except RefusedError:
+            first = None
+        if first is None:
+            raise
     least = shortest(function, make_inputs, timed, elements, first, min(lengths))
     return lowered(function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, sums)
+
+
+def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
+    """Return the loops of a program, which must be the same for all lengths. If it `counts`, numbers that are the
+    number of steps are that, as the divisor of a mean over time is."""
+    first: Directions | None = None
+    for length, pair in pairs.items():
+        program = read_program(pair, elements, length, timed, counts)
+        directions = Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
+        first = first or directions
+        if (directions.forward, directions.backward) != (first.forward, first.backward):
+            raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
+    assert first is not None
+    return first
+
+
+def read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
+    """Return a Pair as writes of elements."""
+    elements.steps = length if counts else None
+    try:
+        return program_of(pair, elements, length, timed)
+    finally:
+        elements.steps = None
 
 
 def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
@@ -120,21 +145,30 @@ class Directions:
     program: Program
     forward: Loop
     backward: Loop | None
+    counts: bool = False
 
     @staticmethod
-    def of(program: Program, elements: Elements) -> Directions:
+    def of(program: Program, elements: Elements, counts: bool, edge: int) -> Directions:
         """Return the loops of a program."""
-        forward = rolled(program.forward, elements, program.length, 1)
+        try:
+            none = History(elements, None, program.length, (), edge)
+            forward = rolled(program.forward, elements, program.length, 1, none)
+        except RefusedError as error:  # a program may walk from the last step to the first
+            try:
+                forward = rolled(program.forward, elements, program.length, -1, none)
+            except RefusedError:
+                raise error from None
         if not program.backward:
-            return Directions(program, forward, None)
-        history = history_of(forward, program, elements)
-        return Directions(program, forward, rolled(program.backward, elements, program.length, -1, history))
+            return Directions(program, forward, None, counts)
+        history = history_of(forward, program, elements, edge)
+        backward = rolled(program.backward, elements, program.length, -forward.step, history)
+        return Directions(program, forward, backward, counts)
 
 
-def history_of(forward: Loop, program: Program, elements: Elements) -> History:
+def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
     """Return the values of a forward for its backward."""
     tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
-    return History(elements, forward, program.length, tangents)
+    return History(elements, forward, program.length, tangents, edge)
 
 
 def shortest(
@@ -149,16 +183,21 @@ def shortest(
     least = known
     for length in sorted(SHORT, reverse=True):
         try:
-            program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+            pair = captured(function, make_inputs, length).pairs[0]
+            program = program_of(pair, elements, length, timed)
         except RefusedError:
             break
         history = history_of(loops.forward, program, elements)
+        history.counts = False
         sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
         for loop, writes in sides:
             actual = {(write.tensor, write.slot): write.element for write in writes}
             if loop.peeled > length:
                 return least
-            made = written_by(loop, elements, length, history)
+            try:
+                made = written_by(loop, elements, length, history)
+            except Unlike:
+                return least
             absent = {key for key, item in made.items() if item.op == "zero" and key not in actual}
             if {key: item for key, item in made.items() if key not in absent} != actual:
                 return least

@@ -62,18 +62,24 @@ Slot: TypeAlias = "int | Now | Edge | None"
 
 
 class Elements:
-    """Makes elements: the same for the same operation on the same arguments."""
+    """Makes elements: the same for the same operation on the same arguments.
+
+    While `steps` is set, a constant of that value is the number of steps, an element `steps`.
+    """
 
     def __init__(self) -> None:
         self.made: dict[Any, Element] = {}
         self.source: Source | None = None
         self.name = ""
+        self.steps: int | None = None
 
     def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
         """Return the element of an operation."""
         arguments = tuple(args)
         if op in ("mul", "truediv") and arguments[0].dtype == dtype and is_one(arguments[1]):
             return arguments[0]  # type: ignore[no-any-return]  # exactly the same number
+        if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
+            op, arguments = "steps", ()
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.made:
             self.made[key] = Element(op, arguments, dtype, self.source, self.name)

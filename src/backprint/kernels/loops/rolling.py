@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,39 +20,44 @@ from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
 from backprint.kernels.loops.nouns import Edge, Element, Elements, Loop, Now, Slot, Write, behind
 
-EDGE = 2
-"""How many iterations at either end may be outside of the loop."""
-
-
 def rolled(
     writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None
 ) -> Loop:
     """Return the loop that writes the same. A backward takes the values of its forward from a History."""
     history = history or History(elements, None, length)
-    times = times_of(writes, step, history)
+    edge = history.edge
     walk = list(range(length)) if step > 0 else list(range(length - 1, -1, -1))
     problem: RefusedError | None = None
     loops: list[Loop] = []
-    for by_time in (later(writes, dict(times), step, history), times):
-        for place in range(min(EDGE, length - 4), length - 3):
+    for times in ways_to_time(writes, step, history):
+        for place in range(edge, length - 3):
             try:
-                body = body_at(writes, elements, by_time, walk, place, history)
+                body = body_at(writes, elements, times, walk, place, history)
                 loops.append(extended(body, writes, elements, walk, place, length, history))
                 break
-            except RefusedError as error:
-                problem = problem or error
+            except (RefusedError, Unlike) as error:
+                problem = problem or (error if isinstance(error, RefusedError) else RefusedError(str(error)))
     if not loops:
         raise problem or RefusedError(f"{length} steps are too few to find a loop in")
     return min(loops, key=lambda loop: (loop.peeled, len(loop.start), len(loop.absent)))
 
 
-def times_of(writes: Sequence[Write], step: int, history: History) -> dict[Element, int | None]:
-    """Return the time of each element; None of one that reads no time."""
+def ways_to_time(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
+    """Yield the times of elements, in each way in which an iteration may be cut from the next."""
+    for as_taken in (True, False) if history.loop is not None else (True,):
+        times = times_of(writes, step, history, as_taken)
+        yield later(writes, times, step, history)
+        yield times
+
+
+def times_of(writes: Sequence[Write], step: int, history: History, as_taken: bool) -> dict[Element, int | None]:
+    """Return the time of each element; None of one that reads no time. A value that the forward hands on has the time
+    that takes it, or that which makes it."""
     times: dict[Element, int | None] = {}
     newest = max if step > 0 else min
     for element in behind(write.element for write in writes):
         if history.is_known(element):
-            times[element] = history.time(element)
+            times[element] = history.time(element, as_taken)
             continue
         own = [element.args[1]] if element.op == "load" else []
         known = [time for time in (*own, *(times[item] for item in element.inputs)) if time is not None]
@@ -69,36 +74,61 @@ def later(
     for element in order:
         for item in element.inputs:
             users.setdefault(item, []).append(element)
-    written = {write.element for write in writes if write.slot is not None}
+    stuck = {write.element for write in writes if write.slot is not None}
+    kinds = kinds_of(writes, times, history)
+    final = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
+    stuck |= {element for element, kind in kinds.items() if kind in final and times[element] is not None}
     earliest = min if step > 0 else max
-    origins: dict[Element, Element] = {}
-    for element in order:
-        varying = {origins[item] for item in element.inputs if times[item] is not None}
-        is_of_one = len(varying) == 1 and not history.is_known(element) and not any(map(history.is_known, varying))
-        origins[element] = varying.pop() if is_of_one else element
-    for element in reversed(order):
-        uses = [times[user] for user in users.get(element, ())]
-        is_free = origins[element] is not element and element not in written
-        if times[element] is not None and is_free and uses and None not in uses:
-            times[element] = earliest(uses)  # type: ignore[type-var]  # no None, as tested
-    return times
+    while True:  # what cannot move is a value by itself, and then others cannot either
+        moved = dict(times)
+        origins: dict[Element, Element] = {}
+        for element in order:
+            varying = {origins[item] for item in element.inputs if times[item] is not None}
+            is_of_one = len(varying) == 1 and not any(map(history.is_known, (element, *varying)))
+            origins[element] = varying.pop() if is_of_one and element not in stuck else element
+        more = set()
+        for element in reversed(order):
+            if times[element] is None or origins[element] is element:
+                continue
+            uses = [moved[user] for user in users.get(element, ())]
+            if uses and None not in uses:
+                moved[element] = earliest(uses)  # type: ignore[type-var]  # no None, as tested
+            if moved[element] == times[element]:
+                more.add(element)
+        if not more:
+            return moved
+        stuck |= more
 
 
 class History:
     """The values of a forward, as its backward uses them: each is an element of an iteration of the forward's Loop.
 
-    In a backward, an element that reads no tangent is a value of the forward.
+    In a backward, an element that reads no tangent is a value of the forward. `edge` is how many iterations at either
+    end may be outside of a loop.
     """
 
     def __init__(
-        self, elements: Elements, loop: Loop | None, length: int, tangents: Iterable[str] = ()
+        self, elements: Elements, loop: Loop | None, length: int, tangents: Iterable[str] = (), edge: int = 1
     ) -> None:
         self.elements, self.loop, self.length, self.tangents = elements, loop, length, frozenset(tangents)
+        self.edge = edge
+        self.counts = True
+        self.step = loop.step if loop else 1
         self.taken = carried_by_time(loop, elements, length) if loop else {}
         self.handed = {time: {item: index for index, item in enumerate(items)} for time, items in self.taken.items()}
         self.times: dict[Element, int | None] = {}
         self.known: dict[Element, bool] = {}
         self.patterns: dict[tuple[Element, int], Element] = {}
+
+    @property
+    def end(self) -> int:
+        """The time behind the last iteration of the forward."""
+        assert self.loop is not None
+        return self.loop.last.at(self.length) + self.step
+
+    def steps(self, element: Element) -> Element:
+        """Return the number of steps: itself, or a number where numbers are not counted."""
+        return element if self.counts else self.elements.constant(self.length, element.dtype)
 
     def is_known(self, element: Element) -> bool:
         """Whether an element is a value of the forward that has a time."""
@@ -118,23 +148,26 @@ class History:
                 if element not in self.known:
                     own = [element.args[1]] if element.op == "load" else []
                     times = [time for time in (*own, *map(self.times.get, element.inputs)) if time is not None]
-                    self.times[element] = max(times) if times else None
+                    newest = max if self.step > 0 else min
+                    self.times[element] = newest(times) if times else None
                     is_tangent = element.op == "zero" or (element.op == "load" and element.args[0] in self.tangents)
                     self.known[element] = not is_tangent and all(self.known[item] for item in element.inputs)
             else:
                 stack += missing
 
-    def time(self, element: Element) -> int | None:
-        """Return the time at which a backward uses a value: what is handed on belongs to the iteration that takes it."""
+    def time(self, element: Element, as_taken: bool) -> int:
+        """Return the time of a value: of one that is handed on, that of the iteration that takes or makes it."""
         time = self.times[element]
         assert time is not None
-        if time + 1 not in self.taken or time + 1 >= self.length:
+        if not as_taken:
+            return time
+        if time + self.step not in self.taken or not 0 <= time + self.step < self.length:
             return time
         try:
-            self.pattern(element, time + 1)
+            self.pattern(element, time + self.step)
         except RefusedError:
             return time
-        return time + 1
+        return time + self.step
 
     def pattern(self, element: Element, time: int) -> Element:
         """Return a value in terms of the iteration of a time of the forward."""
@@ -142,7 +175,7 @@ class History:
         if key not in self.patterns:
             handed = self.handed.get(time)
             own = self.times[element]
-            if handed is None or own not in (time, time - 1):
+            if handed is None or own not in (time, time - self.step):
                 raise RefusedError(f"the backward uses a value of another time{place_of(element)}")
             stands = {item: self.elements.make("carried", (index,), item.dtype) for item, index in handed.items()}
             for item in list(stands):
@@ -160,7 +193,7 @@ class History:
         """Return what an element of the forward's iteration is at a time."""
         if time not in self.taken:
             raise Unlike(f"the forward has no iteration {time}")
-        return run_body([body], self.taken[time], time, self.elements)[0]
+        return run_body([body], self.taken[time], time, self.elements, None, self)[0]
 
 
 def carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
@@ -189,11 +222,13 @@ def resolved(
             memo[element] = elements.load(element.args[0], element.args[1].at(length), element.dtype)
         elif element.op == "carried":
             memo[element] = values[element.args[0]]
+        elif element.op == "steps" and history is not None:
+            memo[element] = history.steps(element)
         elif element.op == "kept":
             assert history is not None
             assert history.loop is not None
             slot = element.args[1]
-            at = history.loop.last.at(length) + 1 if slot is None else slot.at(length)
+            at = history.end if slot is None else slot.at(length)
             memo[element] = history.value(element.args[0], at)
         else:
             memo[element] = without_zero(rebuilt(element, memo, elements))
@@ -332,12 +367,9 @@ def body_at(
     return Body(carried, following_values, tuple(Write(write.tensor, Now(), item) for write, item in body.items()))
 
 
-def handed_on(
-    writes: Sequence[Write], times: Mapping[Element, int | None], history: History
-) -> dict[int, dict[Any, list[Element]]]:
-    """Return what each time hands on to others, by its operations within that time."""
-    kinds: dict[Element, Any] = {}
-    handed: dict[int, dict[Element, None]] = {}
+def kinds_of(writes: Sequence[Write], times: Mapping[Element, int | None], history: History) -> dict[Element, int]:
+    """Return a number for each element, the same for the same operations within its time."""
+    kinds: dict[Element, int] = {}
 
     def kind(element: Element, time: int | None) -> Any:
         if times.get(element) is None or history.is_known(element):
@@ -345,14 +377,23 @@ def handed_on(
         return kinds[element] if times[element] == time else "carried"
 
     for element in behind(write.element for write in writes):
-        if history.is_known(element):
-            continue
-        time = times[element]
-        plain = [arg for arg in element.args if not isinstance(arg, Element)]
-        plain = plain[:1] if element.op == "load" else plain
-        kinds[element] = hash((element.op, element.dtype, repr(plain), *(kind(item, time) for item in element.inputs)))
+        if not history.is_known(element):
+            plain = [arg for arg in element.args if not isinstance(arg, Element)]
+            plain = plain[:1] if element.op == "load" else plain
+            parts = (kind(item, times[element]) for item in element.inputs)
+            kinds[element] = hash((element.op, element.dtype, repr(plain), *parts))
+    return kinds
+
+
+def handed_on(
+    writes: Sequence[Write], times: Mapping[Element, int | None], history: History
+) -> dict[int, dict[Any, list[Element]]]:
+    """Return what each time hands on to others, by its operations within that time."""
+    kinds = kinds_of(writes, times, history)
+    handed: dict[int, dict[Element, None]] = {}
+    for element in kinds:
         for item in element.inputs:
-            if times[item] not in (None, time) and not history.is_known(item):
+            if times[item] not in (None, times[element]) and not history.is_known(item):
                 handed.setdefault(times[item], {})[item] = None  # type: ignore[arg-type]  # not None, as tested
     for write in writes:
         time = times[write.element]
@@ -430,6 +471,8 @@ def run_body(
     for element in behind(roots):
         if element.op == "carried":
             memo[element] = values[element.args[0]]
+        elif element.op == "steps" and history is not None:
+            memo[element] = history.steps(element)
         elif element.op == "kept":
             assert history is not None
             memo[element] = history.value(element.args[0], time)
@@ -601,11 +644,11 @@ def extended(
             run = run_body([*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history)
             if any(made is not want for made, (_, want) in zip(run, wanted, strict=True) if want.op != "zero"):
                 raise RefusedError("the first iterations are other programs")
-        except (RefusedError, KeyError) as error:
+        except (RefusedError, KeyError, Unlike) as error:
             problem = error if isinstance(error, RefusedError) else None
             break
         values, first = earlier, first - 1
-    if first > EDGE:
+    if first > history.edge:
         raise problem or RefusedError("the first iterations are other programs")
     start, last = tuple(values), first - 1
     absent: set[Element] = set()
@@ -619,7 +662,7 @@ def extended(
             break
         covered |= set(stores)
         values, last = made[: len(dtypes)], index
-    if length - 1 - last > EDGE:
+    if length - 1 - last > history.edge:
         raise RefusedError("the last iterations are other programs")
     return written_around(body, start, values, writes, covered, elements, (first, last), walk, length, absent, history)
 
@@ -671,18 +714,18 @@ class Edges:
 
     def edge(self, slot: int) -> Edge:
         """Return a slot of either end."""
-        if slot <= EDGE:
+        if slot <= self.history.edge:
             return Edge(slot)
-        if self.length - 1 - slot <= EDGE:
+        if self.length - 1 - slot <= self.history.edge:
             return Edge(self.length - 1 - slot, True)
         raise RefusedError("a value of the middle of the loop is used outside of it")
 
     def kept(self, element: Element) -> Element | None:
         """Return a value of the forward's loop; None if it is computed before that."""
         time = self.history.times[element]
-        for at in (time, time + 1):  # type: ignore[operator]  # a known value has a time
+        for at in (time, time + self.history.step):  # type: ignore[operator]  # a known value has a time
             if at in self.history.taken:
-                slot = None if at == (self.history.loop.last.at(self.length) + 1) else self.edge(at)  # type: ignore
+                slot = None if at == self.history.end else self.edge(at)  # type: ignore
                 return self.elements.make("kept", (self.history.pattern(element, at), slot), element.dtype)
         return None
 

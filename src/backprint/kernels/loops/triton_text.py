@@ -218,11 +218,11 @@ class Writer:
         wanted: dict[Element, None] = {}
         for element in behind(roots):
             for item in [element] if element in roots else []:
-                if not self.changes[item] and item.op not in ("constant", "zero"):
+                if not self.changes[item] and item.op not in ("constant", "zero", "steps"):
                     wanted[item] = None
             if self.changes[element]:
                 for item in element.inputs:
-                    if not self.changes[item] and item.op not in ("constant", "zero") and folded(item) is None:
+                    if not self.changes[item] and item.op not in ("constant", "zero", "steps") and folded(item) is None:
                         wanted[item] = None
         self.section([], list(wanted), 1, named=True)
 
@@ -326,7 +326,7 @@ class Writer:
         self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
     ) -> None:
         """Write the statement of an element, if it has one of its own."""
-        if element in self.names or element.op in ("constant", "zero", "carried") or folded(element) is not None:
+        if element in self.names or element.op in ("constant", "zero", "carried", "steps") or folded(element) is not None:
             return
         if not keep and self.is_inlined(element, counts):
             return
@@ -457,6 +457,8 @@ class Writer:
             return number, 5 if not number.startswith("-") else 4
         if element.op == "zero":
             return "0.0", 5
+        if element.op == "steps":
+            return "T", 5
         if element.op == "load":
             return self.loaded(element), 5
         parts = [self.expression(item, seen) for item in element.inputs]
