@@ -22,6 +22,7 @@ from backprint.api import (
     verify,
 )
 from backprint.graph.nouns import Capture
+from backprint.kernels import lower
 from backprint.regions import region
 from backprint.version import __version__
 
@@ -45,6 +46,7 @@ __all__ = [
     "inference_graph",
     "kernels",
     "load",
+    "lower",
     "power",
     "record",
     "region",

@@ -28,7 +28,9 @@ class NotPointwise(Exception):
     "torch._inductor.virtualized.V",
     needed_by=NEEDED,
 )
-def pointwise_of(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: type, record: Callable[..., Any]) -> Any:
+def pointwise_of(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: type, record: Callable[..., Any]
+) -> Any:
     """Return the element of the result of an operator, whose tensors among `args` are elements of type `kind`.
 
     An element has a `dtype`. `record(op, args, dtype)` is called for each operation, and returns its element.
@@ -52,7 +54,11 @@ def pointwise_of(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], ki
 
     graph, mode = surroundings()
     with V.set_graph_handler(graph), V.set_fake_mode(mode):
-        box = lowerings[target](*map(boxed, args), **{key: boxed(value) for key, value in kwargs.items()})
+        boxes, named = [*map(boxed, args)], {key: boxed(value) for key, value in kwargs.items()}
+        try:
+            box = lowerings[target](*boxes, **named)
+        except Exception as error:  # torch's own code alone, for an operator that takes more than one dimension
+            raise NotPointwise(f"Inductor's lowering of {target}: {type(error).__name__}: {error}") from error
         if not isinstance(box, ir.TensorBox):
             raise NotPointwise(f"Inductor's lowering of {target} returns a {type(box).__name__}")
         if len(box.get_size()) != 1:
@@ -85,7 +91,7 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
     from torch._inductor.ops_handler import DefaultHandler
 
-    dtypes = DtypePropagationOpsHandler()
+    dtypes: Any = DtypePropagationOpsHandler()
 
     class Recorder(DefaultHandler):
         def load(self, name: str, index: Any) -> Any:
@@ -103,9 +109,10 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
                 return args[0]
             if name in ("constant", "to_dtype"):
                 return record(name, args[:2], args[1])
-            written = getattr(TritonOverrides, name, None)
-            if written is not None and written is getattr(OpDecompositions, name, None):
-                value = written(*args, **kwargs)  # which calls `ops`, so this recorder
+            decomposed: Any = getattr(OpDecompositions, name, None)
+            is_theirs = getattr(TritonOverrides, name, None) is decomposed
+            if decomposed is not None and is_theirs:
+                value = decomposed(*args, **kwargs)  # which calls `ops`, so this recorder
                 return getattr(value, "value", value)
             return record(name, (*args, *kwargs.values()), getattr(dtypes, name)(*args, **kwargs))
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import RefusedError, UsageError
+from backprint.kernels.loops.call import call_of
 from backprint.replaying.arguments import arguments
 
 if TYPE_CHECKING:
@@ -56,17 +57,22 @@ class LoopCheck:
     @property
     def worst(self) -> LoopRow:
         """The row that is furthest from eager, for what is allowed."""
-        return max(self.rows, key=lambda row: float("inf") if row.difference != row.difference else row.difference / row.allowed)
+        return max(
+            self.rows,
+            key=lambda row: float("inf") if row.difference != row.difference else row.difference / row.allowed,
+        )
 
     def __str__(self) -> str:
         wrong = [row for row in self.rows if not row.ok]
         shown = wrong or [self.worst]
         lines = [f"{len(self.rows)} outputs and gradients compared with eager: {len(wrong)} wrong"]
-        lines += [f"  {row.steps} steps: {row.port}: {row.difference:.2e}, allowed {row.allowed:.2e}" for row in shown[:8]]
+        lines += [
+            f"  {row.steps} steps: {row.port}: {row.difference:.2e}, allowed {row.allowed:.2e}" for row in shown[:8]
+        ]
         return "\n".join(lines)
 
 
-RUNNER = '''
+RUNNER = """
 import importlib.util, sys, torch
 place, name = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("lowered", place + "/lowered.py")
@@ -82,7 +88,7 @@ for case in torch.load(place + "/cases.pt", weights_only=True):
     gradients = torch.autograd.grad([y for y, _ in pairs], wanted, [g for _, g in pairs]) if pairs and wanted else ()
     answers.append({"outputs": [y.detach() for y in outputs], "gradients": list(gradients)})
 torch.save(answers, place + "/answers.pt")
-'''
+"""
 """What the process runs: it has the inputs, and nothing of eager's results."""
 
 
@@ -103,9 +109,7 @@ def checked(lowered: Lowered, lengths: Sequence[int], timeout: float) -> LoopChe
     answers = run_apart(lowered, cases, timeout)
     rows: list[LoopRow] = []
     for case, answer in zip(cases, answers, strict=True):
-        rows += [
-            row_of(case, port, answer.get(port), value) for port, value in case.results.items()
-        ]
+        rows += [row_of(case, port, answer.get(port), value) for port, value in case.results.items()]
     return LoopCheck(tuple(rows))
 
 
@@ -130,8 +134,6 @@ def distance(value: Tensor, reference: Tensor) -> float:
 
 def case_of(lowered: Lowered, steps: int) -> Case:
     """Return the program at a length, run in eager."""
-    from backprint.kernels.loops.lower import call_of
-
     call = call_of(lowered.make_inputs(steps))
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     inputs = named_inputs(lowered, lowered.function, args, kwargs)
@@ -199,7 +201,9 @@ def run_eager(
     results = {f"output {port}": output.detach() for port, output in zip(ports, outputs, strict=True)}
     pairs = [(output, tangent) for output, tangent in zip(outputs, tangents, strict=True) if tangent is not None]
     if wanted and pairs:
-        gradients = torch.autograd.grad([y for y, _ in pairs], list(wanted.values()), [g for _, g in pairs], materialize_grads=True)
+        gradients = torch.autograd.grad(
+            [y for y, _ in pairs], list(wanted.values()), [g for _, g in pairs], materialize_grads=True
+        )
         results |= {f"gradient {port}": gradient for port, gradient in zip(wanted, gradients, strict=True)}
     return results, list(tangents)
 

@@ -65,9 +65,7 @@ def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[int, ...]:
         return tuple(torch.broadcast_shapes(*shapes.values()))
     except RuntimeError:
         known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise RefusedError(
-            f"the inputs of an iteration do not broadcast to one shape of the state: {known}"
-        ) from None
+        raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
 
 
 def port_key(port: Port) -> str:
@@ -84,7 +82,11 @@ def shape_of(port: Port) -> tuple[int, ...]:
 
 
 def writes_of(
-    port: Port, value: Tensor, elements: Elements, state: tuple[int, ...], tensors: dict[str, TensorFacts],
+    port: Port,
+    value: Tensor,
+    elements: Elements,
+    state: tuple[int, ...],
+    tensors: dict[str, TensorFacts],
     length: int,
 ) -> list[Write]:
     """Return the writes of an output, and note what it is."""
@@ -118,7 +120,9 @@ def check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mappin
     wide = [dim for dim, size in enumerate(state) if size != 1]
     wanted = [dim for dim in wide if padded[dim] == 1]
     if [dim for dim in value.dims if dim in wide] != wanted or tuple(value.shape) != tuple(shape):
-        raise RefusedError(f"the gradient of {port.name!r} is summed over {value.dims}, not along what it is broadcast to")
+        raise RefusedError(
+            f"the gradient of {port.name!r} is summed over {value.dims}, not along what it is broadcast to"
+        )
 
 
 INPUTS = ("input", "parameter", "buffer", "constant")
@@ -152,13 +156,17 @@ class Reader:
     def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
         """Return each output with what it is, and note the inputs."""
         module = self.graph.to_fx()
+        for node in module.graph.nodes:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                place = at(node.meta.get("source"))
+                raise RefusedError(f"{node.target}{place} draws random numbers: {PASS_DRAWS}")
         inputs: dict[str, Any] = {}
         for port in self.graph.inputs:
             if port.role == "saved":
                 inputs[port.local] = self.known[port.name]
                 continue
             if port.role == "rng":
-                raise RefusedError("the program draws random numbers: pass them as an argument, a slice a step")
+                raise RefusedError(f"the program draws random numbers: {PASS_DRAWS}")
             shape, timed = shape_of(port), port_key(port) in self.timed
             name = identifier(f"grad_{port.name}" if port.role == "tangent" else port.name)
             name = f"{name}_out" if port.role == "tangent" and name in tensors else name
@@ -168,9 +176,7 @@ class Reader:
         results = self.run(module, inputs)
         return list(zip(self.graph.outputs, results, strict=True))
 
-    def run(
-        self, module: torch.fx.GraphModule, inputs: Mapping[str, Any], inside: torch.fx.Node | None = None
-    ) -> Any:
+    def run(self, module: torch.fx.GraphModule, inputs: Mapping[str, Any], inside: torch.fx.Node | None = None) -> Any:
         """Return what a graph returns; a call that was decomposed is a graph `inside` of a node of another."""
         values: dict[torch.fx.Node, Any] = {}
         for node in module.graph.nodes:
@@ -203,6 +209,8 @@ class Reader:
         """Return the result of an operator."""
         if target in STRUCTURE:
             return STRUCTURE[target](self, target, args, kwargs, meta)
+        if not isinstance(meta, torch.Tensor):
+            raise NotPointwise("it returns several tensors")
         tensors = [item for item in args if isinstance(item, TENSORS)]
         kwargs = {key: value for key, value in kwargs.items() if key not in NOT_OF_ELEMENTS}
         shape = tuple(meta.shape)
@@ -222,8 +230,10 @@ class Reader:
     def of_row(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
         """Return the element of one time, where None is a zero that nothing computed."""
         if target is aten.add.Tensor and not kwargs and None in row:
-            return row[1] if row[0] is None else row[0]  # type: ignore[no-any-return]
-        return self.pointwise(target, [self.elements.constant(0, dtype) if item is None else item for item in row], kwargs)
+            return row[1] if row[0] is None else row[0]
+        return self.pointwise(
+            target, [self.elements.constant(0, dtype) if item is None else item for item in row], kwargs
+        )
 
     def pointwise(self, target: Any, row: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
         """Return the element of an operator, asked of Inductor once for each different call."""
@@ -331,6 +341,9 @@ class Reader:
         """Return one time of a tensor."""
         part = value.parts[slot]
         return Whole(value.shape[1:], self.elements.constant(0, value.dtype) if part is None else part)
+
+
+PASS_DRAWS = "pass them as an argument, a slice a step"
 
 
 class Place:
@@ -465,7 +478,8 @@ def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
 
 
 def slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
-    value, dim, start, stop, step = (*args, *(0, None, None, 1)[len(args) - 1 :])
+    defaults: list[Any] = [0, None, None, 1]
+    value, dim, start, stop, step = list(args) + defaults[len(args) - 1 :]
     if tuple(meta.shape) == tuple(value.shape):
         return value
     if dim % len(value.shape) or not reader.has_time(value):
@@ -518,7 +532,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 def keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
     """Whether a view leaves each dimension at its place from the right, or has but one element."""
-    sizes = [[size for size in shape] for shape in (before, after)]
+    sizes = [list(before), list(after)]
     if all(size == 1 for shape in sizes for size in shape):
         return True
     longest = max(map(len, sizes))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backprint.kernels.loops.nouns import TensorFacts
 from backprint.kernels.loops.triton_text import HALVES, KernelText, Layout, wrapped
 from backprint.kernels.loops.words import FORMULAS
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The kernels of a number of steps that the loop does not describe, without a loop."""
+
+    length: int
+    forward: KernelText
+    backward: KernelText | None
+    gradients: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +36,35 @@ class FileParts:
     gradients: tuple[str | None, ...]
     least: int
     sums: str
+    shorts: tuple[Short, ...] = ()
+    short: int = 0
 
 
 def file_text(parts: FileParts) -> str:
     """Return the source of a file."""
     kernels = [parts.forward, *([parts.backward] if parts.backward else [])]
-    formulas = sorted(set().union(*(kernel.formulas for kernel in kernels)))
+    of_shorts = [kernel for short in parts.shorts for kernel in (short.forward, short.backward) if kernel]
+    formulas = sorted(set().union(*(kernel.formulas for kernel in [*kernels, *of_shorts])))
     return "\n\n".join(
         [
             head_text(parts),
             *(FORMULAS[name].strip("\n") + "\n" for name in formulas),
             *(kernel.source for kernel in kernels),
             function_text(parts),
+            *(text for short in parts.shorts for text in short_texts(parts, short)),
             helpers_text(parts),
             call_text(parts),
         ]
     )
+
+
+def short_texts(parts: FileParts, short: Short) -> list[str]:
+    """Return the kernels and the autograd.Function of a number of steps that the loop does not describe."""
+    kernels = [short.forward, *([short.backward] if short.backward else [])]
+    inside = replace(
+        parts, forward=short.forward, backward=short.backward, gradients=short.gradients, short=short.length, shorts=()
+    )
+    return [*(kernel.source for kernel in kernels), function_text(inside)]
 
 
 def head_text(parts: FileParts) -> str:
@@ -62,9 +85,10 @@ BLOCK = 128
 '''
 
 
-def class_name(name: str) -> str:
+def class_name(parts: FileParts) -> str:
     """Return the name of the autograd.Function of a program."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Loop"
+    name = "".join(part[:1].upper() + part[1:] for part in parts.name.split("_"))
+    return f"{name}Of{parts.short}" if parts.short else f"{name}Loop"
 
 
 def dtype_text(facts: TensorFacts) -> str:
@@ -76,8 +100,9 @@ def function_text(parts: FileParts) -> str:
     """Return the autograd.Function."""
     forward = forward_lines(parts)
     lines = [
-        f"class {class_name(parts.name)}(torch.autograd.Function):",
-        f'    """{parts.name}: {"both directions are one kernel each" if parts.backward else "one kernel"}."""',
+        f"class {class_name(parts)}(torch.autograd.Function):",
+        f'    """{parts.name}{f" of {parts.short} step{chr(115) * (parts.short > 1)}" if parts.short else ""}: '
+        f'{"both directions are one kernel each" if parts.backward else "one kernel"}."""',
         "",
         "    @staticmethod",
         f"    def forward(ctx, {', '.join(parts.inputs)}):",
@@ -104,7 +129,9 @@ def laid(parts: FileParts, name: str) -> list[str]:
         return [f"{shown} = {shown}.expand({size}).contiguous()"]
     if kind == "one":
         size = "(T,)" if facts.timed else "()"
-        return [f'{shown} = {shown}.reshape({size}).contiguous()  # a number{" a step" if facts.timed else ""}, as captured']
+        return [
+            f"{shown} = {shown}.reshape({size}).contiguous()  # a number{' a step' if facts.timed else ''}, as captured"
+        ]
     timed = ", timed=True" if facts.timed else ""
     return [f"{shown}, {shown}_size, {shown}_inner = spread({shown}, state{timed})"]
 
@@ -125,12 +152,11 @@ def forward_lines(parts: FileParts) -> list[str]:
     others = [name for name in parts.inputs if not layout.facts[name].timed]
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
-        f"check({{{', '.join(f'{name!r}: ({name}, {layout.facts[name].dtype})' for name in parts.inputs)}}})",
-        f"T, state, n = sizes(({', '.join(timed)},), ({''.join(f'{name}, ' for name in others)}))",
+        *checks(parts),
+        f"T, state, n = sizes({listed(timed)}, {listed(others)})",
     ]
     if parts.backward is not None:
-        shapes = ", ".join(f"{name}.shape" for name in parts.inputs)
-        lines.append(f"ctx.shapes = ({shapes},)")
+        lines.append(f"ctx.shapes = {listed([f'{name}.shape' for name in parts.inputs])}")
     for name in parts.inputs:
         if name in used:
             lines += laid(parts, name)
@@ -142,7 +168,9 @@ def forward_lines(parts: FileParts) -> list[str]:
         facts = layout.facts[name]
         size = "(T, *state)" if facts.timed else "state"
         if facts.role == "saved":
-            lines.append(f"{layout.name(name)} = torch.empty({size} if save else (0,), dtype={dtype_text(facts)}, {device})")
+            lines.append(
+                f"{layout.name(name)} = torch.empty({size} if save else (0,), dtype={dtype_text(facts)}, {device})"
+            )
         else:
             lines.append(f"{layout.name(name)} = torch.empty({size}, dtype={dtype_text(facts)}, {device})")
     lines += ["grid = (triton.cdiv(n, BLOCK),)", f"with torch.cuda.device_of({parts.inputs[0]}):"]
@@ -155,7 +183,7 @@ def forward_lines(parts: FileParts) -> list[str]:
             lines.append(f"ctx.mark_non_differentiable({', '.join(map(layout.name, plain))})")
         if set(spread_sizes(parts)):
             names = spread_sizes(parts)
-            lines.append(f"ctx.spread = ({', '.join(names)},)")
+            lines.append(f"ctx.spread = {listed(names)}")
         lines.append("ctx.T, ctx.state = T, state")
     results = ", ".join(map(layout.name, parts.outputs))
     return [*lines, f"return {results}"]
@@ -180,10 +208,10 @@ def backward_lines(parts: FileParts) -> list[str]:
     saved = saved_names(parts)
     lines = []
     if saved:
-        lines.append(f"{', '.join(map(layout.name, saved))}, = ctx.saved_tensors")
+        lines.append(f"{listed([layout.name(name) for name in saved])} = ctx.saved_tensors")
     lines.append("T, state = ctx.T, ctx.state")
     if spread_sizes(parts):
-        lines.append(f"{', '.join(spread_sizes(parts))}, = ctx.spread")
+        lines.append(f"{listed(spread_sizes(parts))} = ctx.spread")
     lines += ["n = state.numel()", "grid = (triton.cdiv(n, BLOCK),)"]
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
     for name in tangents:
@@ -220,17 +248,20 @@ def backward_lines(parts: FileParts) -> list[str]:
             value = f"{shown}.sum_to_size({shape})"
         results.append(f"{value}.to({facts.dtype})" if facts.dtype in HALVES and facts.dims is not None else value)
     text = wrapped(results)
-    return [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
+    return (
+        [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
+    )
 
 
 def helpers_text(parts: FileParts) -> str:
     """Return the functions that the autograd.Function calls."""
     layout = parts.layout
     kinds = {layout.kind(name) for name in parts.inputs}
+    least = min([parts.least, *(short.length for short in parts.shorts)])
     texts = [
-        f'''def check(tensors):
-    """Raise unless every tensor has the dtype that the kernels were written for."""
-    for name, (tensor, dtype) in tensors.items():
+        f'''def check(dtype, **tensors):
+    """Raise unless tensors have the dtype that the kernels were written for."""
+    for name, tensor in tensors.items():
         if tensor.dtype != dtype:
             raise TypeError(f"{{name}} is {{tensor.dtype}}: this file was written for {{dtype}}")
 
@@ -238,8 +269,8 @@ def helpers_text(parts: FileParts) -> str:
 def sizes(timed, others):
     """Return the number of steps, the shape of the state, and how many elements it has."""
     T = timed[0].shape[0] if timed[0].dim() else 0
-    if any(tensor.shape[:1] != (T,) for tensor in timed) or T < {parts.least}:
-        raise ValueError(f"time is the first dimension, of {parts.least} or more steps: {{[tuple(x.shape) for x in timed]}}")
+    if any(tensor.shape[:1] != (T,) for tensor in timed) or T < {least}:
+        raise ValueError(f"time is the first dimension, of {least} or more steps: {{[tuple(x.shape) for x in timed]}}")
     state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
     if state.numel() == 0:
         raise ValueError(f"the state has no elements: {{tuple(state)}}")
@@ -268,13 +299,29 @@ def sizes(timed, others):
 
 
 def call_text(parts: FileParts) -> str:
+    """Return the function that users call."""
     arguments = ", ".join(parts.inputs)
-    return f'''def {parts.name}({arguments}):
-    """Return {" and ".join(map(parts.layout.name, parts.outputs))} of the program."""
-    return {class_name(parts.name)}.apply({arguments})
-'''
+    timed = next(name for name in parts.inputs if parts.layout.facts[name].timed)
+    lines = [
+        f"def {parts.name}({arguments}):",
+        f'    """Return {" and ".join(map(parts.layout.name, parts.outputs))} of the program."""',
+    ]
+    for short in parts.shorts:
+        lines += [
+            f"    if {timed}.shape[:1] == ({short.length},):  # its iterations are not those of more steps",
+            f"        return {class_name(replace(parts, short=short.length))}.apply({arguments})",
+        ]
+    return "\n".join([*lines, f"    return {class_name(parts)}.apply({arguments})"]) + "\n"
 
 
-def names_of(parts: Sequence[str]) -> str:
-    """Return names in a line."""
-    return ", ".join(parts)
+def listed(names: Sequence[str]) -> str:
+    """Return names as a tuple of Python."""
+    return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
+
+
+def checks(parts: FileParts) -> list[str]:
+    """Return the lines that check the dtypes of the inputs."""
+    dtypes: dict[str, list[str]] = {}
+    for name in parts.inputs:
+        dtypes.setdefault(str(parts.layout.facts[name].dtype), []).append(name)
+    return [f"check({dtype}, {', '.join(f'{name}={name}' for name in names)})" for dtype, names in dtypes.items()]

@@ -28,17 +28,22 @@ class Kept:
     tensors: tuple[TensorFacts, ...]
 
 
-def kept(forward: Loop, backward: Loop, elements: Elements, tensors: Mapping[str, TensorFacts], state: tuple[int, ...]) -> Kept:
+def kept(
+    forward: Loop, backward: Loop, elements: Elements, tensors: Mapping[str, TensorFacts], state: tuple[int, ...]
+) -> Kept:
     """Return the two directions with the fewest bytes between them."""
     uses = kept_uses(backward)
     each_step = {body for body, slot in uses if isinstance(slot, Now)}
     at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
     finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
-    read_anyway = {item.args[0] for write in all_writes(backward) for item in behind([write.element]) if item.op == "load"}
+    read_anyway = {
+        item.args[0] for write in all_writes(backward) for item in behind([write.element]) if item.op == "load"
+    }
     outputs = {
         write.element: write.tensor
         for write in forward.writes
-        if write.element.op not in ("load", "constant", "carried") and tensors[write.tensor].dtype == write.element.dtype
+        if write.element.op not in ("load", "constant", "carried")
+        and tensors[write.tensor].dtype == write.element.dtype
     }
     if forward.peeled:
         outputs = {}
@@ -69,7 +74,9 @@ def kept(forward: Loop, backward: Loop, elements: Elements, tensors: Mapping[str
             start=tuple(map(readers.read, backward.start)),
             following=tuple(map(readers.read, backward.following)),
             absent=tuple(map(readers.read, backward.absent)),
-            **{name: tuple(map(readers.write, getattr(backward, name))) for name in ("writes", "before", "after")},
+            writes=tuple(map(readers.write, backward.writes)),
+            before=tuple(map(readers.write, backward.before)),
+            after=tuple(map(readers.write, backward.after)),
         ),
         tuple(facts),
     )

@@ -10,26 +10,19 @@ from typing import Any
 from backprint.api import capture
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Capture, Pair, Port
+from backprint.kernels.loops.call import call_of
 from backprint.kernels.loops.elements import INPUTS, identifier, port_key, program_of, shape_of
-from backprint.kernels.loops.file_text import FileParts, file_text
+from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
-from backprint.kernels.loops.nouns import Elements, Loop, Program
-from backprint.kernels.loops.rolling import History, Unlike, rolled, written_by
+from backprint.kernels.loops.nouns import Edge, Elements, Loop, Program, Write
+from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
 SUMS = ("stages", "atomics")
 
 SHORT = (1, 2)
 """Lengths at which a loop is compared too, without being looked for there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The arguments of a length."""
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
 
 
 def lower_loop(
@@ -50,15 +43,15 @@ def lower_loop(
     elements = Elements()
     try:
         first = loops_of(pairs, timed, elements, False)
-    except RefusedError:
+    except RefusedError as error:
         try:
             first = loops_of(pairs, timed, elements, True)
         except RefusedError:
-            first = None
-        if first is None:
-            raise
-    least = shortest(function, make_inputs, timed, elements, first, min(lengths))
-    return lowered(function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, sums)
+            raise error from None
+    least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
+    return lowered(
+        function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, shorter, sums
+    )
 
 
 def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
@@ -93,13 +86,6 @@ def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], le
     return item
 
 
-def call_of(inputs: Any) -> Call:
-    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone."""
-    if isinstance(inputs, Mapping):
-        return Call((), inputs)
-    return Call(tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else Call((inputs,), {})
-
-
 def name_of(function: Any) -> str:
     """Return the name of a program as one of Python."""
     name = getattr(function, "__name__", type(function).__name__)
@@ -112,15 +98,16 @@ def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
     """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
     timed: set[str] = set()
     rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
-    names = [set(row) for row in rows.values()]
+    names: list[set[str]] = [set(row) for row in rows.values()]
     if any(name != names[0] for name in names):
-        raise RefusedError(f"inputs differ with the length: {sorted(set.union(*names) - set.intersection(*names))}")
-    for key in names[0]:
+        raise RefusedError(
+            f"inputs differ with the length: {sorted(names[0].union(*names) - names[0].intersection(*names))}"
+        )
+    for key in next(iter(rows.values())):
         shapes = {length: shape_of(row[key]) for length, row in rows.items()}
-        differ = {dim for dims in zip(*shapes.values(), strict=True) for dim in [dims] if len(set(dims)) > 1}
-        if not differ:
-            continue
         places = [place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1]
+        if not places:
+            continue
         if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
             raise RefusedError(
                 f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
@@ -128,7 +115,9 @@ def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
             )
         timed.add(key)
     if not any(not key.startswith("tangent ") for key in timed):
-        raise RefusedError("no argument has a length that changes with the number of steps: nothing says how long it is")
+        raise RefusedError(
+            "no argument has a length that changes with the number of steps: nothing says how long it is"
+        )
     return frozenset(timed)
 
 
@@ -178,31 +167,51 @@ def shortest(
     elements: Elements,
     loops: Directions,
     known: int,
-) -> int:
-    """Return the fewest steps for which the loop is the program: compared at 1 and 2 steps."""
+) -> tuple[int, tuple[Program, ...]]:
+    """Return the fewest steps of which the loop is the program, compared at 1 and 2, and the programs of fewer."""
     least = known
+    others: list[Program] = []
     for length in sorted(SHORT, reverse=True):
+        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+        if not others and describes(loops, program, elements):
+            least = length
+        else:
+            others.append(program)
+    return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
+
+
+def describes(loops: Directions, program: Program, elements: Elements) -> bool:
+    """Whether loops write what a program of another length does."""
+    length = program.length
+    history = history_of(loops.forward, program, elements)
+    history.counts = False
+    sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
+    for loop, writes in sides:
+        if loop.peeled > length:
+            return False
         try:
-            pair = captured(function, make_inputs, length).pairs[0]
-            program = program_of(pair, elements, length, timed)
-        except RefusedError:
-            break
-        history = history_of(loops.forward, program, elements)
-        history.counts = False
-        sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
-        for loop, writes in sides:
-            actual = {(write.tensor, write.slot): write.element for write in writes}
-            if loop.peeled > length:
-                return least
-            try:
-                made = written_by(loop, elements, length, history)
-            except Unlike:
-                return least
-            absent = {key for key, item in made.items() if item.op == "zero" and key not in actual}
-            if {key: item for key, item in made.items() if key not in absent} != actual:
-                return least
-        least = length
-    return least
+            stores = written_by(loop, elements, length, history)
+        except Unlike:
+            return False
+        actual = {(write.tensor, write.slot): write.element for write in writes}
+        absent = {key for key, item in stores.items() if item.op == "zero" and key not in actual}
+        if {key: item for key, item in stores.items() if key not in absent} != actual:
+            return False
+    return True
+
+
+def without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
+    """Return the writes of a short program as they are, one after another."""
+    outside = Edges(elements, length, History(elements, None, length, (), length))
+    before = tuple(
+        Write(
+            write.tensor,
+            outside.edge(write.slot) if isinstance(write.slot, int) else write.slot,
+            outside.moved(write.element, {}),
+        )
+        for write in writes
+    )
+    return Loop(1, Edge(0), Edge(0, True), (), (), (), before, ())
 
 
 def lowered(
@@ -213,11 +222,14 @@ def lowered(
     loops: Directions,
     elements: Elements,
     least: int,
+    shorter: Sequence[Program],
     sums: str,
 ) -> Lowered:
     """Return the Lowered of loops."""
     program, forward, backward = loops.program, loops.forward, loops.backward
     tensors = dict(program.tensors)
+    for short in shorter:  # may have gradients that the loop has not
+        tensors = short.tensors | tensors
     if backward is not None:
         both = kept(forward, backward, elements, tensors, program.state)
         forward, backward = both.forward, both.backward
@@ -242,6 +254,17 @@ def lowered(
     parts = FileParts(
         name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
     )
+    shorts = []
+    for short in shorter:
+        texts = [
+            kernel_text(f"{name}_{side}_{short.length}", without_loop(writes, elements, short.length), layout, sums)
+            for side, writes in (("forward", short.forward), ("backward", short.backward))
+            if writes
+        ]
+        has = {write.tensor for write in short.backward}
+        grads = tuple(item if item in has else None for item in gradients)
+        shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
+    parts = replace(parts, shorts=tuple(shorts))
     return Lowered(
         source=file_text(parts),
         name=name,
@@ -251,7 +274,7 @@ def lowered(
         forward=forward,
         backward=backward,
         parts=parts,
-        least=least,
+        least=min([least, *(short.length for short in shorter)]),
     )
 
 
@@ -264,6 +287,3 @@ def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
             wish, number = f"kept_{variable}_{number}", number + 1
         taken.add(wish)
         layout.shown[tensor] = wish
-
-
-__all__ = ["lower_loop", "replace"]

@@ -72,8 +72,7 @@ class Lowered:
         outputs = [self.parts.layout.facts[name].port for name in self.parts.outputs]
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            own = {name: tensor for name, tensor in state_of(module).items()}
-            named = own | dict(self.capture.origin.constants) | arguments(self.capture, args, kwargs)
+            named = state_of(module) | dict(self.capture.origin.constants) | arguments(self.capture, args, kwargs)
             missing = [facts.port for facts in ports if facts.port not in named]
             if missing:
                 raise UsageError(f"{self.name} needs {', '.join(missing)}")
@@ -82,7 +81,7 @@ class Lowered:
             return self.capture.origin.rebuild(signature.output, dict(zip(outputs, results, strict=True)))
 
         module = copy.copy(program) if program is not None else nn.Module()
-        module.forward = forward  # type: ignore[method-assign]  # an instance's own, which nn.Module calls
+        module.forward = forward  # an instance's own, which nn.Module calls
         return module
 
     def build(self, capability: int = 90) -> tuple[BuiltLoop, ...]:
@@ -100,8 +99,8 @@ class Lowered:
         layout = self.parts.layout
         element = torch.Size(layout.state).numel() * 4
         lines = [
-            f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} steps or "
-            "more and every shape of the state"
+            f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} "
+            "or more steps and every shape of the state"
         ]
         traffic = self.traffic(steps)
         for name, loop in (("forward", self.forward), ("backward", self.backward)):
@@ -114,7 +113,7 @@ class Lowered:
             writes = [layout.name(tensor) for tensor in text.tensors if tensor in written]
             count = traffic[name]
             lines += [
-                f"{name}: one loop over t with {len(loop.start)} values in registers; reads {', '.join(reads)}; writes "
+                f"{name}: one loop over t with {len(loop.start)} value{'s' * (len(loop.start) != 1)} in registers; reads {', '.join(reads)}; writes "
                 f"{', '.join(writes)}",
                 f"  of {steps} steps: {count.moved:,} bytes, {count.ratio:.3f} of the least possible "
                 f"({count.moved / element / steps:.2f} float32 states a step)",
@@ -124,12 +123,23 @@ class Lowered:
                 lines.append(f"  {loop.peeled} step outside of the loop: the {end} is another program")
         sums = [layout.name(name) for name, facts in layout.facts.items() if facts.dims is not None]
         if sums:
-            ways = {"stages": "in registers over t, then over elements by torch", "atomics": "in registers over t, then by atomics"}
-            lines.append(f"sums of {', '.join(sums)}: {ways[self.parts.sums]}")
+            ways = {
+                "stages": "over elements by torch",
+                "atomics": "over elements by atomics",
+            }
+            lines.append(f"sums of {', '.join(sums)}: over t in registers, then {ways[self.parts.sums]}")
+        lines += [
+            f"{short.length} step{'s' * (short.length > 1)}: kernels of their own, without a loop"
+            for short in self.parts.shorts
+        ]
         halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
         if halves:
-            lines.append(f"{', '.join(sorted(halves))} is computed in float32; what is kept is rounded before it is used")
-        lines.append("inputs that are not contiguous are copied first; fewer steps, other dtypes and no elements are refused")
+            lines.append(
+                f"{', '.join(sorted(halves))} is computed in float32; what is kept is rounded before it is used"
+            )
+        lines.append(
+            "inputs that are not contiguous are copied first; fewer steps, other dtypes and no elements are refused"
+        )
         return "\n".join(lines)
 
     def check(self, lengths: Sequence[int] = (1, 2, 7, 64), timeout: float = 600.0) -> LoopCheck:

@@ -1,4 +1,4 @@
-"""The nouns of this package: an element of a tensor, tensors of elements, what a direction writes, and the loop of it."""
+"""The nouns of this package: elements, tensors of them, what a direction writes, and the loop of it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Elements:
         """Return the element of an operation."""
         arguments = tuple(args)
         if op in ("mul", "truediv") and arguments[0].dtype == dtype and is_one(arguments[1]):
-            return arguments[0]  # type: ignore[no-any-return]  # exactly the same number
+            return arguments[0]  # exactly the same number
         if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
             op, arguments = "steps", ()
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))

@@ -1,7 +1,7 @@
 """From the writes of one direction, of one length, to a Loop.
 
-1. Each element has a time: the latest that it reads in a forward, the earliest in a backward. So an iteration is a set of
-   elements, and what it takes from another iteration is carried.
+1. Each element has a time: the latest that it reads in a forward, the earliest in a backward. So an iteration is a set
+   of elements, and what it takes from another iteration is carried.
 2. Three neighbouring iterations in the middle that are the same program, with what they carry in the same places, are
    the body. `carried` elements stand for what it takes.
 3. Iterations before them are found backwards: the values from which the body would have computed what the next
@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
 from backprint.kernels.loops.nouns import Edge, Element, Elements, Loop, Now, Slot, Write, behind
 
-def rolled(
-    writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None
-) -> Loop:
+
+def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None) -> Loop:
     """Return the loop that writes the same. A backward takes the values of its forward from a History."""
     history = history or History(elements, None, length)
     edge = history.edge
@@ -301,7 +302,9 @@ class Alike:
             for item in (here, there)
         ]
         if plain[0] != plain[1]:
-            raise RefusedError(f"the program of an iteration is not that of the next{place_of(there)}: {here.op} and {there.op}")
+            raise RefusedError(
+                f"the program of an iteration is not that of the next{place_of(there)}: {here.op} and {there.op}"
+            )
         for mine, other in zip(here.inputs, there.inputs, strict=True):
             if mine.op == other.op == "constant" and mine is not other:
                 raise number_changes(mine, other, there)
@@ -310,8 +313,8 @@ class Alike:
 def number_changes(here: Element, there: Element, user: Element | None = None) -> RefusedError:
     """Return the error of a Python number that differs from iteration to iteration."""
     return RefusedError(
-        f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{place_of(user or there)}. Each iteration "
-        "is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
+        f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{place_of(user or there)}. Each "
+        "iteration is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
     )
 
 
@@ -322,7 +325,11 @@ def place_of(element: Element) -> str:
 
 
 def body_at(
-    writes: Sequence[Write], elements: Elements, times: Mapping[Element, int | None], walk: Sequence[int], place: int,
+    writes: Sequence[Write],
+    elements: Elements,
+    times: Mapping[Element, int | None],
+    walk: Sequence[int],
+    place: int,
     history: History,
 ) -> Body:
     """Return the program of the iteration at a place of the walk; raise unless the next is the same program."""
@@ -505,7 +512,9 @@ def without_zero(element: Element) -> Element:
             return left
         case "where" if is_zero[1] and is_zero[2]:
             return right
-        case "where" if all(item.op in ("zero", "constant") and not (item.args and item.args[0]) for item in element.inputs[1:]):
+        case "where" if all(
+            item.op in ("zero", "constant") and not (item.args and item.args[0]) for item in element.inputs[1:]
+        ):
             return left if is_zero[0] else next(item for item in element.inputs[1:] if item.op == "zero")
     return element
 
@@ -525,17 +534,8 @@ def is_finite(element: Element) -> bool:
     if element.op == "constant":
         return True
     if element.op == "to_dtype":
-        return element.inputs[0].dtype == BOOL or is_finite(element.inputs[0])
+        return element.inputs[0].dtype == torch.bool or is_finite(element.inputs[0])
     return element.op in ("add", "sub", "mul", "neg") and all(map(is_finite, element.inputs))
-
-
-def body_bool() -> Any:
-    import torch
-
-    return torch.bool
-
-
-BOOL = body_bool()
 
 
 # ---- Solving for what an iteration was given
@@ -627,7 +627,12 @@ def nothing(body: Element, values: dict[int, Element], time: int, elements: Elem
 
 
 def extended(
-    body: Body, writes: Sequence[Write], elements: Elements, walk: Sequence[int], place: int, length: int,
+    body: Body,
+    writes: Sequence[Write],
+    elements: Elements,
+    walk: Sequence[int],
+    place: int,
+    length: int,
     history: History,
 ) -> Loop:
     """Return the Loop of a body: the iterations before and behind it that it describes, and the rest outside."""
@@ -641,7 +646,9 @@ def extended(
         try:
             wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
             earlier = solved(wanted, dtypes, time, elements, history)
-            run = run_body([*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history)
+            run = run_body(
+                [*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history
+            )
             if any(made is not want for made, (_, want) in zip(run, wanted, strict=True) if want.op != "zero"):
                 raise RefusedError("the first iterations are other programs")
         except (RefusedError, KeyError, Unlike) as error:
@@ -686,7 +693,8 @@ def written_around(
         if item.op in ("constant", "zero") or not any(part.op == "load" for part in behind([item])):
             del handed[item]  # which needs no loop
     outside = Edges(elements, length, history)
-    before, after = [], []
+    before: list[Write] = []
+    after: list[Write] = []
     for write in writes:
         if (write.tensor, write.slot) in covered:
             continue
@@ -699,7 +707,17 @@ def written_around(
     edges = (Edge(first), Edge(length - 1 - last, True)) if step > 0 else (Edge(first, True), Edge(length - 1 - last))
     beginnings = tuple(outside.moved(item, {}) for item in start)
     return canonical(
-        Loop(step, edges[0], edges[1], beginnings, body.following, body.writes, tuple(before), tuple(after), tuple(absent)),
+        Loop(
+            step,
+            edges[0],
+            edges[1],
+            beginnings,
+            body.following,
+            body.writes,
+            tuple(before),
+            tuple(after),
+            tuple(absent),
+        ),
         elements,
     )
 
@@ -722,10 +740,12 @@ class Edges:
 
     def kept(self, element: Element) -> Element | None:
         """Return a value of the forward's loop; None if it is computed before that."""
-        time = self.history.times[element]
-        for at in (time, time + self.history.step):  # type: ignore[operator]  # a known value has a time
+        time, loop = self.history.times[element], self.history.loop
+        if time is None or loop is None:
+            return None
+        for at in (time, time + self.history.step):
             if at in self.history.taken:
-                slot = None if at == self.history.end else self.edge(at)  # type: ignore
+                slot = None if at == self.history.end else self.edge(at)
                 return self.elements.make("kept", (self.history.pattern(element, at), slot), element.dtype)
         return None
 

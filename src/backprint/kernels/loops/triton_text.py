@@ -132,6 +132,9 @@ class Writer:
         loop = self.loop
         body_roots = [*(write.element for write in loop.writes), *loop.following]
         self.section(loop.before, [], 1)
+        if not body_roots:
+            self.kept_names: dict[str, str] = {}
+            return self.assembled()
         self.hoist(body_roots)
         carried = self.begin()
         moving = self.moving_tensors(body_roots)
@@ -274,7 +277,9 @@ class Writer:
         for element in order:
             for item in element.inputs:
                 if item.op == "carried":
-                    after_use[item.args[0]] = max(after_use.get(item.args[0], -1), self.written_at(element, position, counts))
+                    after_use[item.args[0]] = max(
+                        after_use.get(item.args[0], -1), self.written_at(element, position, counts)
+                    )
         direct = {
             following: index
             for index, following in enumerate(loop.following)
@@ -298,7 +303,9 @@ class Writer:
         if len(moves) == 1 or not {left for left, _ in moves} & {right for _, right in moves}:
             self.lines += [f"        {left} = {right}" for left, right in moves]
         else:
-            self.lines.append(f"        {', '.join(left for left, _ in moves)} = {', '.join(right for _, right in moves)}")
+            self.lines.append(
+                f"        {', '.join(left for left, _ in moves)} = {', '.join(right for _, right in moves)}"
+            )
 
     def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
         """Return the place of the statement that an element is written in, which is that of what it is inlined into."""
@@ -326,7 +333,11 @@ class Writer:
         self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
     ) -> None:
         """Write the statement of an element, if it has one of its own."""
-        if element in self.names or element.op in ("constant", "zero", "carried", "steps") or folded(element) is not None:
+        if (
+            element in self.names
+            or element.op in ("constant", "zero", "carried", "steps")
+            or folded(element) is not None
+        ):
             return
         if not keep and self.is_inlined(element, counts):
             return
@@ -365,7 +376,11 @@ class Writer:
         if self.is_kept(write):
             self.lines.append(f"{pad}if SAVE:")
             pad += "    "
-        value = f"{value if value.isidentifier() else f'({value})'}.to(tl.int8)" if facts.dtype == torch.bool and write.element.op != "constant" else value
+        value = (
+            f"{value if value.isidentifier() else f'({value})'}.to(tl.int8)"
+            if facts.dtype == torch.bool and write.element.op != "constant"
+            else value
+        )
         self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}, mask)")
 
     def store_sum(self, write: Write, value: str, depth: int) -> None:
@@ -509,14 +524,22 @@ class Writer:
         if element.op == "load":
             tensor, slot = element.args
             name = self.layout.name(tensor)
-            return name if slot is None else f"{name}_t" if isinstance(slot, Now) else f"{name}_{'last' if slot.last else 'first'}"
+            return (
+                name
+                if slot is None
+                else f"{name}_t"
+                if isinstance(slot, Now)
+                else f"{name}_{'last' if slot.last else 'first'}"
+            )
         source = element.source
         match = ASSIGNED.match(source.code) if source is not None else None
         if match and not any(same_line(user.source, source) for user in self.users.get(element, ())):
             return match[1] if self.loop.step > 0 else f"grad_{match[1]}"
         for write in (*self.loop.writes, *self.loop.before, *self.loop.after):
             if write.element is element and not self.is_kept(write):
-                return f"{self.layout.name(write.tensor)}_t" if write.slot is not None else self.layout.name(write.tensor)
+                return (
+                    f"{self.layout.name(write.tensor)}_t" if write.slot is not None else self.layout.name(write.tensor)
+                )
         return other
 
     def free(self, wish: str) -> str:
@@ -530,7 +553,9 @@ class Writer:
 
 def same_line(here: Source | None, there: Source | None) -> bool:
     """Whether two places are one line."""
-    return here is there or (here is not None and there is not None and (here.file, here.line) == (there.file, there.line))
+    return here is there or (
+        here is not None and there is not None and (here.file, here.line) == (there.file, there.line)
+    )
 
 
 def at_line(element: Element) -> str:
@@ -559,12 +584,14 @@ def computed(element: Element) -> torch.Tensor | None:
     if element.op == "constant":
         return torch.tensor(element.args[0], dtype=dtype)
     parts = [computed(item) for item in element.inputs]
-    function = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.div, "neg": torch.neg}.get(element.op)
+    function = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.div, "neg": torch.neg}.get(
+        element.op
+    )
     if function is None or any(part is None for part in parts):
         function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
         if function is None or any(part is None for part in parts):
             return None
-    return function(*parts).to(dtype)  # type: ignore[no-any-return]
+    return function(*parts).to(dtype)
 
 
 def literal(value: object, dtype: torch.dtype) -> str:
@@ -574,7 +601,7 @@ def literal(value: object, dtype: torch.dtype) -> str:
     if dtype.is_floating_point:
         number = float(value)  # type: ignore[arg-type]  # a number, as a constant is
         return repr(number) if abs(number) < float("inf") else f'float("{number}")'
-    return str(int(value))  # type: ignore[call-overload,no-any-return]  # as above
+    return str(int(value))  # type: ignore[call-overload]  # as above
 
 
 def wrapped(items: Iterable[str]) -> str:
