@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from backprint._torch import private
+from backprint._torch.inductor import load_inductor
 from backprint._torch.private import Probe, probes_of, uses
 
 NEEDED = (private.KERNELS,)
@@ -36,6 +37,8 @@ def pointwise_of(
     An element has a `dtype`. `record(op, args, dtype)` is called for each operation, and returns its element.
     """
     import sympy
+
+    load_inductor("ir", "graph", "lowering", "codegen.triton", "dtype_propagation", "ops_handler", "decomposition")
     from torch._inductor import ir
     from torch._inductor.lowering import lowerings
     from torch._inductor.virtualized import V

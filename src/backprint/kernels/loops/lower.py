@@ -282,8 +282,9 @@ def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
     """Name the tensors that hold kept values after the variables of the forward."""
     taken = set(layout.facts)
     for tensor, variable in named.items():
-        wish, number = f"kept_{variable}", 1
+        base = "kept_" + re.sub(r"_\d+$", "", variable)
+        wish, number = base, 1
         while wish in taken:
-            wish, number = f"kept_{variable}_{number}", number + 1
+            wish, number = f"{base}_{number}", number + 1
         taken.add(wish)
         layout.shown[tensor] = wish

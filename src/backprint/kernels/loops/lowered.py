@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import linecache
 import sys
 import types
@@ -113,8 +112,8 @@ class Lowered:
             writes = [layout.name(tensor) for tensor in text.tensors if tensor in written]
             count = traffic[name]
             lines += [
-                f"{name}: one loop over t with {len(loop.start)} value{'s' * (len(loop.start) != 1)} in registers; reads {', '.join(reads)}; writes "
-                f"{', '.join(writes)}",
+                f"{name}: one loop over t with {counted(len(loop.start), 'value')} in registers; reads "
+                f"{', '.join(reads)}; writes {', '.join(writes)}",
                 f"  of {steps} steps: {count.moved:,} bytes, {count.ratio:.3f} of the least possible "
                 f"({count.moved / element / steps:.2f} float32 states a step)",
             ]
@@ -129,8 +128,7 @@ class Lowered:
             }
             lines.append(f"sums of {', '.join(sums)}: over t in registers, then {ways[self.parts.sums]}")
         lines += [
-            f"{short.length} step{'s' * (short.length > 1)}: kernels of their own, without a loop"
-            for short in self.parts.shorts
+            f"{counted(short.length, 'step')}: kernels of their own, without a loop" for short in self.parts.shorts
         ]
         halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
         if halves:
@@ -155,11 +153,11 @@ class Lowered:
         return f"Lowered({self.name}: {kernels}, {self.least} steps or more; print(lowered.explain()))"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return the parameters and buffers of a module by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def has_triton() -> bool:
-    """Whether triton is installed."""
-    return importlib.util.find_spec("triton") is not None
