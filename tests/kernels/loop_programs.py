@@ -221,6 +221,30 @@ def dropout(x: Tensor, draws: Tensor) -> Tensor:
     return torch.cat(out)
 
 
+class Norm(nn.Module):
+    """A layer norm a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(33)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            h = torch.tanh(self.norm(h * 0.5 + x[t]))
+            out.append(h)
+        return torch.stack(out)
+
+
+def attention_of_rows(x: Tensor) -> Tensor:
+    """A softmax a step."""
+    h, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        h = torch.softmax(h + x[t], -1)
+        out.append(h)
+    return torch.stack(out)
+
+
 def adam(grads: Tensor, p: Tensor, m: Tensor, v: Tensor, c1: Tensor, c2: Tensor) -> tuple[Tensor, ...]:
     """Steps of Adam on one tensor, with the corrections of each step as inputs."""
     with torch.no_grad():
@@ -261,6 +285,8 @@ PROGRAMS: dict[str, Program] = {
     "backwards_in_time": (backwards_in_time, sequence),
     "written_in_place": (written_in_place, sequence),
     "dropout": (dropout, lambda T: (sequence(T), 2 * (torch.rand(T, *STATE) > 0.5).float())),
+    "norm": (Norm(), sequence),
+    "softmax": (attention_of_rows, sequence),
     "adam": (
         adam,
         lambda T: (

@@ -53,9 +53,9 @@ def command(target: str, out: Path, lengths: str, sums: str, check: bool) -> Non
     model, _ = called(max(numbers, default=6))
     lowered = lower(model, lambda steps: called(steps)[1], numbers, sums=sums)  # type: ignore[arg-type]  # a factory's
     lowered.save(out)
-    echo(f"{out}: {lowered.explain()}")
+    echo(f"{out}: {lowered.explain()}", lines=True)
     if check:
         comparison = lowered.check()
-        echo(str(comparison))
+        echo(str(comparison), lines=True)
         if not comparison.ok:
             raise SystemExit(1)

@@ -79,11 +79,17 @@ def types_of(lowered: Lowered, kernel: KernelText, function: Any) -> tuple[dict[
         facts = layout.facts[name]
         wide = facts.dims is not None and facts.dtype in HALVES
         pointers[f"{layout.name(name)}_ptr"] = "*fp32" if wide else POINTERS[facts.dtype]
-    flags = {"SAVE": True, "BLOCK": 128}
+    flags: dict[str, Any] = {"SAVE": True, "BLOCK": module_block(lowered)}
     names = list(function.arg_names)
     signature = {name: pointers.get(name, "constexpr" if name in flags else "i32") for name in names}
     signature |= {name: "i64" for name in names if name == "last"}
     return signature, {(names.index(name),): value for name, value in flags.items() if name in names}
+
+
+def module_block(lowered: Lowered) -> int:
+    """Return the number of lanes of a program of the grid."""
+    columns = lowered.parts.layout.columns
+    return 1 << (columns - 1).bit_length() if columns else 128
 
 
 def resources(cubin: bytes) -> tuple[int | None, int | None]:

@@ -215,7 +215,7 @@ class Reader:
         kwargs = {key: value for key, value in kwargs.items() if key not in NOT_OF_ELEMENTS}
         shape = tuple(meta.shape)
         if any(isinstance(item, Summed) for item in tensors):
-            return self.of_sums(target, args, kwargs, shape)
+            return self.of_sums(target, args, kwargs, meta)
         if any(self.has_time(item) for item in tensors):
             rows = [
                 [self.part(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
@@ -288,8 +288,10 @@ class Reader:
         names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return self.run(module, dict(zip(names, tensors, strict=True)), node)
 
-    def of_sums(self, target: Any, args: Any, kwargs: dict[str, Any], shape: tuple[int, ...]) -> Summed:
-        """Return a sum of what an operator that is linear in sums makes of their elements."""
+    def of_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
+        """Return a sum of what an operator that is linear in sums makes of their elements. If it is not, sums of rows
+        are numbers that the kernel computes."""
+        shape = tuple(meta.shape)
         sums = [item for item in args if isinstance(item, Summed)]
         others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
         if (
@@ -297,7 +299,10 @@ class Reader:
             or not is_linear(target, args)
             or any(self.has_time(item) or not fits(item.shape, sums[0].shape) for item in others)
         ):
-            raise NotPointwise("it is not linear in a sum over the state")
+            rows = [self.of_row_sum(item) if isinstance(item, Summed) else item for item in args]
+            if any(isinstance(item, Summed) for item in rows):
+                raise NotPointwise("it is not linear in a sum over the state")
+            return self.call(target, rows, kwargs, meta)  # type: ignore[no-any-return]  # a tensor, as of its meta
         row = [
             item.element if isinstance(item, Summed) else self.whole(item) if isinstance(item, TENSORS) else item
             for item in args
@@ -310,8 +315,17 @@ class Reader:
         """Whether a tensor's first dimension is time."""
         return isinstance(value, Slots) or (isinstance(value, Input) and value.timed)
 
+    def of_row_sum(self, value: Summed) -> Tensor:
+        """Return a sum over the last dimension alone as one number a row; another sum as it is."""
+        rank = len(self.state)
+        if value.dims != (rank - 1,) or tuple(value.shape) != (*self.state[:-1], 1):
+            return value
+        return Whole(value.shape, self.elements.make("row_sum", (value.element,), value.element.dtype))
+
     def whole(self, value: Any) -> Element:
         """Return the element of a tensor without a time."""
+        if isinstance(value, Summed):
+            value = self.of_row_sum(value)
         if isinstance(value, Input) and not value.timed:
             return self.elements.load(value.name, None, value.dtype)
         if isinstance(value, Whole):
@@ -386,6 +400,37 @@ def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     total = summed(reader, target, args, kwargs, meta)
     count = torch.Size(args[0].shape).numel() // torch.Size(total.shape).numel()
     return reader.call(aten.div.Tensor, (total, count), {}, meta)
+
+
+def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The variance and the mean of a row, by a second pass over its registers."""
+    value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+    keeps = kwargs.get("keepdim", False)
+    row = [len(reader.state) - 1]
+    if (
+        not keeps
+        or dims is None
+        or [dim % len(value.shape) for dim in dims] != row
+        or tuple(value.shape) != reader.state
+    ):
+        raise NotPointwise("it is not over rows, the last dimension of the state")
+    element, columns = reader.whole(value), reader.state[-1]
+    mean = reader.pointwise(aten.div.Tensor, [reader.elements.make("row_sum", (element,), element.dtype), columns], {})
+    off = reader.pointwise(aten.sub.Tensor, [element, mean], {})
+    square = reader.elements.make("row_sum", (reader.pointwise(aten.mul.Tensor, [off, off], {}),), element.dtype)
+    count = max(0, columns - kwargs.get("correction", 1))
+    shape = (*reader.state[:-1], 1)
+    return Whole(shape, reader.pointwise(aten.div.Tensor, [square, count], {})), Whole(shape, mean)
+
+
+def row_max(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    defaults: list[Any] = [[], False]
+    value, dims, keeps = list(args) + defaults[len(args) - 1 :]
+    if not keeps or [dim % len(value.shape) for dim in dims] != [len(reader.state) - 1]:
+        raise NotPointwise("it is not over rows, the last dimension of the state, with keepdim=True")
+    if tuple(value.shape) != reader.state:
+        raise NotPointwise(f"it takes {list(value.shape)} of a state of {list(reader.state)}")
+    return Whole(tuple(meta.shape), reader.elements.make("row_max", (reader.whole(value),), meta.dtype))
 
 
 def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
@@ -587,6 +632,8 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.sum.default: summed,
     aten.mean.dim: mean,
     aten.mean.default: mean,
+    aten.var_mean.correction: var_mean,
+    aten.amax.default: row_max,
     aten.empty.memory_format: empty,
     aten.empty_like.default: empty,
     aten.new_empty.default: empty,

@@ -80,9 +80,21 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 128
-"""Elements of a program of the grid."""
+{block_text(parts.layout)}
 '''
+
+
+def block_text(layout: Layout) -> str:
+    """Return the lines that say how many elements a program of the grid has."""
+    if layout.columns:
+        size = f"BLOCK = triton.next_power_of_2({layout.columns})"
+        return f'{size}\n"""A program of the grid is a row of {layout.columns} elements."""'
+    return 'BLOCK = 128\n"""Elements of a program of the grid."""'
+
+
+def grid_text(layout: Layout) -> str:
+    """Return the grid of a launch."""
+    return f"(n // {layout.columns},)" if layout.columns else "(triton.cdiv(n, BLOCK),)"
 
 
 def class_name(parts: FileParts) -> str:
@@ -173,7 +185,7 @@ def forward_lines(parts: FileParts) -> list[str]:
             )
         else:
             lines.append(f"{layout.name(name)} = torch.empty({size}, dtype={dtype_text(facts)}, {device})")
-    lines += ["grid = (triton.cdiv(n, BLOCK),)", f"with torch.cuda.device_of({parts.inputs[0]}):"]
+    lines += [f"grid = {grid_text(layout)}", f"with torch.cuda.device_of({parts.inputs[0]}):"]
     lines += launch(parts, parts.forward, "save")
     if parts.backward is not None:
         saved = saved_names(parts)
@@ -212,7 +224,7 @@ def backward_lines(parts: FileParts) -> list[str]:
     lines.append("T, state = ctx.T, ctx.state")
     if spread_sizes(parts):
         lines.append(f"{listed(spread_sizes(parts))} = ctx.spread")
-    lines += ["n = state.numel()", "grid = (triton.cdiv(n, BLOCK),)"]
+    lines += ["n = state.numel()", f"grid = {grid_text(layout)}"]
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
     for name in tangents:
         lines.append(f"{layout.name(name)} = {layout.name(name)}.contiguous()")
@@ -257,6 +269,11 @@ def helpers_text(parts: FileParts) -> str:
     """Return the functions that the autograd.Function calls."""
     layout = parts.layout
     kinds = {layout.kind(name) for name in parts.inputs}
+    columns = layout.columns
+    rows = (
+        f"    if state[-1] != {columns}:\n"
+        f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
+    ) * bool(columns)
     least = min([parts.least, *(short.length for short in parts.shorts)])
     texts = [
         f'''def check(dtype, **tensors):
@@ -274,7 +291,7 @@ def sizes(timed, others):
     state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
     if state.numel() == 0:
         raise ValueError(f"the state has no elements: {{tuple(state)}}")
-    return T, state, state.numel()
+{rows}    return T, state, state.numel()
 '''
     ]
     if "some" in kinds:

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from backprint.errors import RefusedError
-from backprint.kernels.loops.nouns import Edge, Element, Elements, Loop, Now, Slot, TensorFacts, Write, behind
+from backprint.kernels.loops.nouns import (
+    Edge,
+    Element,
+    Elements,
+    Loop,
+    Now,
+    Slot,
+    TensorFacts,
+    Write,
+    behind,
+    is_of_row,
+)
 
 ENDLESS = 1 << 40
 
@@ -128,7 +139,7 @@ def cheapest(
             share = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
             cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
         else:
-            cost = bytes_of(item) * whole * (1 if item in outputs else 2)
+            cost = ENDLESS if is_of_row(item) else bytes_of(item) * whole * (1 if item in outputs else 2)
         net.edge((item, 0), (item, 1), cost + 1)
         if item.op in ("load", "carried"):
             net.edge("source", (item, 0), ENDLESS)

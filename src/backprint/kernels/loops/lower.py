@@ -15,7 +15,7 @@ from backprint.kernels.loops.elements import INPUTS, identifier, port_key, progr
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
-from backprint.kernels.loops.nouns import Edge, Elements, Loop, Program, Write
+from backprint.kernels.loops.nouns import ROWS, Edge, Elements, Loop, Program, Write, behind
 from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
@@ -235,6 +235,8 @@ def lowered(
         forward, backward = both.forward, both.backward
         tensors |= {facts.name: facts for facts in both.tensors}
     layout = Layout(tensors, program.state)
+    if has_rows(program, *shorter):
+        layout.columns = program.state[-1]
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     read_later = frozenset(second.tensors if second is not None else ())
     rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
@@ -276,6 +278,12 @@ def lowered(
         parts=parts,
         least=min([least, *(short.length for short in shorter)]),
     )
+
+
+def has_rows(*programs: Program) -> bool:
+    """Whether a kernel works on rows of the state."""
+    roots = [write.element for program in programs for write in (*program.forward, *program.backward)]
+    return any(item.op in ROWS for item in behind(roots))
 
 
 def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:

@@ -104,6 +104,18 @@ class Elements:
         return self.make("zero", (), dtype)
 
 
+ROWS = ("row_sum", "row_max")
+"""Operations that take a row of the state, its last dimension, to one number."""
+
+
+def is_of_row(element: Element) -> bool:
+    """Whether an element is the same number all along a row."""
+    if element.op in ROWS or not element.inputs:
+        return element.op in ROWS
+    varying = [item for item in element.inputs if item.op not in ("constant", "steps", "zero")]
+    return bool(varying) and all(is_of_row(item) for item in varying)
+
+
 def is_one(value: Any) -> bool:
     """Whether an element is the number 1."""
     return isinstance(value, Element) and value.op == "constant" and value.args[0] == 1

@@ -508,7 +508,7 @@ def without_zero(element: Element) -> Element:
             return left if is_zero[0] else right
         case "truediv" if is_zero[0]:
             return left
-        case "neg" | "to_dtype":
+        case "neg" | "to_dtype" | "row_sum":
             return left
         case "where" if is_zero[1] and is_zero[2]:
             return right
@@ -605,7 +605,7 @@ def nothing(body: Element, values: dict[int, Element], time: int, elements: Elem
     """Return the values with those that make an element of the body a gradient that was not computed."""
     if body.op == "carried":
         return bound(body.args[0], elements.zero(body.dtype), values)
-    if body.op in ("neg", "to_dtype", "truediv"):
+    if body.op in ("neg", "to_dtype", "truediv", "row_sum"):
         return nothing(body.inputs[0], values, time, elements)
     if body.op in ("add", "sub"):
         return nothing(body.inputs[1], nothing(body.inputs[0], values, time, elements), time, elements)

@@ -10,7 +10,7 @@ import torch
 
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
-from backprint.kernels.loops.nouns import Edge, Element, Loop, Now, Slot, TensorFacts, Write, behind
+from backprint.kernels.loops.nouns import Edge, Element, Loop, Now, Slot, TensorFacts, Write, behind, is_of_row
 from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX
 
 TYPES = {
@@ -67,6 +67,8 @@ class Layout:
     facts: Mapping[str, TensorFacts]
     state: tuple[int, ...]
     shown: dict[str, str] = field(default_factory=dict)
+    columns: int = 0
+    """The length of a row, if a kernel works on rows: a program of the grid is one row then."""
 
     def kind(self, tensor: str) -> str:
         """Return whether a tensor has the `whole` state, `one` number, or is broadcast from `some`."""
@@ -169,12 +171,17 @@ class Writer:
         numbers = [*self.sizes, "n", *(["last"] if self.uses_last else []), "T"]
         flags = ["SAVE: tl.constexpr", "BLOCK: tl.constexpr"] if self.saves else ["BLOCK: tl.constexpr"]
         arguments = wrapped([*pointers, *numbers, *flags])
-        head = [
-            '@triton.jit(do_not_specialize=["T"])',
-            f"def {self.name}({arguments}):",
-            "    e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
-            "    mask = e < n",
+        columns = self.layout.columns
+        lanes = [
+            f"    e = tl.program_id(0).to(tl.int64) * {columns} + tl.arange(0, BLOCK)  # a row",
+            f"    mask = tl.arange(0, BLOCK) < {columns}",
         ]
+        if not columns:
+            lanes = [
+                "    e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
+                "    mask = e < n",
+            ]
+        head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
         text = "\n".join([*head, *self.lines]) + "\n"
         return KernelText(
             self.name, text, tuple(tensors), tuple(numbers), frozenset(self.formulas), self.saves, self.kept_names
@@ -211,7 +218,7 @@ class Writer:
 
     def is_block(self, element: Element) -> bool:
         """Whether an element is one a lane, and not one number."""
-        return any(
+        return not is_of_row(element) and any(
             item.op == "carried" or (item.op == "load" and self.layout.kind(item.args[0]) != "one")
             for item in behind([element])
         )
@@ -348,6 +355,8 @@ class Writer:
             text = f"tl.where(t == {first}, 0.0, {text})"
         if element in self.rounded and self.is_inside:
             text = f"({text}){self.rounding(element)}"
+        if name is not None and not self.is_block(element):
+            text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
         name = name or self.free(self.wish(element, CALLED.get(element.op, element.op)))
         self.lines.append(f"{'    ' * depth}{name} = {text}")
         self.names[element] = name
@@ -491,6 +500,8 @@ class Writer:
             return f"-{bracket(*parts[0], 4)}", 4
         if element.op == "to_dtype":
             return self.cast(element, *parts[0])
+        if element.op == "pow" and is_fraction(element.inputs[1]):
+            return f"tl.exp({parts[1][0]} * tl.log({parts[0][0]}))", 5
         if element.op in CALLS:
             if element.op in FORMULAS:
                 self.formulas.add(element.op)
@@ -549,6 +560,11 @@ class Writer:
             name, number = f"{wish}_{number}", number + 1
         self.taken.add(name)
         return name
+
+
+def is_fraction(element: Element) -> bool:
+    """Whether an element is a number that is not whole: a power of a negative number is NaN then."""
+    return element.op == "constant" and float(element.args[0]) != int(element.args[0])
 
 
 def same_line(here: Source | None, there: Source | None) -> bool:

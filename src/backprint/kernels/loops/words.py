@@ -59,10 +59,20 @@ CALLS: Mapping[str, str] = {
     "square": "square({})",
     "reciprocal": "reciprocal({})",
     "logical_not": "({}) == 0",
+    "fma": "tl.fma({}, {}, {})",
+    "row_sum": "tl.sum(tl.where(mask, {}, 0.0), 0)",
+    "row_max": "row_max({}, mask)",
     "signbit": "({}) < 0",
 }
 
 FORMULAS: Mapping[str, str] = {
+    "row_max": '''
+@triton.jit
+def row_max(a, mask):
+    """The largest of a row; NaN if there is one, as torch.amax."""
+    has_nan = tl.max(tl.where(mask & (a != a), 1, 0), 0) > 0
+    return tl.where(has_nan, float("nan"), tl.max(tl.where(mask, a, float("-inf")), 0))
+''',
     "maximum": '''
 @triton.jit
 def maximum(a, b):
