@@ -130,6 +130,41 @@ def test_a_norm_a_step_is_a_row_a_program() -> None:
     assert "this file was written for 33" in lowered.source
 
 
+def test_an_input_that_did_not_require_grad_may_not_later() -> None:
+    """Its gradient would be None, and nobody would be told."""
+    lowered = bp.lower(PLIF(), lambda T: sequence(T).detach())
+    assert "for index, name in {1: 'x'}.items():" in lowered.source
+    assert "requires grad, and did not when this file was written" in lowered.source
+    assert "grad_x" not in lowered.source
+
+
+def test_names_of_inputs_that_the_file_has_for_itself() -> None:
+    def program(state: Tensor, grad_state: Tensor, output: Tensor, T: Tensor) -> Tensor:
+        h, out = torch.zeros_like(state[0]), []
+        for t in range(state.shape[0]):
+            h = h * T + state[t] * output[t] - grad_state[t]
+            out.append(h)
+        return torch.stack(out)
+
+    lowered = bp.lower(program, lambda T: (sequence(T), sequence(T), sequence(T), draw(33)))
+    ast.parse(lowered.source)
+    assert "def program(state_, grad_state, output, T_):" in lowered.source
+    written = [name for name in lowered.parts.gradients if name]
+    assert len(set(written) | set(lowered.parts.inputs) | set(lowered.parts.outputs)) == 9
+
+
+def test_a_value_that_the_program_reads_is_refused() -> None:
+    def program(x: Tensor, flag: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            v = v * 0.5 + x[t] if flag.item() > 0 else v - x[t]
+            out.append(v)
+        return torch.stack(out)
+
+    with pytest.raises(RefusedError, match=r"not an operation on elements|depends on|not one"):
+        bp.lower(program, lambda T: (sequence(T), torch.ones(())))
+
+
 def test_explain_says_what_is_one_kernel(plif: bp.types.Lowered) -> None:
     text = plif.explain()
     assert "two kernels, one a direction" in text

@@ -9,6 +9,7 @@ added up over time in registers, and over elements at the end.
 
 from __future__ import annotations
 
+import keyword
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from backprint._torch.pointwise import NotPointwise, decomposed_call, decomposit
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Graph, Pair, Port, Source
 from backprint.kernels.loops.nouns import (
+    INPUTS,
+    RESERVED,
     Element,
     Elements,
     Input,
@@ -100,7 +103,7 @@ def writes_of(
         raise RefusedError(f"{port.role} {port.name!r} has the shape {list(shape)} of a state of {list(state)}")
     if isinstance(value, Summed) and port.role != "gradient":
         raise RefusedError(f"output {port.name!r} is a sum over the state: return the terms, and sum outside")
-    name = identifier(f"grad_{port.name}" if port.role == "gradient" else port.name)
+    name = known_name(port, tensors)
     if isinstance(value, Summed):
         check_sum(port, value, state, tensors)
     timed = isinstance(value, Slots)
@@ -125,17 +128,28 @@ def check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mappin
         )
 
 
-INPUTS = ("input", "parameter", "buffer", "constant")
-
-
 def identifier(name: str) -> str:
     """Return a port's name as one of Python."""
-    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return f"{text}_" if text in RESERVED else text
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    text = f"_{text}" if text[:1].isdigit() else text
+    return f"{text}_" if text in RESERVED or keyword.iskeyword(text) else text
 
 
-RESERVED = frozenset(("t", "T", "n", "e", "mask", "BLOCK", "tl", "triton", "torch", "program", "length", "state"))
-"""Names that a generated kernel has for itself."""
+def known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
+    """Return the name of the tensor of a port: that which it has, or a free one."""
+    for name, facts in tensors.items():
+        if (facts.port, facts.role) == (port.name, port.role):
+            return name
+    prefix = "grad_" if port.role in ("tangent", "gradient") else ""
+    return free_name(identifier(f"{prefix}{port.name}"), tensors)
+
+
+def free_name(wish: str, tensors: Mapping[str, TensorFacts]) -> str:
+    """Return a name that no tensor has."""
+    name, number = wish, 1
+    while name in tensors:
+        name, number = f"{wish}_{number}", number + 1
+    return name
 
 
 class Reader:
@@ -168,8 +182,7 @@ class Reader:
             if port.role == "rng":
                 raise RefusedError(f"the program draws random numbers: {PASS_DRAWS}")
             shape, timed = shape_of(port), port_key(port) in self.timed
-            name = identifier(f"grad_{port.name}" if port.role == "tangent" else port.name)
-            name = f"{name}_out" if port.role == "tangent" and name in tensors else name
+            name = known_name(port, tensors)
             dtype = getattr(torch, port.spec.dtype)  # type: ignore[union-attr]
             tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed)
             inputs[port.local] = Input(name, shape, dtype, timed)
@@ -302,7 +315,7 @@ class Reader:
             rows = [self.of_row_sum(item) if isinstance(item, Summed) else item for item in args]
             if any(isinstance(item, Summed) for item in rows):
                 raise NotPointwise("it is not linear in a sum over the state")
-            return self.call(target, rows, kwargs, meta)  # type: ignore[no-any-return]  # a tensor, as of its meta
+            return self.call(target, rows, kwargs, meta)
         row = [
             item.element if isinstance(item, Summed) else self.whole(item) if isinstance(item, TENSORS) else item
             for item in args

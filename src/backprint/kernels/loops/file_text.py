@@ -38,6 +38,8 @@ class FileParts:
     sums: str
     shorts: tuple[Short, ...] = ()
     short: int = 0
+    without_grad: tuple[int, ...] = ()
+    """The places of the inputs that did not require grad."""
 
 
 def file_text(parts: FileParts) -> str:
@@ -167,6 +169,13 @@ def forward_lines(parts: FileParts) -> list[str]:
         *checks(parts),
         f"T, state, n = sizes({listed(timed)}, {listed(others)})",
     ]
+    if parts.backward is not None and parts.without_grad:
+        rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
+        lines += [
+            f"for index, name in {{{rows}}}.items():",
+            "    if ctx.needs_input_grad[index]:",
+            '        raise ValueError(f"{name} requires grad, and did not when this file was written")',
+        ]
     if parts.backward is not None:
         lines.append(f"ctx.shapes = {listed([f'{name}.shape' for name in parts.inputs])}")
     for name in parts.inputs:
@@ -198,6 +207,8 @@ def forward_lines(parts: FileParts) -> list[str]:
             lines.append(f"ctx.spread = {listed(names)}")
         lines.append("ctx.T, ctx.state = T, state")
     results = ", ".join(map(layout.name, parts.outputs))
+    if parts.backward is None:
+        lines.append(f"ctx.mark_non_differentiable({results})")
     return [*lines, f"return {results}"]
 
 
@@ -239,7 +250,7 @@ def backward_lines(parts: FileParts) -> list[str]:
             size = "grid" if parts.sums == "stages" else "()"
             make = "empty" if parts.sums == "stages" else "zeros"
         else:
-            source = layout.name(name).removeprefix("grad_")
+            source = layout.name(layout.input_of(name))
             size = "state" if parts.sums == "stages" else f"({source}_size,)"
             make = "empty" if parts.sums == "stages" else "zeros"
         lines.append(f"{layout.name(name)} = torch.{make}({size}, dtype={dtype}, device={first}.device)")

@@ -11,11 +11,11 @@ from backprint.api import capture
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Capture, Pair, Port
 from backprint.kernels.loops.call import call_of
-from backprint.kernels.loops.elements import INPUTS, identifier, port_key, program_of, shape_of
+from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
-from backprint.kernels.loops.nouns import ROWS, Edge, Elements, Loop, Program, Write, behind
+from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
 from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
@@ -83,6 +83,9 @@ def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], le
     item = capture(function, args=call.args, kwargs=dict(call.kwargs))
     if len(item.pairs) != 1:
         raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    guards = [guard for guard in item.guards if guard.kind in ("value", "pinned", "memory", "same")]
+    if guards:
+        raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
     return item
 
 
@@ -256,6 +259,13 @@ def lowered(
     parts = FileParts(
         name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
     )
+    differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
+    places = [
+        index
+        for index, key in enumerate(inputs)
+        if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
+    ]
+    parts = replace(parts, without_grad=tuple(places))
     shorts = []
     for short in shorter:
         texts = [

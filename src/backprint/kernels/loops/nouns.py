@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from backprint.graph.nouns import Source
+from backprint.kernels.loops.words import FORMULAS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,6 +115,18 @@ def is_of_row(element: Element) -> bool:
         return element.op in ROWS
     varying = [item for item in element.inputs if item.op not in ("constant", "steps", "zero")]
     return bool(varying) and all(is_of_row(item) for item in varying)
+
+
+INPUTS = ("input", "parameter", "buffer", "constant")
+"""The roles of what a program is given."""
+
+RESERVED = frozenset(
+    (
+        *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
+        *("ctx", "state", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
+    )
+)
+"""Names that a generated file has for itself."""
 
 
 def is_one(value: Any) -> bool:

@@ -10,7 +10,19 @@ import torch
 
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
-from backprint.kernels.loops.nouns import Edge, Element, Loop, Now, Slot, TensorFacts, Write, behind, is_of_row
+from backprint.kernels.loops.nouns import (
+    INPUTS,
+    RESERVED,
+    Edge,
+    Element,
+    Loop,
+    Now,
+    Slot,
+    TensorFacts,
+    Write,
+    behind,
+    is_of_row,
+)
 from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX
 
 TYPES = {
@@ -77,6 +89,11 @@ class Layout:
             return "whole"
         return "one" if torch.Size(shape).numel() == 1 else "some"
 
+    def input_of(self, gradient: str) -> str:
+        """Return the input of a gradient."""
+        port = self.facts[gradient].port
+        return next(name for name, facts in self.facts.items() if facts.port == port and facts.role in INPUTS)
+
     def name(self, tensor: str) -> str:
         return self.shown.get(tensor, tensor)
 
@@ -96,7 +113,7 @@ class Writer:
         self.name, self.loop, self.layout, self.sums = name, loop, layout, sums
         self.lines: list[str] = []
         self.names: dict[Element, str] = {}
-        self.taken = {"t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", name, *FORMULAS}
+        self.taken = {*RESERVED, "range", "float", "max", "min", name}
         self.taken |= {f"{layout.name(tensor)}_ptr" for tensor in layout.facts}
         self.tensors: dict[str, None] = {}
         self.sizes: dict[str, None] = {}
@@ -436,8 +453,8 @@ class Writer:
     def spread(self, tensor: str) -> str:
         """Return the offset of an element in what is broadcast."""
         name = self.layout.name(tensor)
-        if name.startswith("grad_") and self.layout.facts[tensor].role == "gradient":
-            name = name.removeprefix("grad_")
+        if self.layout.facts[tensor].role == "gradient":
+            name = self.layout.name(self.layout.input_of(tensor))
         self.sizes[f"{name}_size"] = self.sizes[f"{name}_inner"] = None
         return f"e // {name}_inner % {name}_size"
 
@@ -453,7 +470,7 @@ class Writer:
         if kind == "whole":
             self.uses_last = True
             return f"e + last{' - n' * edge.count}"
-        return f"{base} + (T - {edge.count + 1}) * {step}"
+        return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"
 
     def address(self, tensor: str, slot: Slot) -> str:
         """Return the pointer of a slot."""
