@@ -3,10 +3,10 @@
     python benchmarks/lowering.py [NAME…] [--lengths 1,2,7,64,1000] [--halves] [--inductor STEPS]
 
 A row for each program of `tests/kernels/loop_programs.py`, with a state of 5 x 33: seconds to lower, seconds to check,
-the worst difference from eager (relative to the largest value of its tensor; of halves, the error beside eager's own),
-kernels of each direction, the bytes that they move against the fewest at 64 steps, states a step, registers on sm_80 and
-sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call that reads all
-of its inputs and writes all of its outputs moves as many bytes at least.
+the worst difference from eager (relative to the largest value of its tensor; of halves, the error beside that of
+eager), kernels of each direction, the bytes that they move against the fewest at 64 steps, states a step, registers on
+sm_80 and sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call that
+reads all of its inputs and writes all of its outputs moves as many bytes at least.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kernels"))
 
-from loop_programs import PROGRAMS, STATE  # noqa: E402 - of the tests, whose place was just added
+from loop_programs import PROGRAMS, STATE
 
-import backprint as bp  # noqa: E402 - as above
-from backprint.errors import BackprintError  # noqa: E402 - as above
-from backprint.kernels.alone_file import least_bytes  # noqa: E402 - as above
-from backprint.kernels.loops.call import call_of  # noqa: E402 - as above
-from backprint.kernels.loops.check import widened  # noqa: E402 - as above
+import backprint as bp
+from backprint.errors import BackprintError
+from backprint.kernels.alone_file import least_bytes
+from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.check import widened
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
@@ -63,9 +63,10 @@ def row_of(
         )
         for built in (lowered.build(80), lowered.build(90))
     ]
+    ratios = "; ".join(f"{row.ratio:.3f}" for row in traffic.values())
     print(
-        f"| {name} | {seconds:.1f} | {checked:.0f} | {'right' if comparison.ok else 'WRONG'} | {worst.difference:.1e} of "
-        f"{worst.allowed:.0e} | {kernels} | {'; '.join(f'{row.ratio:.3f}' for row in traffic.values())} | "
+        f"| {name} | {seconds:.1f} | {checked:.0f} | {'right' if comparison.ok else 'WRONG'} | "
+        f"{worst.difference:.1e} of {worst.allowed:.0e} | {kernels} | {ratios} | "
         f"{sum(row.moved for row in traffic.values()) / whole:.2f} | {'; '.join(registers)} |",
         flush=True,
     )
@@ -89,8 +90,8 @@ def print_inductor(
         side = "backward" if "backward" in graph.title else "forward"
         lines = sum(kernel.source.count("\n") for kernel in graph.kernels)
         print(
-            f"    Inductor, {steps} steps, {side}: {len(graph.kernels)} kernels, {calls} calls, {lines} lines, {moved:,} bytes, "
-            f"{moved / own[side]:.2f} times ours",
+            f"    Inductor, {steps} steps, {side}: {len(graph.kernels)} kernels, {calls} calls, {lines} lines, "
+            f"{moved:,} bytes, {moved / own[side]:.2f} times ours",
             flush=True,
         )
     print(f"    Inductor took {time.process_time() - begun:.1f} s", flush=True)

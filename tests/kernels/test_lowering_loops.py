@@ -60,7 +60,8 @@ def kernels_of(lowered: bp.types.Lowered) -> list[ast.FunctionDef]:
     ]
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("rwkv", "gru")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_moves_the_fewest_bytes(name: str) -> None:
     function, make_inputs = PROGRAMS[name]
     lowered = lower_loop(function, make_inputs, name=name)
@@ -98,6 +99,13 @@ def test_numbers_of_one_value_are_one_element() -> None:
     assert elements.make("add", (x, one), torch.float32) is elements.make("add", (x, one), torch.float32)
     assert elements.make("mul", (x, one), torch.float32) is x
     assert elements.load("x", 1, torch.float32) is not x
+
+
+def test_a_state_that_is_an_output_is_not_kept_again() -> None:
+    function, make_inputs = PROGRAMS["mingru"]
+    lowered = bp.lower(function, make_inputs)
+    assert "output_before = tl.load(output_ptr + at - n, mask & (t > 0), 0.0)" in lowered.source
+    assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
 
 
 def test_sums_by_atomics(plif: bp.types.Lowered) -> None:
@@ -228,6 +236,15 @@ def with_running_sum(x: Tensor) -> Tensor:
     return torch.stack([x[t].cumsum(-1) for t in range(x.shape[0])])
 
 
+def with_other_places(x: Tensor, y: Tensor) -> Tensor:
+    """Rows become columns: as many elements, at other places."""
+    columns, h, out = x.view(x.shape[0], 5, 1), torch.zeros_like(y[0]), []
+    for t in range(x.shape[0]):
+        h = h * 0.5 + columns[t] * y[t]
+        out.append(h)
+    return torch.stack(out)
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
     "a number of t": (with_number_of_t, sequence, r"a number changes with time.*one a step.*c\[t\]"),
     "a product": (with_product, lambda T: (draw(T, 4, 4), draw(4, 4)), r"aten\.mm.*is not an operation on elements"),
@@ -236,6 +253,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
     "draws": (with_draws, sequence, r"random|rand"),
     "every second step": (with_every_second, sequence, r"program of an iteration|not written alike|other program"),
     "a running sum": (with_running_sum, sequence, r"cumsum.*is not an operation on elements"),
+    "another place": (with_other_places, lambda T: (draw(T, 1, 5), draw(T, 5, 5)), r"it makes .* across time"),
     "no time": (lambda x: x * 2, lambda T: draw(4, 3), r"no argument has a length"),
 }
 

@@ -571,7 +571,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
             times = reader.times(value)
             return Slots(shape, times.parts * shape[0], times.dtype)
-        same_state = [size for size in shape[1:] if size != 1] == [size for size in value.shape[1:] if size != 1]
+        same_state = keeps_places(value.shape[1:], shape[1:])
         if shape and shape[0] == value.shape[0] and same_state and fits(shape[1:], reader.state):
             times = reader.times(value)
             return Slots(shape, times.parts, times.dtype)
@@ -613,6 +613,8 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
     value = args[0]
     if isinstance(value, Summed):
         raise NotPointwise("it sums a sum again")
+    if dtype_of(value) != meta.dtype:
+        raise NotPointwise(f"it sums {dtype_of(value)} into {meta.dtype}: convert it first")
     rank = len(value.shape)
     dims = sorted(dim % rank for dim in (args[1] if len(args) > 1 and args[1] else range(rank)))
     if reader.has_time(value):

@@ -58,15 +58,18 @@ def kept(
     }
     if forward.peeled:
         outputs = {}
-    cut = cheapest(each_step, outputs, read_anyway, tensors, state)
+    handed_out = outputs_handed_on(forward, outputs, elements)
+    cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state)
     if not all(computable(body, cut) for body in at_edges):
-        cut = cheapest(each_step | at_edges, outputs, read_anyway, tensors, state)
+        cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state)
     places: dict[Element, str] = {}
     facts: list[TensorFacts] = []
     writes = list(forward.writes)
     for body in cut:
         if body in outputs:
             places[body] = outputs[body]
+        elif body in handed_out:
+            continue
         elif body.op != "load":
             places[body] = name = f"kept_{len(facts)}"
             facts.append(TensorFacts(name, name, "saved", state, body.dtype, True))
@@ -77,7 +80,8 @@ def kept(
         final_places[body] = name = f"final_{number}"
         facts.append(TensorFacts(name, name, "saved", state, body.dtype, False))
         after.append(Write(name, None, body))
-    readers = Readers(elements, places, final_places)
+    starts = {item: (handed_out[item], forward.start[item.args[0]]) for item in cut if item in handed_out}
+    readers = Readers(elements, places, final_places, starts)
     return Kept(
         replace(forward, writes=tuple(writes), after=tuple(after)),
         replace(
@@ -91,6 +95,20 @@ def kept(
         ),
         tuple(facts),
     )
+
+
+def outputs_handed_on(forward: Loop, outputs: Mapping[Element, str], elements: Elements) -> dict[Element, str]:
+    """Return the carried values that are outputs of the step before, and the tensors that have them.
+
+    The first is a number, which the backward knows.
+    """
+    if forward.step < 0:
+        return {}
+    return {
+        elements.make("carried", (index,), following.dtype): outputs[following]
+        for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True))
+        if following in outputs and start.op == "constant"
+    }
 
 
 def all_writes(loop: Loop) -> tuple[Write, ...]:
@@ -218,8 +236,24 @@ class Network:
 class Readers:
     """Elements of a backward that read what was kept, in the place of `kept`."""
 
-    def __init__(self, elements: Elements, places: Mapping[Element, str], finals: Mapping[Element, str]) -> None:
-        self.elements, self.places, self.finals = elements, places, finals
+    def __init__(
+        self,
+        elements: Elements,
+        places: Mapping[Element, str],
+        finals: Mapping[Element, str],
+        starts: Mapping[Element, tuple[str, Element]],
+    ) -> None:
+        self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
+
+    def previous(self, item: Element, slot: Slot) -> Element:
+        """Return a carried value, read from the output of the step before; the first is a number."""
+        tensor, start = self.starts[item]
+        if isinstance(slot, Now):
+            return self.elements.make("previous", (tensor, start.args[0]), item.dtype)
+        assert isinstance(slot, Edge)
+        if slot.last:
+            raise RefusedError("the backward reads the last step but one of an output outside of its loop")
+        return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
 
     def write(self, write: Write) -> Write:
         return replace(write, element=self.read(write.element))
@@ -246,6 +280,8 @@ class Readers:
             item = stack[-1]
             if item in memo:
                 stack.pop()
+            elif item in self.starts:
+                memo[item] = self.previous(item, slot)
             elif item in self.places:
                 memo[item] = self.elements.load(self.places[item], slot, item.dtype)
             elif item.op == "load" and isinstance(item.args[1], Now):

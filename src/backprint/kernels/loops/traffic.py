@@ -6,7 +6,7 @@ forward keeps, written once and read once. What is kept is the minimum cut of an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +41,7 @@ def traffic_of(
     outside = [*loop.start, *(write.element for write in (*loop.before, *loop.after))]
     steps = length - loop.peeled
     reads = {(item.args[0], item.args[1]) for item in behind(inside) if item.op == "load"}
+    reads |= {(item.args[0], Now(-1)) for item in behind(inside) if item.op == "previous"}
     ends = {(item.args[0], item.args[1]) for item in behind(outside) if item.op == "load"} - reads
     moved = sum(one(tensors[name]) * (steps if isinstance(slot, Now) else 1) for name, slot in reads)
     moved += sum(one(tensors[name]) for name, _ in ends)
@@ -48,13 +49,10 @@ def traffic_of(
     for write in (*loop.before, *loop.after):
         facts = tensors[write.tensor]
         moved += one(facts) if facts.dims is None else summed(facts, state, sums)
-    names = {name for name, _ in reads | ends} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
-    return Traffic(moved, least_of(names, tensors, length))
-
-
-def least_of(names: Collection[str], tensors: Mapping[str, TensorFacts], length: int) -> int:
-    """Return the bytes of tensors, each once."""
-    return sum(size_of(tensors[name], length) for name in names)
+    whole = {name for name, _ in reads} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
+    at_ends = [name for name, _ in ends if name not in whole]
+    least = sum(size_of(tensors[name], length) for name in whole) + sum(one(tensors[name]) for name in at_ends)
+    return Traffic(moved, least)
 
 
 def one(facts: TensorFacts) -> int:

@@ -138,7 +138,7 @@ class Writer:
                 self.users.setdefault(item, []).append(element)
         self.changes: dict[Element, bool] = {}
         for element in self.order:
-            own = element.op == "carried" or (element.op == "load" and isinstance(element.args[1], Now))
+            own = element.op in ("carried", "previous") or (element.op == "load" and isinstance(element.args[1], Now))
             self.changes[element] = own or element in self.absent or any(self.changes[item] for item in element.inputs)
 
     def is_kept(self, write: Write) -> bool:
@@ -236,7 +236,7 @@ class Writer:
     def is_block(self, element: Element) -> bool:
         """Whether an element is one a lane, and not one number."""
         return not is_of_row(element) and any(
-            item.op == "carried" or (item.op == "load" and self.layout.kind(item.args[0]) != "one")
+            item.op in ("carried", "previous") or (item.op == "load" and self.layout.kind(item.args[0]) != "one")
             for item in behind([element])
         )
 
@@ -339,7 +339,7 @@ class Writer:
 
     def is_inlined(self, element: Element, counts: Mapping[Element, int]) -> bool:
         """Whether an element is written inside of the one that uses it."""
-        if counts.get(element, 0) > 1 or element.op in ("load", "carried") or element in self.absent:
+        if counts.get(element, 0) > 1 or element.op in ("load", "previous", "carried") or element in self.absent:
             return False
         users = self.users.get(element, ())
         if len(users) != 1 or element in self.loop.following or element in self.roots:
@@ -385,7 +385,7 @@ class Writer:
     def comment(self, element: Element, depth: int) -> None:
         """Write the line of the program, where it changes."""
         source = element.source
-        if source is None or element.op == "load" or same_line(source, self.source):
+        if source is None or element.op in ("load", "previous") or same_line(source, self.source):
             return
         self.source = source
         code = source.code if len(source.code) < 90 else source.code[:87] + "…"
@@ -430,7 +430,11 @@ class Writer:
 
     def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
         """Return the kinds of layouts whose offset moves with t: a name of each."""
-        tensors = [item.args[0] for item in behind(roots) if item.op == "load" and isinstance(item.args[1], Now)]
+        tensors = [
+            item.args[0]
+            for item in behind(roots)
+            if item.op == "previous" or (item.op == "load" and isinstance(item.args[1], Now))
+        ]
         tensors += [write.tensor for write in self.loop.writes]
         moving: dict[str, str] = {}
         for tensor in tensors:
@@ -502,6 +506,8 @@ class Writer:
             return "T", 5
         if element.op == "load":
             return self.loaded(element), 5
+        if element.op == "previous":
+            return self.loaded_before(element), 5
         parts = [self.expression(item, seen) for item in element.inputs]
         if element.op in INFIX:
             word, level = INFIX[element.op]
@@ -545,6 +551,14 @@ class Writer:
             return f"({text} != 0)"
         return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
 
+    def loaded_before(self, element: Element) -> str:
+        """Return the load of an output of the step before, which of the first step is a number."""
+        tensor, start = element.args
+        facts = self.layout.facts[tensor]
+        other = literal(start, facts.dtype)
+        text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, mask & (t > 0), {other})"
+        return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+
     # ---- Names
 
     def wish(self, element: Element, other: str) -> str:
@@ -559,6 +573,8 @@ class Writer:
                 if isinstance(slot, Now)
                 else f"{name}_{'last' if slot.last else 'first'}"
             )
+        if element.op == "previous":
+            return f"{self.layout.name(element.args[0])}_before"
         source = element.source
         match = ASSIGNED.match(source.code) if source is not None else None
         if match and not any(same_line(user.source, source) for user in self.users.get(element, ())):
