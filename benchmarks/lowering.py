@@ -5,8 +5,8 @@
 A row for each program of `tests/kernels/loop_programs.py`, with a state of 5 x 33: seconds to lower, seconds to check,
 the worst difference from eager (relative to the largest value of its tensor; of halves, the error beside that of
 eager), kernels of each direction, the bytes that they move against the fewest at 64 steps, states a step, registers on
-sm_80 and sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call that
-reads all of its inputs and writes all of its outputs moves as many bytes at least.
+sm_80 and sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call
+that reads all of its inputs and writes all of its outputs moves as many bytes at least.
 """
 
 from __future__ import annotations

@@ -530,6 +530,8 @@ def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     shape = tuple(meta.shape)
+    if fits(shape, reader.state):  # what no step has written is any number
+        return Whole(shape, reader.elements.constant(0, meta.dtype))
     if len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state):
         raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
     return Slots(shape, (None,) * shape[0], meta.dtype)

@@ -239,7 +239,7 @@ def backward_lines(parts: FileParts) -> list[str]:
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
     for name in tangents:
         lines.append(f"{layout.name(name)} = {layout.name(name)}.contiguous()")
-    first = layout.name((*tangents, *saved)[0])
+    first = layout.name(next(iter(parts.tangents.values())))
     for name in filter(None, parts.gradients):
         facts = layout.facts[name]
         dtype = "torch.float32" if facts.dims is not None and facts.dtype in HALVES else str(facts.dtype)

@@ -23,7 +23,7 @@ from backprint.kernels.loops.nouns import (
     behind,
     is_of_row,
 )
-from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX
+from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX, LOOSE
 
 TYPES = {
     torch.float64: "tl.float64",
@@ -529,12 +529,17 @@ class Writer:
             if element.op in FORMULAS:
                 self.formulas.add(element.op)
             text = CALLS[element.op].format(*(text for text, _ in parts))
-            return text, 5 if text.endswith(")") and "{}) " not in CALLS[element.op] else 1
-        raise RefusedError(f"{element.op} has no form in Triton here{at_line(element)}")
+            return text, LOOSE.get(element.op, 5)
+        raise RefusedError(
+            f"{element.op}{at_line(element)} has no formula here that Triton's interpreter runs too: write it in others"
+        )
 
     def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
         """Return a value in another dtype."""
         here, there = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
+        if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
+            half = str(element.dtype).replace("torch", "tl")
+            return f"{bracket(text, level, 5)}.to({half}).to(tl.float32)", 5  # the program rounds here
         if here == there:
             return text, level
         if element.dtype == torch.bool:

@@ -53,6 +53,12 @@ CALLS: Mapping[str, str] = {
     "tanh": "tanh({})",
     "log1p": "log1p({})",
     "expm1": "expm1({})",
+    "log10": "tl.log({}) * 0.4342944819032518",
+    "tan": "tan({})",
+    "sinh": "sinh({})",
+    "cosh": "cosh({})",
+    "erfc": "1.0 - tl.erf({})",
+    "trunc": "trunc({})",
     "sign": "sign({})",
     "isnan": "isnan({})",
     "isinf": "isinf({})",
@@ -64,6 +70,9 @@ CALLS: Mapping[str, str] = {
     "row_max": "row_max({}, mask)",
     "signbit": "({}) < 0",
 }
+
+LOOSE: Mapping[str, int] = {"log10": 3, "erfc": 2, "logical_not": 1, "signbit": 1}
+"""How tightly those of CALLS bind that are no calls."""
 
 FORMULAS: Mapping[str, str] = {
     "row_max": '''
@@ -115,6 +124,32 @@ def expm1(a):
     near = a * (1 / 5040 + a * (1 / 40320 + a * (1 / 362880 + a / 3628800)))
     near = a + a * a * (1 / 2 + a * (1 / 6 + a * (1 / 24 + a * (1 / 120 + a * (1 / 720 + near)))))
     return tl.where(tl.abs(a) < 0.1, near, tl.exp(a) - 1.0)
+''',
+    "tan": '''
+@triton.jit
+def tan(a):
+    """The tangent."""
+    return tl.sin(a) / tl.cos(a)
+''',
+    "sinh": '''
+@triton.jit
+def sinh(a):
+    """(exp(a) - exp(-a)) / 2; its Taylor series near 0, where that cancels."""
+    s = a * a
+    near = a + a * s * (1 / 6 + s * (1 / 120 + s * (1 / 5040 + s / 362880)))
+    return tl.where(tl.abs(a) < 0.3, near, tl.exp(a) / 2.0 - tl.exp(-a) / 2.0)
+''',
+    "cosh": '''
+@triton.jit
+def cosh(a):
+    """(exp(a) + exp(-a)) / 2."""
+    return tl.exp(a) / 2.0 + tl.exp(-a) / 2.0
+''',
+    "trunc": '''
+@triton.jit
+def trunc(a):
+    """The whole number next to a, towards 0."""
+    return tl.where(a < 0, tl.ceil(a), tl.floor(a))
 ''',
     "sign": '''
 @triton.jit
