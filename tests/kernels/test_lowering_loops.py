@@ -307,6 +307,15 @@ def test_other_dtypes_are_right(name: str, dtype: torch.dtype) -> None:
     assert comparison.ok, comparison
 
 
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plif", "plif_channel", "plif_rows"])
+def test_sums_by_atomics_are_right(name: str) -> None:
+    function, make_inputs = PROGRAMS[name]
+    comparison = lower_loop(function, make_inputs, sums="atomics", name=name).check((1, 7))
+    assert comparison.ok, comparison
+
+
 def test_a_difference_is_seen() -> None:
     lowered = bp.lower(lif, sequence)
     case: Any = type("Case", (), {"steps": 7, "reference": {}})
