@@ -11,7 +11,15 @@ from backprint.cli.say import echo
 
 @click.command("lower")
 @click.argument("target", metavar="FILE:FACTORY")
-@click.option("-o", "--output", "out", required=True, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The Python file to write.",
+)
 @click.option(
     "--lengths",
     default="6,7,8",
