@@ -22,6 +22,7 @@ from backprint.api import (
     verify,
 )
 from backprint.graph.nouns import Capture
+from backprint.kernels import lower
 from backprint.regions import region
 from backprint.swapping import swap
 from backprint.version import __version__
@@ -46,6 +47,7 @@ __all__ = [
     "inference_graph",
     "kernels",
     "load",
+    "lower",
     "power",
     "record",
     "region",

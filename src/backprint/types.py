@@ -14,6 +14,10 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
 from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
 from backprint.jobs import CorpusRun
+from backprint.kernels.loops.build import BuiltLoop
+from backprint.kernels.loops.check import LoopCheck, LoopRow
+from backprint.kernels.loops.lowered import Lowered
+from backprint.kernels.loops.traffic import Traffic
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
@@ -28,6 +32,7 @@ __all__ = [
     "BenchOutput",
     "BenchRun",
     "BenchTiming",
+    "BuiltLoop",
     "Capture",
     "CaptureKernels",
     "CheckReport",
@@ -43,6 +48,9 @@ __all__ = [
     "KernelPair",
     "KernelRun",
     "Link",
+    "LoopCheck",
+    "LoopRow",
+    "Lowered",
     "MinifiedSample",
     "Pair",
     "Port",
@@ -58,6 +66,7 @@ __all__ = [
     "Swapped",
     "SwappedPlace",
     "TensorSpec",
+    "Traffic",
     "Trial",
     "Verdict",
     "WebPage",

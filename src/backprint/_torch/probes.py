@@ -15,6 +15,7 @@ from backprint._torch import (
     modes,
     modules,
     operators,
+    pointwise,
     process_state,
     pytree,
     script,
@@ -41,6 +42,7 @@ PROBES: Mapping[str, Probe] = {
         aot,
         dynamo,
         inductor,
+        pointwise,
     )
     for probe in module.PROBES
 }

@@ -29,6 +29,7 @@ VERBS = (
     "bench",
     "minify",
     "kernels",
+    "lower",
     "demo",
     "doctor",
 )

@@ -1,6 +1,6 @@
 """The kernels that compilers make of graphs, for Python and the command line.
 
-This module is the face: `extract` and `dedup`.
+This module is the face: `extract`, `dedup` and `lower`.
 
 - `nouns`: targets, kernels, their calls. `prepare`: a graph as a compiler takes it for a target. `compilers`,
   `inductor`: the code that a compiler writes. `extraction`: kernels of a Pair and of a Capture.
@@ -8,12 +8,12 @@ This module is the face: `extract` and `dedup`.
   kernel as one file. `save`, `read`: kernels in folders. `work`: the verb of a run.
 - `normal`, `normal_triton`, `normal_order`, `normal_cpp`: a kernel without its names, and its hashes. `index`,
   `groups`: programs, their uses, and groups of equal ones. `reports`: the report of an index.
-- `checking/`: kernels run and compared with eager.
+- `checking/`: kernels run and compared with eager. `loops/`: programs that walk time, as one kernel a direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from backprint.kernels.nouns import CaptureKernels, Kernel, KernelTimes, NormalF
 if TYPE_CHECKING:
     from backprint.graph.verdicts import Verdict
     from backprint.kernels.groups import KernelGroups
+    from backprint.kernels.loops.lowered import Lowered
     from backprint.kernels.nouns import BuiltKernel
 
 
@@ -69,6 +70,30 @@ def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGro
     if isinstance(kernels, Kernel | str) or not isinstance(kernels, Iterable):
         raise UsageError(f"dedup of {type(kernels).__name__}: pass a list of Kernels; bp.corpus.dedup is for samples")
     return grouped_kernels(with_places(kernels_in(kernels)), "structure" if ignore_sizes else "program")
+
+
+def lower(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    lengths: Sequence[int] = (6, 7, 8),
+    *,
+    sums: str = "stages",
+    name: str | None = None,
+) -> Lowered:
+    """Lower a program that walks time to one Triton kernel a direction.
+
+    `function` is a function or a module that loops over the first dimension of its inputs. `make_inputs(T)` returns its
+    arguments for T steps: a tuple, a dict of keywords, or one tensor. It is captured at three `lengths`; what the
+    captures have in common is the loop, for every number of steps and every shape of the state. What a loop cannot be
+    is refused by name, with a RefusedError.
+
+    `sums` is how gradients of parameters are added up over elements: `"stages"` (deterministic) or `"atomics"`. `name`
+    is that of the function in the file. `.source` is a file that needs torch and triton alone, `.module()` the program
+    as a module that runs it, `.check()` compares it with eager, and `.explain()` says what it does.
+    """
+    from backprint.kernels.loops.lower import lower_loop
+
+    return lower_loop(function, make_inputs, lengths, sums, name)
 
 
 def kernels_in(items: Iterable[object]) -> Iterator[Kernel]:

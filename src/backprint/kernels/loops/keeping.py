@@ -1,0 +1,296 @@
+"""Which values of an iteration a forward keeps for its backward: those whose bytes are the fewest.
+
+A value that the backward uses is written and read (twice its bytes), or computed again from others, from inputs of the
+iteration (read once), and from what it carries, which is written and read too. The choice is a minimum cut of the
+iteration's graph between what it takes and what the backward uses: once for one iteration, not for all of time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.kernels.loops.nouns import (
+    Edge,
+    Element,
+    Elements,
+    Loop,
+    Now,
+    Slot,
+    TensorFacts,
+    Write,
+    behind,
+    is_of_row,
+)
+
+ENDLESS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A forward that keeps values, the backward that reads them, and the tensors that hold them."""
+
+    forward: Loop
+    backward: Loop
+    tensors: tuple[TensorFacts, ...]
+
+
+def kept(
+    forward: Loop, backward: Loop, elements: Elements, tensors: Mapping[str, TensorFacts], state: tuple[int, ...]
+) -> Kept:
+    """Return the two directions with the fewest bytes between them."""
+    uses = kept_uses(backward)
+    each_step = {body for body, slot in uses if isinstance(slot, Now)}
+    at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
+    finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
+    read_anyway = {
+        item.args[0] for write in all_writes(backward) for item in behind([write.element]) if item.op == "load"
+    }
+    outputs = {
+        write.element: write.tensor
+        for write in forward.writes
+        if write.element.op not in ("load", "constant", "carried")
+        and tensors[write.tensor].dtype == write.element.dtype
+    }
+    if forward.peeled:
+        outputs = {}
+    handed_out = outputs_handed_on(forward, outputs, elements)
+    cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state)
+    if not all(computable(body, cut) for body in at_edges):
+        cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state)
+    places: dict[Element, str] = {}
+    facts: list[TensorFacts] = []
+    writes = list(forward.writes)
+    for body in cut:
+        if body in outputs:
+            places[body] = outputs[body]
+        elif body in handed_out:
+            continue
+        elif body.op != "load":
+            places[body] = name = f"kept_{len(facts)}"
+            facts.append(TensorFacts(name, name, "saved", state, body.dtype, True))
+            writes.append(Write(name, Now(), body))
+    after = list(forward.after)
+    final_places = {}
+    for number, body in enumerate(finals):
+        final_places[body] = name = f"final_{number}"
+        facts.append(TensorFacts(name, name, "saved", state, body.dtype, False))
+        after.append(Write(name, None, body))
+    starts = {item: (handed_out[item], forward.start[item.args[0]]) for item in cut if item in handed_out}
+    readers = Readers(elements, places, final_places, starts)
+    return Kept(
+        replace(forward, writes=tuple(writes), after=tuple(after)),
+        replace(
+            backward,
+            start=tuple(map(readers.read, backward.start)),
+            following=tuple(map(readers.read, backward.following)),
+            absent=tuple(map(readers.read, backward.absent)),
+            writes=tuple(map(readers.write, backward.writes)),
+            before=tuple(map(readers.write, backward.before)),
+            after=tuple(map(readers.write, backward.after)),
+        ),
+        tuple(facts),
+    )
+
+
+def outputs_handed_on(forward: Loop, outputs: Mapping[Element, str], elements: Elements) -> dict[Element, str]:
+    """Return the carried values that are outputs of the step before, and the tensors that have them.
+
+    The first is a number, which the backward knows.
+    """
+    if forward.step < 0:
+        return {}
+    return {
+        elements.make("carried", (index,), following.dtype): outputs[following]
+        for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True))
+        if following in outputs and start.op == "constant"
+    }
+
+
+def all_writes(loop: Loop) -> tuple[Write, ...]:
+    """Return the writes of a loop and what it hands on, as writes."""
+    handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
+    return (*loop.before, *loop.writes, *loop.after, *handed)
+
+
+def kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
+    """Return the values of the forward that a backward uses, and at which slots."""
+    items = [item for write in all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
+    return list(dict.fromkeys((item.args[0], item.args[1]) for item in items))
+
+
+def bytes_of(element: Element) -> int:
+    """Return the bytes that an element takes in memory."""
+    return 1 if element.dtype == torch.bool else element.dtype.itemsize
+
+
+def varies(element: Element, memo: dict[Element, bool]) -> bool:
+    """Whether an element of an iteration differs from that of another."""
+    for item in behind([element]):
+        if item not in memo:
+            own = item.op == "carried" or (item.op == "load" and isinstance(item.args[1], Now))
+            memo[item] = own or any(memo[part] for part in item.inputs)
+    return memo[element]
+
+
+def cheapest(
+    uses: Iterable[Element],
+    outputs: Mapping[Element, str],
+    read_anyway: Iterable[str],
+    tensors: Mapping[str, TensorFacts],
+    state: tuple[int, ...],
+) -> list[Element]:
+    """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes."""
+    roots = list(uses)
+    order = list(behind(roots))
+    memo: dict[Element, bool] = {}
+    nodes = [item for item in order if varies(item, memo)]
+    reads, whole = set(read_anyway), 8 * max(1, torch.Size(state).numel())
+    net = Network()
+    for item in nodes:
+        if item.op == "load":
+            facts = tensors[item.args[0]]
+            share = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
+            cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
+        else:
+            cost = ENDLESS if is_of_row(item) else bytes_of(item) * whole * (1 if item in outputs else 2)
+        net.edge((item, 0), (item, 1), cost + 1)
+        if item.op in ("load", "carried"):
+            net.edge("source", (item, 0), ENDLESS)
+        for part in item.inputs:
+            if varies(part, memo):
+                net.edge((part, 1), (item, 0), ENDLESS)
+    for root in roots:
+        if varies(root, memo):
+            net.edge((root, 1), "sink", ENDLESS)
+    reached = net.cut("source", "sink")
+    return [item for item in nodes if (item, 0) not in reached and (item, 1) in reached]
+
+
+def computable(root: Element, cut: Iterable[Element]) -> bool:
+    """Whether an element can be computed from those that are read."""
+    known, stack = set(cut), [root]
+    while stack:
+        item = stack.pop()
+        if item in known:
+            continue
+        if item.op == "carried":
+            return False
+        stack += item.inputs
+    return True
+
+
+class Network:
+    """A graph of capacities, and its minimum cut."""
+
+    def __init__(self) -> None:
+        self.room: dict[object, dict[object, int]] = {}
+
+    def edge(self, here: object, there: object, capacity: int) -> None:
+        """Add an edge."""
+        ways = self.room.setdefault(here, {})
+        ways[there] = ways.get(there, 0) + capacity
+        self.room.setdefault(there, {}).setdefault(here, 0)
+
+    def cut(self, source: object, sink: object) -> set[object]:
+        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink (Edmonds and Karp)."""
+        self.room.setdefault(source, {})
+        self.room.setdefault(sink, {})
+        while (way := self.way(source, sink)) is not None:
+            least = min(self.room[here][there] for here, there in way)
+            for here, there in way:
+                self.room[here][there] -= least
+                self.room[there][here] += least
+        reached, queue = {sink}, deque([sink])
+        while queue:
+            there = queue.popleft()
+            for here in self.room[there]:
+                if here not in reached and self.room[here].get(there, 0) > 0:
+                    reached.add(here)
+                    queue.append(here)
+        return reached
+
+    def way(self, source: object, sink: object) -> list[tuple[object, object]] | None:
+        """Return the edges of a shortest way with room; None if there is none."""
+        came: dict[object, object] = {source: source}
+        queue = deque([source])
+        while queue:
+            here = queue.popleft()
+            for there, room in self.room[here].items():
+                if room > 0 and there not in came:
+                    came[there] = here
+                    queue.append(there)
+        if sink not in came:
+            return None
+        edges, there = [], sink
+        while there is not source:
+            edges.append((came[there], there))
+            there = came[there]
+        return edges
+
+
+class Readers:
+    """Elements of a backward that read what was kept, in the place of `kept`."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        places: Mapping[Element, str],
+        finals: Mapping[Element, str],
+        starts: Mapping[Element, tuple[str, Element]],
+    ) -> None:
+        self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
+
+    def previous(self, item: Element, slot: Slot) -> Element:
+        """Return a carried value, read from the output of the step before; the first is a number."""
+        tensor, start = self.starts[item]
+        if isinstance(slot, Now):
+            return self.elements.make("previous", (tensor, start.args[0]), item.dtype)
+        assert isinstance(slot, Edge)
+        if slot.last:
+            raise RefusedError("the backward reads the last step but one of an output outside of its loop")
+        return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
+
+    def write(self, write: Write) -> Write:
+        return replace(write, element=self.read(write.element))
+
+    def read(self, root: Element) -> Element:
+        memo: dict[Element, Element] = {}
+        for item in behind([root]):
+            if item.op == "kept":
+                memo[item] = self.value(item.args[0], item.args[1])
+            elif item.inputs:
+                args = [memo[part] if isinstance(part, Element) else part for part in item.args]
+                memo[item] = self.elements.again(item, args)
+            else:
+                memo[item] = item
+        return memo[root]
+
+    def value(self, body: Element, slot: Slot) -> Element:
+        """Return a value of the forward's iteration, computed again from what is read."""
+        if slot is None:
+            return self.elements.load(self.finals[body], None, body.dtype)
+        memo: dict[Element, Element] = {}
+        stack = [body]
+        while stack:
+            item = stack[-1]
+            if item in memo:
+                stack.pop()
+            elif item in self.starts:
+                memo[item] = self.previous(item, slot)
+            elif item in self.places:
+                memo[item] = self.elements.load(self.places[item], slot, item.dtype)
+            elif item.op == "load" and isinstance(item.args[1], Now):
+                memo[item] = self.elements.load(item.args[0], slot, item.dtype)
+            elif item.op == "carried":
+                raise RefusedError("the backward uses a carried value that is not kept")
+            elif missing := [part for part in item.inputs if part not in memo]:
+                stack += missing
+            else:
+                args = [memo[part] if isinstance(part, Element) else part for part in item.args]
+                memo[item] = self.elements.again(item, args) if item.inputs else item
+        return memo[body]

@@ -1,0 +1,308 @@
+"""A program that walks time, from captures of a few lengths to a Lowered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprint.api import capture
+from backprint.errors import RefusedError, UsageError
+from backprint.graph.nouns import Capture, Pair, Port
+from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
+from backprint.kernels.loops.file_text import FileParts, Short, file_text
+from backprint.kernels.loops.keeping import kept
+from backprint.kernels.loops.lowered import Lowered
+from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
+from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
+from backprint.kernels.loops.triton_text import Layout, kernel_text
+
+SUMS = ("stages", "atomics")
+
+SHORT = (1, 2)
+"""Lengths at which a loop is compared too, without being looked for there."""
+
+
+def lower_loop(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    lengths: Sequence[int] = (6, 7, 8),
+    sums: str = "stages",
+    name: str | None = None,
+) -> Lowered:
+    """Return a program that walks time as one Triton kernel a direction."""
+    if sums not in SUMS:
+        raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
+    if len(set(lengths)) < 3 or min(lengths) < 6:
+        raise UsageError(f"lengths={tuple(lengths)}: pass three different numbers of steps, each of 6 or more")
+    captures = {length: captured(function, make_inputs, length) for length in sorted(set(lengths))}
+    timed = timed_ports({length: item.pairs[0] for length, item in captures.items()})
+    pairs = {length: item.pairs[0] for length, item in captures.items()}
+    elements = Elements()
+    try:
+        first = loops_of(pairs, timed, elements, False)
+    except RefusedError as error:
+        try:
+            first = loops_of(pairs, timed, elements, True)
+        except RefusedError:
+            raise error from None
+    least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
+    return lowered(
+        function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, shorter, sums
+    )
+
+
+def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
+    """Return the loops of a program, which must be the same for all lengths. If it `counts`, numbers that are the
+    number of steps are that, as the divisor of a mean over time is."""
+    first: Directions | None = None
+    for length, pair in pairs.items():
+        program = read_program(pair, elements, length, timed, counts)
+        directions = Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
+        first = first or directions
+        if (directions.forward, directions.backward) != (first.forward, first.backward):
+            raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
+    assert first is not None
+    return first
+
+
+def read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
+    """Return a Pair as writes of elements."""
+    elements.steps = length if counts else None
+    try:
+        return program_of(pair, elements, length, timed)
+    finally:
+        elements.steps = None
+
+
+def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
+    """Return the capture of a length."""
+    call = call_of(make_inputs(length))
+    item = capture(function, args=call.args, kwargs=dict(call.kwargs))
+    if len(item.pairs) != 1:
+        raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    guards = [guard for guard in item.guards if guard.kind in ("value", "pinned", "memory", "same")]
+    if guards:
+        raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
+    return item
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a program as one of Python."""
+    name = getattr(function, "__name__", type(function).__name__)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    name = re.sub(r"\W+", "_", name).strip("_")
+    return identifier(name) if name and name != "lambda" and not name[0].isdigit() else "loop_program"
+
+
+def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
+    """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
+    timed: set[str] = set()
+    rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
+    names: list[set[str]] = [set(row) for row in rows.values()]
+    if any(name != names[0] for name in names):
+        raise RefusedError(
+            f"inputs differ with the length: {sorted(names[0].union(*names) - names[0].intersection(*names))}"
+        )
+    for key in next(iter(rows.values())):
+        shapes = {length: shape_of(row[key]) for length, row in rows.items()}
+        places = [place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1]
+        if not places:
+            continue
+        if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
+            raise RefusedError(
+                f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
+                f"pass {key}.movedim({places[0]}, 0), a tensor of one slice a step"
+            )
+        timed.add(key)
+    if not any(not key.startswith("tangent ") for key in timed):
+        raise RefusedError(
+            "no argument has a length that changes with the number of steps: nothing says how long it is"
+        )
+    return frozenset(timed)
+
+
+def inputs_of(pair: Pair) -> list[Port]:
+    """Return the inputs of both directions, without saved values."""
+    graphs = [pair.forward, *([pair.backward] if pair.backward else [])]
+    return [port for graph in graphs for port in graph.inputs if port.role != "saved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """A program of a length and its loops."""
+
+    program: Program
+    forward: Loop
+    backward: Loop | None
+    counts: bool = False
+
+    @staticmethod
+    def of(program: Program, elements: Elements, counts: bool, edge: int) -> Directions:
+        """Return the loops of a program."""
+        try:
+            none = History(elements, None, program.length, (), edge)
+            forward = rolled(program.forward, elements, program.length, 1, none)
+        except RefusedError as error:  # a program may walk from the last step to the first
+            try:
+                forward = rolled(program.forward, elements, program.length, -1, none)
+            except RefusedError:
+                raise error from None
+        if not program.backward:
+            return Directions(program, forward, None, counts)
+        history = history_of(forward, program, elements, edge)
+        backward = rolled(program.backward, elements, program.length, -forward.step, history)
+        return Directions(program, forward, backward, counts)
+
+
+def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
+    """Return the values of a forward for its backward."""
+    tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
+    return History(elements, forward, program.length, tangents, edge)
+
+
+def shortest(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    timed: frozenset[str],
+    elements: Elements,
+    loops: Directions,
+    known: int,
+) -> tuple[int, tuple[Program, ...]]:
+    """Return the fewest steps of which the loop is the program, compared at 1 and 2, and the programs of fewer."""
+    least = known
+    others: list[Program] = []
+    for length in sorted(SHORT, reverse=True):
+        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+        if not others and describes(loops, program, elements):
+            least = length
+        else:
+            others.append(program)
+    return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
+
+
+def describes(loops: Directions, program: Program, elements: Elements) -> bool:
+    """Whether loops write what a program of another length does."""
+    length = program.length
+    history = history_of(loops.forward, program, elements)
+    history.counts = False
+    sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
+    for loop, writes in sides:
+        if loop.peeled > length:
+            return False
+        try:
+            stores = written_by(loop, elements, length, history)
+        except Unlike:
+            return False
+        actual = {(write.tensor, write.slot): write.element for write in writes}
+        absent = {key for key, item in stores.items() if item.op == "zero" and key not in actual}
+        if {key: item for key, item in stores.items() if key not in absent} != actual:
+            return False
+    return True
+
+
+def without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
+    """Return the writes of a short program as they are, one after another."""
+    outside = Edges(elements, length, History(elements, None, length, (), length))
+    before = tuple(
+        Write(
+            write.tensor,
+            outside.edge(write.slot) if isinstance(write.slot, int) else write.slot,
+            outside.moved(write.element, {}),
+        )
+        for write in writes
+    )
+    return Loop(1, Edge(0), Edge(0, True), (), (), (), before, ())
+
+
+def lowered(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    name: str,
+    item: Capture,
+    loops: Directions,
+    elements: Elements,
+    least: int,
+    shorter: Sequence[Program],
+    sums: str,
+) -> Lowered:
+    """Return the Lowered of loops."""
+    program, forward, backward = loops.program, loops.forward, loops.backward
+    tensors = dict(program.tensors)
+    for short in shorter:  # may have gradients that the loop has not
+        tensors = short.tensors | tensors
+    if backward is not None:
+        both = kept(forward, backward, elements, tensors, program.state)
+        forward, backward = both.forward, both.backward
+        tensors |= {facts.name: facts for facts in both.tensors}
+    layout = Layout(tensors, program.state)
+    if has_rows(program, *shorter):
+        layout.columns = program.state[-1]
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    read_later = frozenset(second.tensors if second is not None else ())
+    rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
+    first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    pair = item.pairs[0]
+    by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
+    inputs = tuple(by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
+    outputs = tuple(by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
+    tangents = {
+        key: by_port["tangent", facts.port]
+        for key, facts in tensors.items()
+        if facts.role == "output" and ("tangent", facts.port) in by_port
+    }
+    gradients = tuple(by_port.get(("gradient", tensors[key].port)) for key in inputs)
+    sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
+    parts = FileParts(
+        name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
+    )
+    differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
+    places = [
+        index
+        for index, key in enumerate(inputs)
+        if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
+    ]
+    parts = replace(parts, without_grad=tuple(places))
+    shorts = []
+    for short in shorter:
+        texts = [
+            kernel_text(f"{name}_{side}_{short.length}", without_loop(writes, elements, short.length), layout, sums)
+            for side, writes in (("forward", short.forward), ("backward", short.backward))
+            if writes
+        ]
+        has = {write.tensor for write in short.backward}
+        grads = tuple(item if item in has else None for item in gradients)
+        shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
+    parts = replace(parts, shorts=tuple(shorts))
+    return Lowered(
+        source=file_text(parts),
+        name=name,
+        function=function,
+        make_inputs=make_inputs,
+        capture=item,
+        forward=forward,
+        backward=backward,
+        parts=parts,
+        least=min([least, *(short.length for short in shorter)]),
+    )
+
+
+def has_rows(*programs: Program) -> bool:
+    """Whether a kernel works on rows of the state."""
+    roots = [write.element for program in programs for write in (*program.forward, *program.backward)]
+    return any(item.op in ROWS for item in behind(roots))
+
+
+def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
+    """Name the tensors that hold kept values after the variables of the forward."""
+    taken = set(layout.facts)
+    for tensor, variable in named.items():
+        base = "kept_" + re.sub(r"_\d+$", "", variable)
+        wish, number = base, 1
+        while wish in taken:
+            wish, number = f"{base}_{number}", number + 1
+        taken.add(wish)
+        layout.shown[tensor] = wish

@@ -1,0 +1,455 @@
+"""Loops over time become one Triton kernel a direction: what is written, what it moves, and what is refused."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from loop_programs import PLIF, PROGRAMS, STATE, draw, lif, sequence
+from torch import Tensor
+
+import backprint as bp
+from backprint.cli import main
+from backprint.errors import RefusedError, UsageError
+from backprint.kernels.loops.check import row_of
+from backprint.kernels.loops.keeping import Network
+from backprint.kernels.loops.lower import lower_loop
+from backprint.kernels.loops.nouns import Elements
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton kernels need triton: pip install triton"
+)
+
+
+@pytest.fixture(scope="module")
+def plif() -> bp.types.Lowered:
+    return bp.lower(PLIF(33), sequence)
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def test_a_neuron_is_one_loop_a_direction() -> None:
+    lowered = bp.lower(lif, sequence)
+    kernels = kernels_of(lowered)
+    assert [kernel.name for kernel in kernels] == ["lif_forward", "lif_backward"]
+    assert "for t in range(T):" in lowered.source
+    assert "for t in range(T - 1, -1, -1):" in lowered.source
+    assert "v_1 = v + (x_t - v) / 2.0" in lowered.source
+    assert "# loop_programs.py:" in lowered.source
+    assert lowered.least == 1
+
+
+def kernels_of(lowered: bp.types.Lowered) -> list[ast.FunctionDef]:
+    """Return the kernels of a file."""
+    return [
+        node
+        for node in ast.parse(lowered.source).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(f"{lowered.name}_")
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_moves_the_fewest_bytes(name: str) -> None:
+    function, make_inputs = PROGRAMS[name]
+    lowered = lower_loop(function, make_inputs, name=name)
+    assert len(kernels_of(lowered)) == 1 + (lowered.backward is not None)
+    assert all(traffic.ratio <= 1.05 for traffic in lowered.traffic(64).values())
+    imported = {
+        name
+        for node in ast.walk(ast.parse(lowered.source))
+        if isinstance(node, ast.Import)
+        for name in [node.names[0].name]
+    }
+    assert imported == {"torch", "triton", "triton.language"}
+
+
+def test_what_is_kept_is_the_least(plif: bp.types.Lowered) -> None:
+    element = torch.Size(STATE).numel() * 4
+    states = sum(traffic.moved for traffic in plif.traffic(1000).values()) / element / 1000
+    assert states <= 7.01, "x, spikes and v forward; v, x, both gradients backward"
+    function, make_inputs = PROGRAMS["rwkv"]
+    rwkv = bp.lower(function, make_inputs)
+    assert sum(traffic.moved for traffic in rwkv.traffic(1000).values()) / element / 1000 <= 14.1
+
+
+def test_a_cut_has_the_fewest_bytes() -> None:
+    net = Network()
+    for here, there, capacity in (("source", "a", 9), ("a", "b", 2), ("a", "c", 3), ("b", "sink", 9), ("c", "sink", 1)):
+        net.edge(here, there, capacity)
+    assert net.cut("source", "sink") == {"b", "sink"}
+
+
+def test_numbers_of_one_value_are_one_element() -> None:
+    elements = Elements()
+    one = elements.constant(1, torch.float32)
+    x = elements.load("x", 0, torch.float32)
+    assert elements.make("add", (x, one), torch.float32) is elements.make("add", (x, one), torch.float32)
+    assert elements.make("mul", (x, one), torch.float32) is x
+    assert elements.load("x", 1, torch.float32) is not x
+
+
+def test_a_state_that_is_an_output_is_not_kept_again() -> None:
+    function, make_inputs = PROGRAMS["mingru"]
+    lowered = bp.lower(function, make_inputs)
+    assert "output_before = tl.load(output_ptr + at - n, mask & (t > 0), 0.0)" in lowered.source
+    assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
+
+
+def test_sums_by_atomics(plif: bp.types.Lowered) -> None:
+    atomics = bp.lower(PLIF(33), sequence, sums="atomics")
+    assert "tl.atomic_add(grad_w_ptr + e // w_inner % w_size" in atomics.source
+    assert "atomic" not in plif.source
+    assert atomics.traffic(64)["backward"].ratio == 1.0
+
+
+def test_halves_are_rounded_where_they_are_kept() -> None:
+    lowered = bp.lower(lif, lambda T: sequence(T).detach().bfloat16().requires_grad_())
+    assert "s = (v_1 - 1.0).to(tl.bfloat16).to(tl.float32)" in lowered.source
+    assert "tl.load(x_ptr + at, mask).to(tl.float32)" in lowered.source
+
+
+def test_one_step_that_is_another_program_has_kernels_of_its_own() -> None:
+    function, make_inputs = PROGRAMS["gru"]
+    lowered = bp.lower(function, make_inputs)
+    assert [kernel.name for kernel in kernels_of(lowered)] == [
+        "gru_forward", "gru_backward", "gru_forward_1", "gru_backward_1",
+    ]  # fmt: skip
+    assert "1 step: kernels of their own" in lowered.explain()
+
+
+def test_a_norm_a_step_is_a_row_a_program() -> None:
+    function, make_inputs = PROGRAMS["norm"]
+    lowered = bp.lower(function, make_inputs)
+    assert "mask = tl.arange(0, BLOCK) < 33" in lowered.source
+    assert "tl.sum(tl.where(mask, " in lowered.source
+    assert "this file was written for 33" in lowered.source
+
+
+def test_an_input_that_did_not_require_grad_may_not_later() -> None:
+    """Its gradient would be None, and nobody would be told."""
+    lowered = bp.lower(PLIF(), lambda T: sequence(T).detach())
+    assert "for index, name in {1: 'x'}.items():" in lowered.source
+    assert "requires grad, and did not when this file was written" in lowered.source
+    assert "grad_x" not in lowered.source
+
+
+def test_names_of_inputs_that_the_file_has_for_itself() -> None:
+    def program(state: Tensor, grad_state: Tensor, output: Tensor, T: Tensor) -> Tensor:
+        h, out = torch.zeros_like(state[0]), []
+        for t in range(state.shape[0]):
+            h = h * T + state[t] * output[t] - grad_state[t]
+            out.append(h)
+        return torch.stack(out)
+
+    lowered = bp.lower(program, lambda T: (sequence(T), sequence(T), sequence(T), draw(33)))
+    ast.parse(lowered.source)
+    assert "def program(state_, grad_state, output, T_):" in lowered.source
+    written = [name for name in lowered.parts.gradients if name]
+    assert len(set(written) | set(lowered.parts.inputs) | set(lowered.parts.outputs)) == 9
+
+
+def test_a_value_that_the_program_reads_is_refused() -> None:
+    def program(x: Tensor, flag: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            v = v * 0.5 + x[t] if flag.item() > 0 else v - x[t]
+            out.append(v)
+        return torch.stack(out)
+
+    with pytest.raises(RefusedError, match=r"not an operation on elements|depends on|not one"):
+        bp.lower(program, lambda T: (sequence(T), torch.ones(())))
+
+
+def test_explain_says_what_is_one_kernel(plif: bp.types.Lowered) -> None:
+    text = plif.explain()
+    assert "two kernels, one a direction" in text
+    assert "reads w, x; writes kept_v, output" in text
+    assert "sums of grad_w: over t in registers, then over elements by torch" in text
+    assert repr(plif) == "Lowered(plif: forward and backward, 1 steps or more; print(lowered.explain()))"
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def with_number_of_t(x: Tensor) -> Tensor:
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = v + x[t] / (1 - 0.9 ** (t + 1))
+        out.append(v)
+    return torch.stack(out)
+
+
+def with_product(x: Tensor, w: Tensor) -> Tensor:
+    h, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        h = torch.tanh(x[t] + h @ w)
+        out.append(h)
+    return torch.stack(out)
+
+
+def with_norm_of_columns(x: Tensor) -> Tensor:
+    h, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        h = torch.tanh(h + x[t])
+        out.append(h - h.mean(0, keepdim=True))
+    return torch.stack(out)
+
+
+def with_time_second(x: Tensor) -> Tensor:
+    v, out = torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        v = v * 0.5 + x[:, t]
+        out.append(v)
+    return torch.stack(out, 1)
+
+
+def with_draws(x: Tensor) -> Tensor:
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = torch.nn.functional.dropout(v + x[t], 0.5)
+        out.append(v)
+    return torch.stack(out)
+
+
+def with_every_second(x: Tensor) -> Tensor:
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = v * 0.5 + x[t] if t % 2 else v - x[t]
+        out.append(v)
+    return torch.stack(out)
+
+
+def with_running_sum(x: Tensor) -> Tensor:
+    return torch.stack([x[t].cumsum(-1) for t in range(x.shape[0])])
+
+
+def with_other_places(x: Tensor, y: Tensor) -> Tensor:
+    """Rows become columns: as many elements, at other places."""
+    columns, h, out = x.view(x.shape[0], 5, 1), torch.zeros_like(y[0]), []
+    for t in range(x.shape[0]):
+        h = h * 0.5 + columns[t] * y[t]
+        out.append(h)
+    return torch.stack(out)
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
+    "a number of t": (with_number_of_t, sequence, r"a number changes with time.*one a step.*c\[t\]"),
+    "a product": (with_product, lambda T: (draw(T, 4, 4), draw(4, 4)), r"aten\.mm.*is not an operation on elements"),
+    "a mean of columns": (with_norm_of_columns, sequence, r"h\.mean\(0.*not linear in a sum over the state"),
+    "time second": (with_time_second, lambda T: draw(4, T, 3), r"first dimension of 'x'.*x\.movedim\(1, 0\)"),
+    "draws": (with_draws, sequence, r"random|rand"),
+    "every second step": (with_every_second, sequence, r"program of an iteration|not written alike|other program"),
+    "a running sum": (with_running_sum, sequence, r"cumsum.*is not an operation on elements"),
+    "another place": (with_other_places, lambda T: (draw(T, 1, 5), draw(T, 5, 5)), r"it makes .* across time"),
+    "no time": (lambda x: x * 2, lambda T: draw(4, 3), r"no argument has a length"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_loop_is_refused_by_name(name: str) -> None:
+    function, make_inputs, message = REFUSED[name]
+    with pytest.raises(RefusedError, match=f"(?s){message}"):
+        bp.lower(function, make_inputs)
+
+
+@pytest.mark.parametrize(("lengths", "sums"), [((6, 7), "stages"), ((3, 4, 5), "stages"), ((6, 7, 8), "tree")])
+def test_a_wrong_call_is_a_usage_error(lengths: tuple[int, ...], sums: str) -> None:
+    with pytest.raises(UsageError):
+        bp.lower(lif, sequence, lengths, sums=sums)
+
+
+# ------------------------------------------------------------------ it runs
+
+
+@needs_triton
+def test_it_is_right_at_lengths_that_were_not_captured() -> None:
+    comparison = bp.lower(lif, sequence).check((1, 2, 7, 64))
+    assert comparison.ok, comparison
+    assert {row.steps for row in comparison.rows} == {1, 2, 7, 64}
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_right(name: str) -> None:
+    function, make_inputs = PROGRAMS[name]
+    comparison = lower_loop(function, make_inputs, name=name).check((1, 2, 7, 64))
+    assert comparison.ok, comparison
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", ["lif", "plif_channel", "mingru", "s4d"])
+def test_other_dtypes_are_right(name: str, dtype: torch.dtype) -> None:
+    function, make_inputs = PROGRAMS[name]
+
+    def cast(T: int) -> tuple[Tensor, ...]:
+        inputs = make_inputs(T)
+        tensors = inputs if isinstance(inputs, tuple) else (inputs,)
+        return tuple(tensor.detach().to(dtype).requires_grad_() for tensor in tensors)
+
+    program = PLIF(33).to(dtype) if isinstance(function, torch.nn.Module) else function
+    comparison = lower_loop(program, cast, name=name).check((1, 2, 7, 64))
+    assert comparison.ok, comparison
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plif", "plif_channel", "plif_rows"])
+def test_sums_by_atomics_are_right(name: str) -> None:
+    function, make_inputs = PROGRAMS[name]
+    comparison = lower_loop(function, make_inputs, sums="atomics", name=name).check((1, 7))
+    assert comparison.ok, comparison
+
+
+def test_a_difference_is_seen() -> None:
+    lowered = bp.lower(lif, sequence)
+    case: Any = type("Case", (), {"steps": 7, "reference": {}})
+    right = torch.ones(3)
+    assert row_of(case, "output", right, right).ok
+    assert not row_of(case, "output", right + 1e-4, right).ok
+    assert not row_of(case, "output", right.double(), right).ok
+    assert not row_of(case, "output", torch.tensor([1.0, float("nan"), 1.0]), right).ok
+    assert not row_of(case, "output", None, right).ok
+    wrong = lowered.source.replace("v = v_1 * (1.0 - output_t)", "v = v_1 * (1.0 + output_t)")
+    assert wrong != lowered.source
+
+
+MEMORIES = """
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+import torch
+sys.path[:0] = sys.argv[1:3]
+import loop_programs, kernels
+
+def compared(module, function, *inputs):
+    leaves = [x for x in (*inputs, *getattr(module, "parameters", list)()) if x.requires_grad]
+    results = []
+    for call in (module, function):
+        y = call(*inputs)
+        results.append([y, *torch.autograd.grad(y.sum(), leaves)])
+    return all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*results, strict=True))
+
+def channel(x, w):
+    model = loop_programs.PLIF(1)
+    del model.w
+    model.w = w
+    return model(x)
+
+def plif(x, w):
+    return kernels.plif(w, x)
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+base = leaf(9, 33, 5)
+assert compared(plif, channel, base.transpose(1, 2), leaf(33))
+assert compared(plif, channel, leaf(9, 1, 1).expand(9, 5, 4), leaf(4))
+assert compared(plif, channel, leaf(4, 2, 3, 5, 7), leaf(5, 1))
+assert compared(plif, channel, leaf(4, 2, 3, 5), leaf(2, 1, 5))
+assert compared(plif, channel, leaf(12, 2, 3)[::3], leaf(3))
+w = torch.randn(33)
+for wrong, error in ((leaf(0, 4, 33), ValueError), (leaf(3, 0, 33), ValueError), (leaf(3, 4, 33).double(), TypeError)):
+    try:
+        kernels.plif(w, wrong)
+    except error as e:
+        print(type(e).__name__, e)
+    else:
+        raise AssertionError(wrong.shape)
+"""
+
+
+@needs_triton
+def test_other_shapes_and_memories_of_one_file(plif: bp.types.Lowered, tmp_path: Path) -> None:
+    plif.save(tmp_path / "kernels.py")
+    arguments = [sys.executable, "-c", MEMORIES, str(tmp_path), str(Path(__file__).parent)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["ValueError", "ValueError", "TypeError"]
+
+
+MODULE = """
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, backprint as bp
+from loop_programs import PLIF, adaptive, draw, sequence
+model = PLIF(33)
+module = bp.lower(model, sequence).module()
+assert list(module.state_dict()) == list(model.state_dict()) and module.w is model.w
+x = sequence(11)
+torch.testing.assert_close(module(x), model(x))
+module(x).sum().backward()
+assert model.w.grad is not None and x.grad is not None
+with torch.no_grad():
+    assert not module(x).requires_grad
+neuron = bp.lower(adaptive, lambda T: {"x": sequence(T), "v": draw(5, 33)}).module()
+x, v = sequence(4), draw(5, 33)
+torch.testing.assert_close(neuron(x, v=v), adaptive(x, v))
+"""
+
+
+@needs_triton
+@pytest.mark.slow
+def test_a_module_is_a_drop_in() -> None:
+    arguments = [sys.executable, "-c", MODULE, str(Path(__file__).parent)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
+def test_kernels_are_compiled_without_a_gpu(plif: bp.types.Lowered, capability: int) -> None:
+    kernels = plif.build(capability)
+    assert [kernel.name for kernel in kernels] == ["plif_forward", "plif_backward"]
+    for kernel in kernels:
+        assert f".target sm_{capability}" in kernel.ptx
+        assert kernel.cubin[:4] == b"\x7fELF"
+        assert kernel.spilled in (0, None)
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    (tmp_path / "neuron_factory.py").write_text(
+        textwrap.dedent("""
+        import torch
+
+        def leak(x):
+            v, out = torch.zeros_like(x[0]), []
+            for t in range(x.shape[0]):
+                v = v * 0.5 + x[t]
+                out.append(v)
+            return torch.stack(out)
+
+        def factory(steps):
+            return leak, (torch.randn(steps, 4, requires_grad=True),)
+
+        def refused(steps):
+            return leak, (torch.randn(4, 4),)
+        """)
+    )
+    out = tmp_path / "kernels.py"
+    result = CliRunner().invoke(main, ["lower", f"{tmp_path}/neuron_factory.py:factory", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "leak: two kernels, one a direction" in result.output
+    assert "def leak_backward(" in out.read_text()
+    result = CliRunner().invoke(main, ["lower", f"{tmp_path}/neuron_factory.py:refused", "-o", str(out)])
+    assert result.exit_code == 1
