@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backprint import bench, corpus, diff, draw, errors, kernels, regions
+from backprint import bench, corpus, diff, draw, errors, kernels, regions, tasks
 from backprint.api import (
     capture,
     check,
@@ -53,6 +53,7 @@ __all__ = [
     "run",
     "save",
     "split",
+    "tasks",
     "types",
     "verify",
 ]

@@ -17,6 +17,7 @@ from backprint.jobs import CorpusRun
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
+from backprint.tasks.nouns import Task, TaskReport, TaskSet
 from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 
 __all__ = [
@@ -49,6 +50,9 @@ __all__ = [
     "Replayed",
     "Signature",
     "Step",
+    "Task",
+    "TaskReport",
+    "TaskSet",
     "TensorSpec",
     "Trial",
     "Verdict",

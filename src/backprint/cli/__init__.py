@@ -29,6 +29,7 @@ VERBS = (
     "bench",
     "minify",
     "kernels",
+    "task",
     "demo",
     "doctor",
 )
