@@ -3,7 +3,7 @@
 This module is the face: `make`, `check` and `make_set`.
 
 - `nouns`: Task, TaskReport, TaskSet. `program`: a captured Pair as one function of its inputs, in any dtype.
-- `make`: a task written as a folder. `text`: the texts in it. `folder`: a folder read, which runs nothing of it.
+- `writing`: a task written as a folder. `text`: the texts in it. `folder`: a folder read, which runs nothing of it.
 - `solver`: the process in which a solution works. `solving`: that process as a function, seen from the judge.
 - `judge`: every comparison of a solution. `edges`, `sizes`: edge values, other sizes. `timing`: its time.
 - `sets`: a task for each different part of a corpus.
@@ -43,8 +43,8 @@ def make(
     path, `"blocks.0.mlp"`, or a cut of `bp.split` and the number of a part, `"fold@0"`; without it the task is the
     whole. With `times`, eager and Inductor are measured.
     """
-    from backprint.tasks.make import named, part_of, write_task
     from backprint.tasks.sets import capture_of_target
+    from backprint.tasks.writing import named, part_of, write_task
 
     check_sequence("allow", allow)
     capture = target if isinstance(target, Capture) else capture_of_target(target, tuple(allow), options)

@@ -9,9 +9,9 @@ from pathlib import Path
 from backprint.common.files import from_plain, read_json, read_text
 from backprint.errors import SampleError
 from backprint.sample.load import load
-from backprint.tasks.make import REFERENCE, SAMPLE, TASK, hash_of_program, task_port, texts_of_task
 from backprint.tasks.nouns import FORMAT, Task
 from backprint.tasks.program import TaskProgram, program_of
+from backprint.tasks.writing import REFERENCE, SAMPLE, TASK, hash_of_program, task_port, texts_of_task
 
 MOST_TEXT = 32 << 20
 

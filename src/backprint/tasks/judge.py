@@ -37,13 +37,15 @@ from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
 from backprint.errors import UsageError
+from backprint.jobs.processes import check_platform, prctl
 from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
 from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values
 from backprint.tasks.sizes import other_sizes
-from backprint.tasks.solver import solution_of_file
+from backprint.tasks.solver import PR_SET_DUMPABLE, solution_of_file
 from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
+from backprint.tasks.timing import timed_against_eager
 from backprint.values.settings import outside_modes, preserving_random_states
 
 SCALES = (1.0, 1.0, 1e-2, 8.0)
@@ -74,6 +76,7 @@ def judge(
     """Judge the solution in a file. With `first`, the judge stops at the first fault."""
     if not solution.is_file():
         raise UsageError(f"{solution}: no such file")
+    check_platform()
     program = read.program
     most = memory or int(available_bytes() * 0.9)
     with outside_modes(), preserving_random_states():
@@ -82,6 +85,7 @@ def judge(
             return Judging(read, Remote(program, process), times, limit, first).report(title or solution.name, timed)
         finally:
             process.close()
+            prctl(PR_SET_DUMPABLE, 1)
 
 
 class Judging:
@@ -108,9 +112,8 @@ class Judging:
                 if self.reason and self.first:
                     break
         if not self.reason and timed:
-            from backprint.tasks.timing import timed_against_eager
-
-            measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, self.seed, self.limit)
+            allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
+            measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, self.seed, self.limit, allowed)
             if wrong:
                 self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
         self.remote.process.drain()
@@ -142,6 +145,10 @@ class Judging:
             self.remote.ask("load")
             call = replace(self.program.call, values=values)
             forward = run_forward(self.ours, call, values)
+            for name, right in run_forward(Program(Reference(self.program), {}, 0), call, values).outputs.items():
+                if (shape := list(forward.outputs[name].shape)) != list(right.shape):
+                    self.fail(f"{shown(name)} has the shape {shape}, and the reference's {list(right.shape)}")
+                    return False
             forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
         except Exception as error:
             self.fail(f"at its first call: {in_words(error)}" if not isinstance(error, SolutionFailed) else str(error))
@@ -272,6 +279,7 @@ class Judging:
 
     def enter(self, row: CheckRow, fault: Fault | None) -> None:
         """Note a comparison."""
+        row = replace(row, name=shown(row.name))
         if NUMBERS in row.verdict:
             row = replace(row, verdict=WRONG, detail="it does not return the same for equal inputs")
         if RAISED in row.verdict:
@@ -298,6 +306,9 @@ ROUNDINGS = 64.0
 """How many roundings two equal calls may differ by: kernels add up in other orders in memory that begins elsewhere."""
 
 RAISED = "the function raised"
+
+FIRST_DRAW = ("forward", "gradient, random tangents")
+"""The checks of the first draw that say how far results may be off."""
 
 LOOSE = 1e-4
 """A gap of the derivative by differences that is no fault: what a float32 kernel in a float64 call has."""
@@ -341,6 +352,11 @@ def apart(left: Tensor, right: Tensor) -> float:
     return float(distance.max()) / (size or 1.0) if distance.numel() else 0.0
 
 
+def shown(name: str) -> str:
+    """Return the name of a result without the word that every result of a function has."""
+    return name.removeprefix("output.")
+
+
 def reason_of(row: CheckRow) -> str:
     """Return why a row is wrong, in words."""
     what = f"{row.name}: " if row.name not in ("all", "output") else ""
@@ -355,7 +371,7 @@ def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
     """Return the element of the last results that is off by most."""
     if fault is None:
         return None
-    value = remote.last.get(fault.name.removeprefix("output."))
+    value = remote.last.get(shown(fault.name))
     wanted = fault.expected
     if value is None or value.shape != wanted.shape or not wanted.numel() or wanted.is_complex():
         return None
@@ -363,4 +379,4 @@ def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
     off = torch.where((ours == right) | right.isnan(), 0.0, (ours - right).abs().nan_to_num(float("inf")))
     place = int(off.argmax())
     index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), right.shape)) if right.dim() else ()
-    return FirstWrong(fault.name, index, float(ours[index]), float(right[index]))
+    return FirstWrong(shown(fault.name), index, float(ours[index]), float(right[index]))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from backprint.derivatives.checked import CheckRow
+from backprint.derivatives.checked import WRONG, CheckRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,11 @@ class TaskReport:
     def good(self) -> bool:
         """Whether the solution is right."""
         return self.right
+
+    @property
+    def wrong(self) -> tuple[CheckRow, ...]:
+        """The comparisons that are wrong."""
+        return tuple(row for row in self.rows if row.verdict == WRONG)
 
     @property
     def fast_1(self) -> bool:

@@ -21,9 +21,9 @@ from backprint.graph.nouns import Capture
 from backprint.jobs.find import samples_in
 from backprint.target import capture_target, read_capture, read_target
 from backprint.tasks.folder import read_facts
-from backprint.tasks.make import TASK, named, task_json, write_task
 from backprint.tasks.nouns import TaskSet
 from backprint.tasks.program import program_of
+from backprint.tasks.writing import TASK, named, task_json, write_task
 
 SET, CARD, DONE = "set.json", "README.md", "done.json"
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from backprint.bench.clocks import check_replaced
+from backprint.bench.clocks import check_own, check_replaced, own_functions
 from backprint.bench.performer import Answering, compiler_errors, serve
 from backprint.bench.transfer import HeldBudget, SharedMemory, put_results, read_inputs
 from backprint.jobs.processes import PR_SET_PDEATHSIG, adopt_orphans, prctl
@@ -55,18 +55,26 @@ class Solver(Answering):
         self.held: dict[str, list[Any]] = {}
         self.budget = HeldBudget()
         self.places: dict[str, list[Tensor]] = {}
+        self.own: Mapping[str, Any] = {}
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer, unless this is a process that the solution has forked."""
         answer = super().answer(request)
+        self.end_copies()
+        return answer
+
+    def end_copies(self) -> None:
+        """End this process if the solution has forked it: a copy would write into the memory for results too."""
         if os.getpid() != self.pid:
             os._exit(0)
-        return answer
 
     def do_load(self) -> Mapping[str, Any]:
         """Load the solution's file."""
+        self.own = own_functions()
         with compiler_errors():
             self.function = self.load()
+        self.end_copies()
+        self.check_functions()
         return {}
 
     def do_forward(
@@ -115,6 +123,7 @@ class Solver(Answering):
 
     def do_held(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """Return results of earlier calls once more, as they are now."""
+        check_own(self.own)
         headers, _ = put_results(self.results_memory, [value for key in keys for value in self.held[key]])
         return {"results": headers}
 
@@ -127,6 +136,7 @@ class Solver(Answering):
             values[place].requires_grad_()
         with compiler_errors(), torch.enable_grad():
             results = self.function(*values)
+        self.end_copies()
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
     def differentiated(self, solved: SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
@@ -139,15 +149,15 @@ class Solver(Answering):
         if not ends:
             return [None] * len(wanted)
         with compiler_errors():
-            return list(
-                torch.autograd.grad(
-                    [result for result, _ in ends],
-                    [solved.inputs[place] for place in wanted],
-                    [tangent for _, tangent in ends],
-                    retain_graph=True,
-                    allow_unused=True,
-                )
+            gradients = torch.autograd.grad(
+                [result for result, _ in ends],
+                [solved.inputs[place] for place in wanted],
+                [tangent for _, tangent in ends],
+                retain_graph=True,
+                allow_unused=True,
             )
+        self.end_copies()
+        return list(gradients)
 
     # ---- Tensors
 
@@ -234,12 +244,16 @@ CAPABILITIES = 0x20080522
 
 def begin(
     load: Callable[[], Callable[..., Any]],
+    hidden: bool,
     output: int,
     inputs: SharedMemory,
     results: SharedMemory,
     line: socket.socket,
 ) -> NoReturn:
-    """Serve in this process, which was forked from the judging one, until its socket is closed."""
+    """Serve in this process, which was forked from the judging one, until its socket is closed.
+
+    No other process may read the memory of a `hidden` one.
+    """
     os.setpgid(0, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     adopt_orphans()  # so that what it starts stays below it
@@ -249,7 +263,7 @@ def begin(
     os.dup2(output, 2)
     close_others({0, 1, 2, line.fileno(), inputs.file, results.file})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    prctl(PR_SET_DUMPABLE, 1)
+    prctl(PR_SET_DUMPABLE, int(not hidden))
     drop_capabilities()
     torch.set_num_threads(1)  # the judge's threads are not in a forked process, and OpenMP would wait for them
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # that of a test may have been replaced

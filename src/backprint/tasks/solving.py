@@ -25,7 +25,7 @@ from backprint.bench.clocks import CheatFound
 from backprint.bench.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.derivatives.compared import TINY, precise, size_of
 from backprint.derivatives.setting import is_inexact
-from backprint.jobs.processes import GIB, descendants, kill, memory_in_use, prctl
+from backprint.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
 
@@ -48,13 +48,13 @@ class SolutionFailed(RuntimeError):
 class SolutionProcess(AskedProcess):
     """A solution's own process, with a limit of seconds for each answer and of bytes of memory."""
 
-    def __init__(self, load: Callable[[], Callable[..., Any]], limit: float, memory: int) -> None:
+    def __init__(self, load: Callable[[], Callable[..., Any]], limit: float, memory: int, hidden: bool = False) -> None:
         self.limit, self.memory, self.until = limit, memory, 0.0
         self.printed, self.tail, self.started = 0, b"", 0
         self.output, write = os.pipe()
         os.set_blocking(self.output, False)
         prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
-        super().__init__(lambda inputs, results, line: begin(load, write, inputs, results, line))
+        super().__init__(lambda inputs, results, line: begin(load, hidden, write, inputs, results, line))
         os.close(write)
 
     def request(self, do: str, **values: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class SolutionProcess(AskedProcess):
         self.drain()
         if time.monotonic() > self.until:
             self.end(f"no answer after {self.limit:g} s")
-        pids = [self.pid, *descendants(self.pid)]
+        pids = [self.pid, *filter(resident_bytes, descendants(self.pid))]  # one that has ended has no memory
         if len(pids) > MOST_PROCESSES:
             self.end(f"it started {len(pids) - 1} processes")
         if self.memory and (held := memory_in_use(pids, self.memory)) > self.memory:
@@ -76,6 +76,20 @@ class SolutionProcess(AskedProcess):
     def wait_for(self, poller: select.poll) -> None:
         """Have what it prints wake the one who waits for an answer."""
         poller.register(self.output, select.POLLIN)
+
+    def stop(self) -> None:
+        """Stop it and all that it has started: it computes nothing until it goes on."""
+        kill([self.pid, *descendants(self.pid)], signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it and all that it has started go on."""
+        kill([self.pid, *descendants(self.pid)], signal.SIGCONT)
+
+    @property
+    def schedule(self) -> tuple[int, int, frozenset[int]]:
+        """Its priority, its policy and the processors that it may use."""
+        priority = os.getpriority(os.PRIO_PROCESS, self.pid)
+        return priority, os.sched_getscheduler(self.pid), frozenset(os.sched_getaffinity(self.pid))
 
     def drain(self) -> None:
         """Take what it has printed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.bench.asking import AskedProcess
-from backprint.bench.clocks import FEWEST_ROUNDS, compare_timings
+from backprint.bench.asking import CompilerFailed, PerformerDied
+from backprint.bench.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
 from backprint.bench.peaks import measure_peaks
 from backprint.bench.roofline import Peaks, Work, least_seconds
 from backprint.bench.transfer import put_inputs
-from backprint.derivatives.compared import size_of
+from backprint.derivatives.compared import TINY, size_of
 from backprint.derivatives.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.tasks.nouns import SolutionTime, Task, TaskWork
@@ -40,12 +40,13 @@ ROUNDS = 2 * FEWEST_ROUNDS
 RESOLVED = 0.02
 """A time that is shorter than this part of what carrying its tensors takes is not resolved."""
 
-ROUNDINGS = 64.0
-"""How many roundings a timed call's result may be off from eager's."""
+ROUNDINGS, LOOSER = 8.0, 4.0
+"""How many roundings a timed call's result may be off from eager's, or so many times what was allowed when the solution
+was judged: here eager rounds too."""
 
 
 def timed_against_eager(
-    task: Task, remote: Remote, seed: int, limit: float
+    task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]
 ) -> tuple[tuple[SolutionTime, ...], str, str]:
     """Return the times of a right solution, why there are none, and what was wrong with a timed call."""
     program = remote.program
@@ -54,7 +55,7 @@ def timed_against_eager(
         try:
             peaks = measure_peaks(torch.get_num_threads(), seconds=0.3)
             for what, step, work in (("forward", False, task.forward), ("step", True, task.step)):
-                rounds = Rounds(program, (remote.process, *beside.processes), seed, step)
+                rounds = Rounds(program, (remote.process, *beside.processes), seed, step, allowed)
                 wrong = rounds.run()
                 if wrong:
                     return (), "", wrong
@@ -62,8 +63,10 @@ def timed_against_eager(
                 if time_ is None:
                     return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
                 times.append(time_)
-        except SolutionFailed as error:
-            return (), "", f"it raised {error}"
+        except (SolutionFailed, CompilerFailed) as error:
+            return (), "", f"a timed call raised {error}"
+        except (PerformerDied, CheatFound) as error:
+            return (), "", f"{error}"
         except BackprintError as error:
             return (), "", f"{error}"
     return tuple(times), "", ""
@@ -91,8 +94,8 @@ class Beside:
 
     def __init__(self, program: TaskProgram, limit: float) -> None:
         self.processes = (
-            SolutionProcess(lambda: reference_of(program), limit, 0),
-            SolutionProcess(lambda: without_work(program), limit, 0),
+            SolutionProcess(lambda: reference_of(program), limit, 0, hidden=True),
+            SolutionProcess(lambda: without_work(program), limit, 0, hidden=True),
         )
 
     def __enter__(self) -> Beside:
@@ -202,8 +205,16 @@ class Batch:
 class Rounds:
     """Batches of calls of several processes, in turns: the solution, the reference, and nothing."""
 
-    def __init__(self, program: TaskProgram, processes: Sequence[AskedProcess], seed: int, step: bool) -> None:
+    def __init__(
+        self,
+        program: TaskProgram,
+        processes: Sequence[SolutionProcess],
+        seed: int,
+        step: bool,
+        allowed: Mapping[str, float],
+    ) -> None:
         self.program, self.processes, self.seed, self.step = program, processes, seed, step
+        self.allowed = allowed
         self.seconds: list[list[float]] = [[] for _ in processes]
         self.wanted = [place for place, port in enumerate(program.inputs) if port.name in program.wanted]
         self.base = list(fresh_values(program, seed + 1000).values())
@@ -211,6 +222,9 @@ class Rounds:
         self.results = [results[name] for name, _ in program.outputs]
         self.source = torch.Generator().manual_seed(seed)
         self.count = 1
+        self.schedule = processes[-1].schedule
+        for process in processes:
+            process.stop()
 
     def run(self) -> str:
         """Run all rounds; return what was wrong with a call, or ''."""
@@ -252,6 +266,9 @@ class Rounds:
     def timed(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
         """Return the seconds of a batch by the clock of this process, and its results."""
         process = self.processes[place]
+        if any(other.schedule != self.schedule for other in self.processes):
+            raise CheatFound("changes the priority or the processors of a process that it is timed beside")
+        process.go_on()
         flat = [value for values in batch.sets for value in values]
         began = time.perf_counter()
         headers = list(put_inputs(process.inputs_memory, flat))
@@ -265,17 +282,22 @@ class Rounds:
         """Return what is wrong with the results of timed calls, or ''."""
         if len(ours) != len(eager):
             return f"timed calls return {len(ours)} results, and the reference {len(eager)}"
-        for value, right in zip(ours, eager, strict=True):
+        names = [name for name, _ in self.program.outputs]
+        names += [self.program.inputs[place].name for place in self.wanted] if self.step else []
+        largest = max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
+        for place, (value, right) in enumerate(zip(ours, eager, strict=True)):
+            name = names[place % len(names)]
             if not isinstance(right, Tensor):
                 continue
             if value is None:
                 value = torch.zeros_like(right)
-            if not isinstance(value, Tensor):
-                return f"a timed call returns {value}"
-            if not is_inexact(right) or bool(right.isfinite().all()):
-                least = SMALL * max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
-                if (off := relative(right, value, least)) > ROUNDINGS:
-                    return f"a timed call is off by {off:.3g} roundings of the largest value"
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (right.shape, right.dtype):
+                return f"{name} of a timed call is {value if not isinstance(value, Tensor) else list(value.shape)}"
+            off = relative(right, value, SMALL * largest)
+            size = max(size_of(right), SMALL * largest) * TINY.get(right.dtype, 1e-6)
+            most = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
+            if off > most and (not is_inexact(right) or bool(right.isfinite().all())):
+                return f"{name} of a timed call is off by {off * size:.3g}, where {most * size:.3g} is allowed"
         return ""
 
     def without_carrying(self, place: int) -> list[float]:
@@ -294,7 +316,7 @@ def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, f
             process = SolutionProcess(solution_of_file(place), 300.0, 0)
             try:
                 process.request("load")
-                rounds = Rounds(program, (process, *beside.processes), 0, True)
+                rounds = Rounds(program, (process, *beside.processes), 0, True, {})
                 if wrong := rounds.run():
                     raise BackprintError(f"Inductor's results: {wrong}")
                 rows = []
