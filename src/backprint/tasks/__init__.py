@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.text import check_sequence
+from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
@@ -78,10 +79,15 @@ def check(
     """
     from backprint.tasks.folder import read_task
     from backprint.tasks.judge import judge
+    from backprint.tasks.solver import solution_of_file
 
+    place = Path(solution)
+    if not place.is_file():
+        raise UsageError(f"{place}: no such file")
+    load = solution_of_file(place.resolve())
     size = 0 if memory is None else int(memory * (1 << 30))
     limits: dict[str, Any] = dict(limit=limit, warm_up=warm_up, memory=size)
-    return judge(read_task(folder), Path(solution), timed=timed, times=times, first=first, **limits)
+    return judge(read_task(folder), load, place.name, timed=timed, times=times, first=first, **limits)
 
 
 def make_set(

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,14 +36,13 @@ from backprint.derivatives.hostile import indices_of
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
-from backprint.errors import UsageError
 from backprint.jobs.processes import check_platform, prctl
 from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
 from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values
 from backprint.tasks.sizes import other_sizes
-from backprint.tasks.solver import PR_SET_DUMPABLE, solution_of_file
+from backprint.tasks.solver import PR_SET_DUMPABLE
 from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
 from backprint.tasks.timing import timed_against_eager
 from backprint.values.settings import outside_modes, preserving_random_states
@@ -63,7 +62,8 @@ WARM_UP = 300.0
 
 def judge(
     read: ReadTask,
-    solution: Path,
+    load: Callable[[], Callable[..., Any]],
+    title: str,
     *,
     timed: bool = True,
     times: float = 2.0,
@@ -71,18 +71,15 @@ def judge(
     warm_up: float = WARM_UP,
     memory: int = 0,
     first: bool = False,
-    title: str = "",
 ) -> TaskReport:
-    """Judge the solution in a file. With `first`, the judge stops at the first fault."""
-    if not solution.is_file():
-        raise UsageError(f"{solution}: no such file")
+    """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
     check_platform()
     program = read.program
     most = memory or int(available_bytes() * 0.9)
     with outside_modes(), preserving_random_states():
-        process = SolutionProcess(solution_of_file(solution.resolve()), warm_up, most)
+        process = SolutionProcess(load, warm_up, most)
         try:
-            return Judging(read, Remote(program, process), times, limit, first).report(title or solution.name, timed)
+            return Judging(read, Remote(program, process), times, limit, first).report(title, timed)
         finally:
             process.close()
             prctl(PR_SET_DUMPABLE, 1)

@@ -211,6 +211,17 @@ def memory_of(value: Any) -> set[int]:
 # ---- Loading
 
 
+def solution_of_text(text: str) -> Callable[[], Callable[..., Any]]:
+    """Return a function that runs a solution's text and returns what to call."""
+
+    def load() -> Callable[..., Any]:
+        namespace: dict[str, Any] = {"__name__": "solution"}
+        exec(compile(text, "<solution>", "exec"), namespace)
+        return function_of(namespace.get(NAME))
+
+    return load
+
+
 def solution_of_file(path: Path) -> Callable[[], Callable[..., Any]]:
     """Return a function that runs a solution's file and returns what to call."""
 
@@ -223,16 +234,20 @@ def solution_of_file(path: Path) -> Callable[[], Callable[..., Any]]:
         module = importlib.util.module_from_spec(spec)
         sys.modules["solution"] = module
         spec.loader.exec_module(module)
-        solution = getattr(module, NAME, None)
-        if isinstance(solution, type) and issubclass(solution, torch.autograd.Function):
-            apply: Callable[..., Any] = getattr(solution, "apply")  # noqa: B009  # mypy knows no type of it
-            return apply
-        if not callable(solution):
-            raise AttributeError(f"the file has no {NAME}: a torch.autograd.Function, or a function of the inputs")
-        function: Callable[..., Any] = solution() if isinstance(solution, type) else solution
-        return function
+        return function_of(getattr(module, NAME, None))
 
     return load
+
+
+def function_of(solution: Any) -> Callable[..., Any]:
+    """Return what to call: of an autograd.Function its `apply`, of another class an instance."""
+    if isinstance(solution, type) and issubclass(solution, torch.autograd.Function):
+        apply: Callable[..., Any] = getattr(solution, "apply")  # noqa: B009  # mypy knows no type of it
+        return apply
+    if not callable(solution):
+        raise AttributeError(f"the file has no {NAME}: a torch.autograd.Function, or a function of the inputs")
+    function: Callable[..., Any] = solution() if isinstance(solution, type) else solution
+    return function
 
 
 # ---- The process
