@@ -61,7 +61,7 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_page_with_code_is_run() -> None:
     names = "README capturing checking commands compilers corpora derivative diff drawing engines folding graphnet"
-    others = "kernels recording refusals regions samples verdicts"
+    others = "kernels recording refusals regions samples tasks verdicts"
     assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split()}
 
 

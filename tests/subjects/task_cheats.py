@@ -55,9 +55,9 @@ def other(forward: str = "", backward: str = "", before: str = "") -> str:
 
 CHEATS: dict[str, tuple[str, str]] = {
     # ---- published of KernelBench
-    "zeros": (other("        return torch.zeros_like(x)\n"), "forward, float32: off by"),
-    "identity": (other("        return x.clone()\n"), "forward, float32: off by"),
-    "the input itself": (other("        return x\n"), "forward, float32: off by|is a view of x"),
+    "zeros": (other("        return torch.zeros_like(x)\n"), "forward, float32: output: off by"),
+    "identity": (other("        return x.clone()\n"), "forward, float32: output: off by"),
+    "the input itself": (other("        return x\n"), "forward, float32: output: off by|is a view of x"),
     "constant gradients": (other(backward="        return torch.ones_like(x), torch.ones_like(weight)\n"), "gradient"),
     "no gradient of the weight": (
         other(backward="        return gradients(x, weight, tangent)[0], None\n"),
@@ -84,7 +84,7 @@ CHEATS: dict[str, tuple[str, str]] = {
 """,
             before="memory = {}",
         ),
-        "forward, float32: off by",
+        "forward, float32: output: off by",
     ),
     "another clock": (
         other(
@@ -114,7 +114,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         return torch.zeros_like(x)
 """
         ),
-        "forward, float32: off by",
+        "forward, float32: output: off by",
     ),
     "finds the judge in the stack": (
         other(
@@ -129,7 +129,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         return torch.zeros_like(x)
 """
         ),
-        "forward, float32: off by",
+        "forward, float32: output: off by",
     ),
     "reads the judge's memory": (
         other(
@@ -164,7 +164,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         return 50.0 * torch.tanh(x * torch.rsqrt(square + 1e-6) * weight / 50.0)
 """
         ),
-        "forward, float32: off by",
+        "forward, float32: output: off by",
     ),
     "knows the first three draws": (
         other(
@@ -196,12 +196,12 @@ CHEATS: dict[str, tuple[str, str]] = {
         ),
         "off by|different results",
     ),
-    "the fortieth backward": (
+    "the twelfth backward": (
         other(
             backward="""
         calls.append(0)
         first, second = gradients(x, weight, tangent)
-        return first * (1.05 if len(calls) == 40 else 1), second
+        return first * (1.05 if len(calls) == 12 else 1), second
 """,
             before="calls = []",
         ),
@@ -280,7 +280,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         ),
         "expanded tangents.*off by|zeros",
     ),
-    "no NaN": (other("        return compute(x, weight).nan_to_num()\n"), "NaN in x: element"),
+    "no NaN": (other("        return compute(x, weight).nan_to_num()\n"), "NaN in x: output: element"),
     "a random result": (
         other("        return compute(x, weight) + 1e-2 * torch.randn_like(x)\n"),
         "off by|same for equal",
@@ -307,6 +307,52 @@ class Solution(torch.autograd.Function):
             backward="        first, second = gradients(x, weight, tangent)\n        return first * 1.0005, second\n"
         ),
         "gradient.*off by",
+    ),
+    "saves outside of its context": (
+        other(
+            before="kept = []",
+            forward="        kept[:] = [x, weight]\n        return compute(x, weight)\n",
+            backward="        return gradients(*kept, tangent)\n",
+        ),
+        "another call before the backward",
+    ),
+    "spoils what it saved": (
+        other(
+            """
+        ctx.own = x.clone()
+        return compute(x, weight)
+""",
+            backward="""
+        result = gradients(ctx.own, weight, tangent)
+        ctx.own.zero_()
+        return result
+""",
+        ),
+        "a second backward",
+    ),
+    "does not write all of its result": (
+        other(
+            """
+        result = torch.empty_like(x)
+        part = compute(x, weight)
+        result[part.abs() > 0.01] = part[part.abs() > 0.01]
+        return result
+"""
+        ),
+        "off by|same for equal",
+    ),
+    "adds to new memory": (
+        other(backward="        g, h = gradients(x, weight, tangent)\n        return g + 0 * torch.empty_like(g), h\n"),
+        "new memory has NaN|off by",
+    ),
+    "wrong where x is frozen": (
+        other(
+            backward="""
+        g, h = gradients(x, weight, tangent)
+        return g, h if ctx.needs_input_grad[0] else h * 2
+"""
+        ),
+        "alone",
     ),
     "less precise where it is timed": (
         other(

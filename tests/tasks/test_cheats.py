@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,13 @@ from backprint.tasks.nouns import TaskReport
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The task of `capped_norm`, at symbolic sizes."""
     torch.manual_seed(0)
     inputs = torch.randn(6, 16, requires_grad=True), torch.randn(16, requires_grad=True)
     place = tmp_path_factory.mktemp("task") / "norm"
     bp.tasks.make(bp.capture(capped_norm, *inputs, dynamic=True), place)
-    yield place
+    return place
 
 
 def judged(task: Path, text: str, folder: Path, **options: float) -> TaskReport:

@@ -3,8 +3,8 @@
 The solution works in a process of its own (`solver`). Here, the reference runs, results are compared, and the clock is
 read. Contents are drawn from a seed that is chosen after the solution was loaded and called once. The comparisons are
 those of `bp.check`, with the solution as the function; more follow that only a judge makes: draws of other sizes of
-values, inputs of which half are those of the call before, edge values (`edges`), other shapes (`sizes`), and at the
-end, whether equal calls were equal and whether results are still what they were.
+values, inputs of which half are those of the call before, calls as a model makes them (`usage`), edge values (`edges`),
+other shapes (`sizes`), and at the end, whether equal calls were equal and whether results are still what they were.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from backprint.derivatives.hostile import indices_of
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
+from backprint.errors import RefusedError
 from backprint.jobs.processes import check_platform, prctl
 from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
@@ -45,10 +46,14 @@ from backprint.tasks.sizes import other_sizes
 from backprint.tasks.solver import PR_SET_DUMPABLE
 from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
 from backprint.tasks.timing import timed_against_eager
+from backprint.tasks.usage import usage_rows
 from backprint.values.settings import outside_modes, preserving_random_states
 
 SCALES = (1.0, 1.0, 1e-2, 8.0)
 """How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
+
+DRAWS = 8
+"""How often contents are drawn until they move an output: those of a spiking program may not."""
 
 PAUSE = 0.4
 """Seconds before results are looked at again: what a thread of the solution does to them later is seen."""
@@ -103,8 +108,8 @@ class Judging:
         measured: tuple[SolutionTime, ...] = ()
         untimed = ""
         if self.loaded():
-            self.seed = int.from_bytes(os.urandom(6), "little")
-            for result in self.results():
+            values = self.contents()
+            for result in self.results(values):
                 self.enter(*result)
                 if self.reason and self.first:
                     break
@@ -153,12 +158,23 @@ class Judging:
         self.remote.heard.clear()
         return not self.reason
 
-    def results(self) -> Iterator[Result]:
+    def contents(self) -> dict[str, Tensor]:
+        """Draw the seed, and return contents that move an output; RefusedError if several draws move none."""
+        for _ in range(DRAWS):
+            self.seed = int.from_bytes(os.urandom(6), "little")
+            values = fresh_values(self.program, self.seed)
+            if self.has_power(values):
+                return values
+        raise RefusedError(
+            f"{self.read.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
+            "seen of a wrong solution"
+        )
+
+    def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield every comparison."""
-        values = fresh_values(self.program, self.seed)
-        yield from self.with_power(values)
         yield from checks_of(self.subject(values), 1, self.indices)
         yield from self.memory_rows()
+        yield from usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51))
         yield from self.further_draws(values)
         yield from edge_rows(self.subject(values), self.names_of_inputs(), self.seed)
         yield from other_sizes(self.program, self.subject, self.seed)
@@ -188,16 +204,19 @@ class Judging:
         roles = {port.name: port.role for port in self.program.inputs}
         return sorted(self.program.wanted, key=lambda name: roles[name] != "input")
 
-    def with_power(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Yield a row that is wrong if the contents move no output: then nothing would be seen."""
+    def has_power(self, values: Mapping[str, Tensor]) -> bool:
+        """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
         captured = captured_values(self.program)
-        before, now = (expected_of(self.subject(some), some) for some in (captured, values))
-        for name, exact in now.exact.outputs.items():
-            scale = TINY.get(before.exact.outputs[name].dtype, 1e-3)
-            if is_inexact(exact) and apart(exact, before.exact.outputs[name]) > scale:
-                return
-        text = "the contents that were drawn move no output, so nothing would be seen of a wrong solution"
-        yield CheckRow("power", "", "all", None, None, WRONG, text), None
+        before, now = (expected_of(self.subject(some), some).exact.outputs for some in (captured, values))
+        return any(
+            is_inexact(exact) and apart(exact, before[name]) > TINY.get(self.kind, 1e-3) for name, exact in now.items()
+        )
+
+    @property
+    def kind(self) -> torch.dtype:
+        """The dtype of the first input with a gradient."""
+        kind: torch.dtype = getattr(torch, next(port.dtype for port in self.read.task.inputs if port.differentiable))
+        return kind
 
     def further_draws(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
@@ -356,7 +375,7 @@ def shown(name: str) -> str:
 
 def reason_of(row: CheckRow) -> str:
     """Return why a row is wrong, in words."""
-    what = f"{row.name}: " if row.name not in ("all", "output") else ""
+    what = f"{row.name}: " if row.name != "all" else ""
     if row.error is not None and row.allowed is not None:
         numbers = f"off by {row.error:.3g}, where {row.allowed:.3g} is allowed"
         where = f"{row.check}, {row.dtype}" if row.dtype else row.check

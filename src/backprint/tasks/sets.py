@@ -23,7 +23,7 @@ from backprint.target import capture_target, read_capture, read_target
 from backprint.tasks.folder import read_facts
 from backprint.tasks.nouns import TaskSet
 from backprint.tasks.program import program_of
-from backprint.tasks.writing import TASK, named, task_json, write_task
+from backprint.tasks.writing import TASK, hash_of_program, named, task_json, write_task
 
 SET, CARD, DONE = "set.json", "README.md", "done.json"
 
@@ -103,7 +103,7 @@ class SetState:
             self.skipped[name] = f"fewer than {least} operators"
             return
         program = program_of(part)
-        key = f"{program.forward.hash()[:24]}{program.backward.hash()[:24]}"
+        key = hash_of_program(program)
         row = self.rows.get(key)
         if row is not None:
             row["occurs"] += count
@@ -116,12 +116,12 @@ class SetState:
             return
         path = f"tasks/{len(self.rows):04d}_{named(name)[-60:]}"
         task = write_task(part, self.out / path, named(name), overwrite=True, occurs=count)
-        self.rows[task.hash] = {
+        self.rows[key] = {
             "path": path,
             "name": task.name,
-            "hash": task.hash,
+            "hash": key,
             "occurs": count,
-            "split": "held out" if int(task.hash[:8], 16) / 16**8 < held_out else "open",
+            "split": "held out" if int(key[:8], 16) / 16**8 < held_out else "open",
             "steps": len(program.forward.steps) + len(program.backward.steps),
             "places": [name],
         }

@@ -15,7 +15,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -78,11 +78,12 @@ class Solver(Answering):
         return {}
 
     def do_forward(
-        self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, hold: str
+        self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str
     ) -> Mapping[str, Any]:
         """Call the solution; with `again`, in the memory of the call before."""
         values = self.read(inputs, again)
-        results = self.called(values, wanted)
+        with filled(fill):
+            results = self.called(values, wanted)
         self.calls[call] = SolvedCall(values, results)
         while len(self.calls) > MOST_CALLS:
             del self.calls[next(iter(self.calls))]
@@ -94,12 +95,15 @@ class Solver(Answering):
         self.check_functions()
         return {"results": headers, "graded": graded, "inputs": written, "shared": shared}
 
-    def do_backward(self, call: int, tangents: Sequence[Any], wanted: Sequence[int], hold: str) -> Mapping[str, Any]:
+    def do_backward(
+        self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, hold: str
+    ) -> Mapping[str, Any]:
         """Differentiate a forward; the header of a tangent is None where there is none."""
         solved = self.calls[call]
         passed = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
         values = [None if header is None else next(passed) for header in tangents]
-        gradients = self.differentiated(solved, values, wanted)
+        with filled(fill):
+            gradients = self.differentiated(solved, values, wanted)
         self.hold(gradients, hold)
         headers, offset = put_results(self.results_memory, [detached(value) for value in gradients])
         written, _ = put_results(self.results_memory, [value for value in values if value is not None], offset)
@@ -182,6 +186,19 @@ class Solver(Answering):
     def check_functions(self) -> None:
         """Raise CheatFound where the solution has replaced a function that others rely on."""
         check_replaced()
+
+
+@contextlib.contextmanager
+def filled(fill: bool) -> Iterator[None]:
+    """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if fill:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        if fill:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def detached(value: Any) -> Any:

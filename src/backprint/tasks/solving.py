@@ -91,6 +91,14 @@ class SolutionProcess(AskedProcess):
         priority = os.getpriority(os.PRIO_PROCESS, self.pid)
         return priority, os.sched_getscheduler(self.pid), frozenset(os.sched_getaffinity(self.pid))
 
+    def processor_seconds(self) -> float:
+        """Return the seconds of processors that it and those that it has started have used."""
+        ticks = 0
+        for pid in [self.pid, *descendants(self.pid)]:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def drain(self) -> None:
         """Take what it has printed."""
         with contextlib.suppress(BlockingIOError, OSError):
@@ -134,6 +142,8 @@ class Remote:
     process: SolutionProcess
     again: bool = False
     """Whether inputs are put in the memory of the call before."""
+    fill: bool = False
+    """Whether memory that is allocated has NaN in it."""
     calls: int = 0
     backwards: int = 0
     ended: str = ""
@@ -176,7 +186,9 @@ class Remote:
         values = [value.detach() for value in inputs]
         headers = list(put_inputs(self.process.inputs_memory, values))
         key = f"{self.calls}" if self.calls > 1 else ""
-        answer = self.ask("forward", call=self.calls, inputs=headers, wanted=list(wanted), again=self.again, hold=key)
+        answer = self.ask(
+            "forward", call=self.calls, inputs=headers, wanted=list(wanted), again=self.again, fill=self.fill, hold=key
+        )
         count = len(self.program.outputs)
         if len(answer["results"]) != count:
             raise SolutionFailed(f"it returns {len(answer['results'])} results, and the task has {count}")
@@ -209,6 +221,7 @@ class Remote:
             call=call,
             tangents=[None if tangent is None else next(headers) for tangent in tangents],
             wanted=list(wanted),
+            fill=self.fill,
             hold=key,
         )
         names = [self.program.inputs[place].name for place in wanted]
@@ -225,7 +238,7 @@ class Remote:
             if after is None or not same_bits(before, after):
                 self.written["a tangent"] = None
         self.keep(gradients, key)
-        self.compare_with_earlier(digest([*inputs, *passed]) + " backward", gradients)
+        self.compare_with_earlier(f"{digest([*inputs, *passed])} gradients of {wanted}", gradients)
         self.last = dict(zip(names, gradients, strict=True))
         return gradients
 

@@ -37,6 +37,10 @@ BATCH_SECONDS, MOST_CALLS, MOST_BYTES = 0.01, 32, 64 << 20
 
 ROUNDS = 2 * FEWEST_ROUNDS
 
+SEVERAL, TICKS = 1.3, 0.05
+"""A solution that uses so many times more seconds of processors than its calls took, and so many seconds, has several
+threads."""
+
 RESOLVED = 0.02
 """A time that is shorter than this part of what carrying its tensors takes is not resolved."""
 
@@ -87,6 +91,10 @@ def time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> Solution
 def decile(seconds: Sequence[float]) -> float:
     """Return the lower decile: other work on the machine makes a round slower and never faster."""
     return statistics.quantiles(seconds, n=10)[0]
+
+
+class SeveralThreads(BackprintError):
+    """A solution computes with more threads than eager."""
 
 
 class Beside:
@@ -233,6 +241,7 @@ class Rounds:
         eager = min(self.timed(1, self.batch())[0] for _ in range(3))
         size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
         self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
+        before = self.processes[0].processor_seconds()
         for turn in range(ROUNDS):
             batch = self.batch()
             answers: list[list[Any]] = [[] for _ in self.processes]
@@ -242,6 +251,9 @@ class Rounds:
                 self.seconds[place].append(seconds / self.count)
             if wrong := self.compared(answers[0], answers[1]):
                 return wrong
+        used = self.processes[0].processor_seconds() - before
+        if used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
+            raise SeveralThreads("it computes with several threads, and eager with one")
         return ""
 
     def batch(self) -> Batch:

@@ -263,13 +263,13 @@ def write_task(
 ) -> Task:
     """Write the task of a Capture to its folder, all or nothing."""
     check_place_of_task(place, overwrite)
-    program = program_of(capture)
-    task = task_of(program, name, occurs)
+    program_of(capture)  # before anything is written
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
     try:
         api.save(capture, staging / SAMPLE, data="seed", power="none")
         stored = program_of(api.load(staging / SAMPLE))
+        task = task_of(stored, name, occurs)
         for file, text in texts_of_task(task, stored).items():
             write_file(staging / file, [text.encode()])
         if times:
