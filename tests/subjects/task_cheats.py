@@ -354,6 +354,23 @@ class Solution(torch.autograd.Function):
         ),
         "alone",
     ),
+    "keeps its result without autograd": (
+        other(
+            """
+        ctx.own = compute(x, weight)
+        return ctx.own
+""",
+            backward="""
+        scale = (ctx.own == compute(x, weight)).to(x.dtype)
+        return gradients(x, weight, tangent * scale)
+""",
+        ),
+        "was written to",
+    ),
+    "one row for all": (
+        other("        return compute(x, weight)[:1].expand_as(x)\n"),
+        "off by|uses the memory of",
+    ),
     "less precise where it is timed": (
         other(
             """

@@ -102,6 +102,7 @@ def test_a_changed_folder_is_refused(
         bp.tasks.check(place, folder / "solution.py")
 
 
+@pytest.mark.slow
 def test_nothing_of_the_folder_is_run(folder: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -42,6 +42,7 @@ from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
 from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values
+from backprint.tasks.rounding import rounding_rows
 from backprint.tasks.sizes import other_sizes
 from backprint.tasks.solver import PR_SET_DUMPABLE
 from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
@@ -174,6 +175,7 @@ class Judging:
         """Yield every comparison."""
         yield from checks_of(self.subject(values), 1, self.indices)
         yield from self.memory_rows()
+        yield from self.on_the_whole(self.subject(values))
         yield from usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51))
         yield from self.further_draws(values)
         yield from edge_rows(self.subject(values), self.names_of_inputs(), self.seed)
@@ -229,6 +231,10 @@ class Judging:
             yield from self.compared(name, drawn)
         self.remote.again = False
 
+    def on_the_whole(self, subject: Subject) -> Iterator[Result]:
+        """Yield rows for the norms of what results in 16 bits are off by."""
+        yield from rounding_rows(subject, expected_of(subject, subject.values))
+
     def compared(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield rows for outputs, and gradients for random tangents, with these inputs."""
         subject = self.subject(values)
@@ -239,6 +245,7 @@ class Judging:
             return
         for row, fault in with_inputs(subject, check, values, expected):
             yield refusal_is_wrong(row), fault
+        yield from rounding_rows(subject, expected)
 
     def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
         """Yield rows in another dtype, if the solution takes it."""
@@ -252,6 +259,7 @@ class Judging:
             )
             return
         yield from checks_of(subject, 1, self.indices)
+        yield from self.on_the_whole(subject)
 
     def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""
@@ -271,7 +279,7 @@ class Judging:
             yield CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail), None
 
     def memory_rows(self) -> Iterator[Result]:
-        """Yield a row that is wrong if a result is a view of an input, or of another, and the reference's is not."""
+        """Yield a row that is wrong if a result is a view of an input or of another: the reference's never is."""
         for text in self.remote.shared:
             yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
 

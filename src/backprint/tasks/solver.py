@@ -96,12 +96,15 @@ class Solver(Answering):
         return {"results": headers, "graded": graded, "inputs": written, "shared": shared}
 
     def do_backward(
-        self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, hold: str
+        self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, spoil: bool, hold: str
     ) -> Mapping[str, Any]:
         """Differentiate a forward; the header of a tangent is None where there is none."""
         solved = self.calls[call]
         passed = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
         values = [None if header is None else next(passed) for header in tangents]
+        if spoil:
+            for result in solved.results:
+                result.detach().zero_()
         with filled(fill):
             gradients = self.differentiated(solved, values, wanted)
         self.hold(gradients, hold)
@@ -206,16 +209,26 @@ def detached(value: Any) -> Any:
 
 
 def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list[int]]:
-    """Return pairs of places that use one memory: of a result and an input, or, negative, of an earlier result."""
+    """Return pairs of places that use one memory: of a result and an input, or, negative, of an earlier result or of
+    elements of itself."""
     memory = [memory_of(value) for value in inputs]
     seen: list[set[int]] = []
     pairs = []
     for place, value in enumerate(results):
         own = memory_of(value)
+        if overlaps_itself(value):
+            pairs.append([place, -1 - place])
         pairs += [[place, other] for other, used in enumerate(memory) if used & own]
         pairs += [[place, -1 - other] for other, used in enumerate(seen) if used & own]
         seen.append(own)
     return pairs
+
+
+def overlaps_itself(value: Any) -> bool:
+    """Whether a result is expanded: several of its elements are one."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return False
+    return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
 
 
 def memory_of(value: Any) -> set[int]:

@@ -144,6 +144,8 @@ class Remote:
     """Whether inputs are put in the memory of the call before."""
     fill: bool = False
     """Whether memory that is allocated has NaN in it."""
+    spoil: bool = False
+    """Whether results are written to before the backward."""
     calls: int = 0
     backwards: int = 0
     ended: str = ""
@@ -222,10 +224,13 @@ class Remote:
             tangents=[None if tangent is None else next(headers) for tangent in tangents],
             wanted=list(wanted),
             fill=self.fill,
-            hold=key,
+            spoil=self.spoil,
+            hold="" if self.spoil else key,
         )
         names = [self.program.inputs[place].name for place in wanted]
         gradients = self.read(answer["results"], [inputs[place] for place in wanted], names)
+        if self.spoil:
+            self.forget(call)
         if len(gradients) != len(wanted):
             raise SolutionFailed(f"its backward returns {len(gradients)} gradients, and {len(wanted)} are wanted")
         for gradient, place in zip(gradients, wanted, strict=True):
@@ -237,7 +242,7 @@ class Remote:
         for before, after in zip(passed, self.read(answer["tangents"], passed, None), strict=True):
             if after is None or not same_bits(before, after):
                 self.written["a tangent"] = None
-        self.keep(gradients, key)
+        self.keep(gradients, "" if self.spoil else key)
         self.compare_with_earlier(f"{digest([*inputs, *passed])} gradients of {wanted}", gradients)
         self.last = dict(zip(names, gradients, strict=True))
         return gradients
@@ -280,6 +285,10 @@ class Remote:
                 self.shared[f"{name} is a view of {self.program.inputs[int(other)].name}"] = None
             else:
                 self.shared[f"{name} uses the memory of {self.program.outputs[-1 - int(other)][0]}"] = None
+
+    def forget(self, call: int) -> None:
+        """Expect nothing of the results of a call any more: they were written to."""
+        self.digests.pop(f"{call}", None)
 
     def keep(self, results: Sequence[Tensor | None], key: str) -> None:
         """Keep the digests of results that the process holds under a key."""

@@ -15,7 +15,7 @@ from backprint.derivatives.called import Program, run_forward
 from backprint.derivatives.checked import FORWARD
 from backprint.derivatives.compared import Expected, Result, Subject, expected_of, forward_rows, gradient_rows
 from backprint.derivatives.setting import drawn_like
-from backprint.tasks.solving import Remote
+from backprint.tasks.solving import Remote, SolutionFailed
 
 MOST_FROZEN = 3
 """For how many inputs the gradient is asked for alone."""
@@ -49,6 +49,7 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
     yield from graded(subject, twice, "gradient, a second backward", tangents, expected)
     with filled(remote):
         yield from graded(subject, remote, "gradient, new memory has NaN", tangents, expected)
+    yield from written_to(subject, remote, tangents, expected)
     for name in subject.call.wanted[:MOST_FROZEN]:
         yield from of_one(subject, name)
     yield from without_gradients(subject, expected)
@@ -84,6 +85,23 @@ def graded(
     forward = run_forward(other.ours, other.call, other.values)
     yield from forward_rows(other, f"{FORWARD}, {check.partition(', ')[2]}", forward, expected, other.values)
     yield from gradient_rows(other, check, other.values, tangents, expected, hostile=False)
+
+
+def written_to(
+    subject: Subject, remote: Remote, tangents: Mapping[str, Tensor], expected: Expected
+) -> Iterator[Result]:
+    """Yield rows for gradients after a result was written to, which a solution may refuse: autograd does, if what was
+    saved is among what `save_for_backward` has."""
+    remote.spoil = True
+    try:
+        forward = run_forward(subject.ours, subject.call, subject.values)
+        forward.gradients(tangents)
+    except SolutionFailed:
+        return  # it refuses, as autograd does
+    else:
+        yield from gradient_rows(subject, "gradient, its result was written to", subject.values, tangents, expected)
+    finally:
+        remote.spoil = False
 
 
 def of_one(subject: Subject, name: str) -> Iterator[Result]:
