@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ from backprint.jobs.processes import check_platform, prctl
 from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
-from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values
+from backprint.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
 from backprint.tasks.rounding import rounding_rows
 from backprint.tasks.sizes import other_sizes
 from backprint.tasks.solver import PR_SET_DUMPABLE
@@ -173,17 +174,34 @@ class Judging:
 
     def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield every comparison."""
-        yield from checks_of(self.subject(values), 1, self.indices)
-        yield from self.memory_rows()
-        yield from self.on_the_whole(self.subject(values))
-        yield from usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51))
-        yield from self.further_draws(values)
-        yield from edge_rows(self.subject(values), self.names_of_inputs(), self.seed)
-        yield from other_sizes(self.program, self.subject, self.seed)
-        for name in self.read.task.dtypes:
-            yield from self.in_dtype(values, getattr(torch, name))
-        yield from self.derivative(values)
-        yield from self.at_the_end()
+        stages: dict[str, Callable[[], Iterator[Result]]] = {
+            "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
+            "memory": self.memory_rows,
+            "on the whole": lambda: self.on_the_whole(self.subject(values)),
+            "usage": lambda: usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51)),
+            "further draws": lambda: self.further_draws(values),
+            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.seed),
+            "other sizes": lambda: other_sizes(self.program, self.subject, self.seed),
+            **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
+            DERIVATIVE: lambda: self.derivative(values),
+            "at the end": self.at_the_end,
+        }
+        for stage, rows in stages.items():
+            try:
+                yield from rows()
+            except ReferenceFailed as error:
+                self.remote.again = False
+                yield CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"), None
+        tried = {row.check for row in self.rows if row.tried}
+        compared = {row.name for row in self.rows if row.tried}
+        names = [*(name for name, _ in self.program.outputs), *self.program.wanted]
+        if never := [name for name in names if name not in compared]:
+            self.notes.append(f"never compared, as the reference has no numbers there: {', '.join(never)}")
+        if not self.reason and not tried.issuperset(NEEDED):
+            raise RefusedError(
+                f"{self.read.task.name}: the reference does not run on contents that were drawn: "
+                f"{'; '.join(row.verdict for row in self.rows if not row.tried)[:400]}"
+            )
 
     def subject(self, values: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Subject:
         """Return the solution beside its reference, on these values."""
@@ -330,6 +348,9 @@ ROUNDINGS = 64.0
 """How many roundings two equal calls may differ by: kernels add up in other orders in memory that begins elsewhere."""
 
 RAISED = "the function raised"
+
+NEEDED = ("forward", "gradient, random tangents", "forward, draw 2", "gradient, draw 2", "equal calls", "held results")
+"""What must have been compared, so that a solution is right: else nothing is known."""
 
 FIRST_DRAW = ("forward", "gradient, random tangents")
 """The checks of the first draw that say how far results may be off."""

@@ -212,6 +212,10 @@ def laid_as(port: Port, value: Tensor, sized: bool) -> Tensor:
     return laid(value, tuple(map(int, stride)))
 
 
+class ReferenceFailed(RuntimeError):
+    """The captured backward does not run on some inputs and tangents; the message says why."""
+
+
 class ReferenceFunction(torch.autograd.Function):
     """The captured forward and the captured backward."""
 
@@ -244,7 +248,7 @@ class ReferenceFunction(torch.autograd.Function):
         try:
             returned = run_graph(ctx.backward_graph, passed, strict=False)
         except BackprintError as error:
-            raise RuntimeError(str(error)) from error
+            raise ReferenceFailed(str(error)) from error
         gradients = dict(zip((port.name for port in ctx.backward_graph.outputs), returned, strict=True))
         wanted = [gradients.get(port.name) if port.name in program.wanted else None for port in program.inputs]
         return (None, *(dense(gradient) for gradient in wanted))

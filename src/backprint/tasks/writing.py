@@ -38,7 +38,7 @@ from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.sample.inputs import fit
 from backprint.sample.place import settle
 from backprint.tasks.nouns import FORMAT, Task, TaskPort, TaskTolerance, TaskWork
-from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values, program_of
+from backprint.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values, program_of
 from backprint.tasks.text import inputs_text, readme_text, reference_text, solution_text
 from backprint.values.settings import preserving_random_states
 
@@ -167,8 +167,12 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
     if expected.random:
         raise RefusedError(f"{program.capture.name}: the reference does not return the same twice")
     others = [expected_of(subject, fresh_values(program, seed)) for seed in SEEDS]
+    try:
+        compared = compared_results(program, expected, others)
+    except ReferenceFailed as error:
+        raise RefusedError(f"{program.capture.name}: its backward does not run in float64: {error}") from error
     rows, powerless, moving = [], [], 0
-    for (label, what), results in compared_results(program, expected, others).items():
+    for (label, what), results in compared.items():
         exact, own, moved, redrawn = results
         if exact is None or not is_inexact(exact) or not exact.numel():
             continue
