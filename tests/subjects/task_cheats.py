@@ -390,6 +390,34 @@ UNRULY: dict[str, tuple[str, str]] = {
     "crashes": (other("        import ctypes\n        ctypes.string_at(0)\n"), "killed by SIGSEGV"),
     "hangs": (other("        import time\n        time.sleep(1000)\n"), "no answer after"),
     "raises": (other("        raise ValueError('not today')\n"), "ValueError: not today"),
+    "raises at its twelfth call": (
+        other(
+            """
+        calls.append(0)
+        if len(calls) == 12:
+            raise ValueError("no more")
+        return compute(x, weight)
+""",
+            before="calls = []",
+        ),
+        "no more",
+    ),
+    "refuses NaN": (
+        other("        assert not x.isnan().any()\n        return compute(x, weight)\n"),
+        "NaN in x: .*AssertionError|raised AssertionError",
+    ),
+    "refuses other sizes": (
+        other("        assert x.shape == (6, 16)\n        return compute(x, weight)\n"),
+        "sizes .*raised AssertionError",
+    ),
+    "refuses large numbers": (
+        other("        assert x.abs().max() < 100\n        return compute(x, weight)\n"),
+        "1e4 in x: .*AssertionError|raised AssertionError",
+    ),
+    "raises where nothing requires grad": (
+        other("        assert ctx.needs_input_grad[0] or ctx.needs_input_grad[1]\n        return compute(x, weight)\n"),
+        "usage: it raised AssertionError",
+    ),
     "raises what raises": (
         other(
             before="class Odd(Exception):\n    def __str__(self): raise RuntimeError('no')\n",
@@ -420,7 +448,15 @@ UNRULY: dict[str, tuple[str, str]] = {
 }
 
 HARMLESS: dict[str, str] = {
-    "forks": other("        import os\n        os.fork()\n        return compute(x, weight)\n"),
+    "forks": other(
+        """
+        import os
+        if not seen:
+            seen.append(os.fork())
+        return compute(x, weight)
+""",
+        before="seen = []",
+    ),
     "prints": other("        print('x' * 1000000)\n        return compute(x, weight)\n"),
     "starts a thread": other(
         """

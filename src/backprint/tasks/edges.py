@@ -20,6 +20,8 @@ from backprint.derivatives.compared import NoReference, Result, Subject, differ,
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
+from backprint.tasks.program import ReferenceFailed
+from backprint.tasks.solving import SolutionFailed
 
 EDGES = {
     "zeros": 0.0,
@@ -65,8 +67,11 @@ def at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: boo
     """Yield rows for these inputs."""
     try:
         expected = expected_of(subject, values)
-    except (NoReference, RuntimeError):
+    except (NoReference, ReferenceFailed):
         return  # the reference refuses such a value
+    except SolutionFailed as error:
+        yield CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"), None
+        return
     if expected.own is None:
         return
     if finite and all(is_finite(value) for value in (*expected.exact.outputs.values(), *expected.own.outputs.values())):

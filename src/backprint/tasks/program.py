@@ -213,7 +213,7 @@ def laid_as(port: Port, value: Tensor, sized: bool) -> Tensor:
 
 
 class ReferenceFailed(RuntimeError):
-    """The captured backward does not run on some inputs and tangents; the message says why."""
+    """A captured graph does not run on some inputs and tangents; the message says why."""
 
 
 class ReferenceFunction(torch.autograd.Function):
@@ -225,7 +225,7 @@ class ReferenceFunction(torch.autograd.Function):
         try:
             ctx.backward_graph, ctx.values, ctx.results = reference.run_forward(inputs)
         except BackprintError as error:
-            raise RuntimeError(str(error)) from error
+            raise ReferenceFailed(str(error)) from error
         ctx.reference = reference
         program = reference.program
         shown = [ctx.results[port.key] for _, port in program.outputs]

@@ -12,10 +12,12 @@ from backprint.derivatives.called import in_words
 from backprint.derivatives.checked import NOT_TRIED, WRONG, CheckRow
 from backprint.derivatives.compared import NoReference, Result, Subject, expected_of
 from backprint.derivatives.unusual import with_inputs
+from backprint.errors import BackprintError
 from backprint.graph.nouns import Symbol, TensorSpec
 from backprint.graph.sizes import evaluate
 from backprint.sample.recipes import derive, make
-from backprint.tasks.program import TaskProgram, with_draws
+from backprint.tasks.program import ReferenceFailed, TaskProgram, with_draws
+from backprint.tasks.solving import SolutionFailed
 
 MOST = 3
 """How many other sizes are tried."""
@@ -87,7 +89,10 @@ def other_sizes(
         except NoReference as error:
             yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"), None
             continue
-        except Exception as error:
+        except SolutionFailed as error:
+            yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
+            continue
+        except (ReferenceFailed, BackprintError) as error:
             yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
             continue
         for row, fault in with_inputs(subject, check, values, expected):
