@@ -172,6 +172,17 @@ def test_a_surrogate_gradient_is_not_held_against_a_solution(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_a_tangent_of_one_result_is_not_taken_for_that_of_another(tmp_path: Path) -> None:
+    def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = (x * 2).split(1, -1)
+        return first, second
+
+    bp.tasks.make(bp.capture(halves, torch.randn(5, 2, requires_grad=True)), tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report
+
+
+@pytest.mark.slow
 def test_a_right_solution_is_timed(folder: Path) -> None:
     report = bp.tasks.check(folder, folder / "reference.py")
     assert report.good

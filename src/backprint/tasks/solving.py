@@ -243,7 +243,8 @@ class Remote:
             if after is None or not same_bits(before, after):
                 self.written["a tangent"] = None
         self.keep(gradients, "" if self.spoil else key)
-        self.compare_with_earlier(f"{digest([*inputs, *passed])} gradients of {wanted}", gradients)
+        places = [place for place, tangent in enumerate(tangents) if tangent is not None]
+        self.compare_with_earlier(f"{digest([*inputs, *passed])} of {places}, gradients of {wanted}", gradients)
         self.last = dict(zip(names, gradients, strict=True))
         return gradients
 
