@@ -190,6 +190,7 @@ FACES = {
     "bench": ("run", "minify"),
     "corpus": ("run", "dedup"),
     "kernels": ("extract", "dedup"),
+    "tasks": ("make", "check", "make_set"),
     "draw": ("draw", "view"),
     "diff": ("compare",),
     "regions": ("compare",),
