@@ -61,7 +61,7 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_page_with_code_is_run() -> None:
     names = "README capturing checking commands compilers corpora derivative diff drawing engines folding graphnet"
-    others = "fused_neuron kernels lowering recording refusals regions samples swapping verdicts"
+    others = "fused_neuron kernels lowering recording refusals regions samples swapping tasks verdicts"
     assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split()}
 
 
@@ -140,7 +140,7 @@ def problems_of(call: list[str]) -> list[str]:
     while isinstance(command, click.Group) and words and words[0].islower():
         name = words.pop(0)
         found = command.get_command(click.Context(command), name)
-        if found is None and command.name in ("bench", "kernels"):  # short for `bench run`
+        if found is None and command.name in ("bench", "kernels", "task"):  # short for `bench run`
             found = command.get_command(click.Context(command), "run")
         if found is None:
             return [name]
@@ -190,6 +190,7 @@ FACES = {
     "bench": ("run", "minify"),
     "corpus": ("run", "dedup"),
     "kernels": ("extract", "dedup"),
+    "tasks": ("make", "check", "make_set"),
     "draw": ("draw", "view"),
     "diff": ("compare",),
     "regions": ("compare",),

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backprint import bench, corpus, diff, draw, errors, kernels, regions
+from backprint import bench, corpus, diff, draw, errors, kernels, regions, tasks
 from backprint.api import (
     capture,
     check,
@@ -57,6 +57,7 @@ __all__ = [
     "save",
     "split",
     "swap",
+    "tasks",
     "types",
     "verify",
 ]

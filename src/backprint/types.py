@@ -25,6 +25,7 @@ from backprint.swapping.gain import SwapGain
 from backprint.swapping.places import SwappedPlace
 from backprint.swapping.proved import SwapProof
 from backprint.swapping.swapped import Swapped
+from backprint.tasks.nouns import Task, TaskReport, TaskSet
 from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 
 __all__ = [
@@ -65,6 +66,9 @@ __all__ = [
     "SwapProof",
     "Swapped",
     "SwappedPlace",
+    "Task",
+    "TaskReport",
+    "TaskSet",
     "TensorSpec",
     "Traffic",
     "Trial",

@@ -1,5 +1,7 @@
-"""The process in which a compiler works (`performer`), seen from the judging process: requests, answers, and its
-end."""
+"""A process in which a stranger's code works, seen from the judging process: requests, answers, and its end.
+
+Of a compiler that is `performer`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from backprint.bench.clocks import CheatFound, TimingWithheld
 from backprint.bench.compilers.table import Compiler
@@ -33,19 +35,23 @@ class CompilerFailed(BackprintError):
     """The compiler, or the function that it returned, raised; the message is its error."""
 
 
-class CompilerProcess:
-    """A compiler's own process. It is forked by the constructor, before eager has run, and so has no results of
-    eager."""
+class AskedProcess:
+    """A process that answers requests. It is forked by the constructor, and so has nothing that the judging process
+    computes later.
 
-    def __init__(self, compiler: Compiler, caches: Path, graphs: Mapping[str, Graph]) -> None:
+    `serve` runs in it: it takes the memory for inputs, that for results, and the socket, and does not return.
+    """
+
+    def __init__(self, serve: Callable[[SharedMemory, SharedMemory, socket.socket], NoReturn]) -> None:
         self.inputs_memory, self.results_memory = SharedMemory(), SharedMemory()
         self.line, other = socket.socketpair()
         self.pid = os.fork()
         if not self.pid:
-            self.line.close()
-            from backprint.bench.performer import Performer, serve
-
-            serve(lambda: Performer(compiler, caches, graphs, self.inputs_memory, self.results_memory), other)
+            try:
+                self.line.close()
+                serve(self.inputs_memory, self.results_memory, other)
+            finally:
+                os._exit(1)
         other.close()
         self.text = bytearray()
 
@@ -67,8 +73,9 @@ class CompilerProcess:
         """Return the next line that the process sends; raise PerformerDied if it ends first."""
         poller = select.poll()
         poller.register(self.line, select.POLLIN)
+        self.wait_for(poller)
         while (end := self.text.find(b"\n")) < 0:
-            if poller.poll(POLL):
+            if self.line.fileno() in [file for file, _ in poller.poll(POLL)]:
                 try:
                     received = self.line.recv(MOST_RECEIVED)
                 except OSError:
@@ -78,9 +85,16 @@ class CompilerProcess:
                 self.text += received
             elif os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 self.raise_end()
+            self.look()
         line = bytes(self.text[:end])
         del self.text[: end + 1]
         return line
+
+    def wait_for(self, poller: select.poll) -> None:
+        """Register what else is waited for while an answer is: a subclass may."""
+
+    def look(self) -> None:
+        """Do what is to be done while an answer is waited for: a subclass may raise PerformerDied."""
 
     def raise_end(self) -> None:
         """Raise PerformerDied with the signal or the exit code that ended the process."""
@@ -120,3 +134,15 @@ class CompilerProcess:
     def results_in(self, answer: Mapping[str, Any], key: str = "results") -> list[Any]:
         """Return the results of a call whose headers are in an answer."""
         return read_results(self.results_memory, answer[key])
+
+
+class CompilerProcess(AskedProcess):
+    """A compiler's own process. It is forked before eager has run, and so has no results of eager."""
+
+    def __init__(self, compiler: Compiler, caches: Path, graphs: Mapping[str, Graph]) -> None:
+        def work(inputs: SharedMemory, results: SharedMemory, line: socket.socket) -> NoReturn:
+            from backprint.bench.performer import Performer, serve
+
+            serve(lambda: Performer(compiler, caches, graphs, inputs, results), line)
+
+        super().__init__(work)

@@ -250,9 +250,15 @@ ORIGINALS = relied_on()
 """The functions of RELIED_ON when this module was imported."""
 
 
+BESIDE = ("backprint.bench", "backprint.sample", "backprint.tasks")
+"""How the names of modules begin that work beside a compiler or a solution."""
+
+
 def own_functions() -> dict[str, Any]:
     """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
-    names = [name for name in sys.modules if name.startswith(("backprint.bench", "backprint.sample"))]
+    names = [
+        name for name in sys.modules if name.startswith(("backprint.bench", "backprint.sample", "backprint.tasks"))
+    ]
     codes: dict[str, Any] = {}
     for name in names:
         for key, value in vars(sys.modules[name]).items():

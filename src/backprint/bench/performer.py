@@ -234,8 +234,28 @@ class TimedProgram:
         return spent, first.elapsed_time(last), results
 
 
-class Performer:
-    """A compiler at work on the graphs of a sample; each method `do_…` answers one kind of request."""
+class Answering:
+    """What answers requests: each method `do_…` answers one kind."""
+
+    def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run a request; return its results, or the error as a value."""
+        name = request["do"]
+        values = {key: value for key, value in request.items() if key != "do"}
+        try:
+            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
+            return answer
+        except CompilerRaised as error:
+            return {"raised": str(error)}
+        except CheatFound as error:
+            return {"cheat": str(error)}
+        except TimingWithheld as error:
+            return {"withheld": str(error)}
+        except BaseException:
+            return {"defect": traceback.format_exc()}
+
+
+class Performer(Answering):
+    """A compiler at work on the graphs of a sample."""
 
     def __init__(
         self,
@@ -257,22 +277,6 @@ class Performer:
         self.active: ActiveGraph | None = None
 
     # -------------------------------------------------------------- requests
-
-    def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run a request; return its results, or the error as a value."""
-        name = request["do"]
-        values = {key: value for key, value in request.items() if key != "do"}
-        try:
-            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
-            return answer
-        except CompilerRaised as error:
-            return {"raised": str(error)}
-        except CheatFound as error:
-            return {"cheat": str(error)}
-        except TimingWithheld as error:
-            return {"withheld": str(error)}
-        except BaseException:
-            return {"defect": traceback.format_exc()}
 
     def do_baseline(self, title: str, inputs: Sequence[Any], step: Any) -> Mapping[str, Any]:
         """Time eager, before a compiler is loaded."""
@@ -580,7 +584,7 @@ def wipe(values: Sequence[Any]) -> None:
                     part.untyped_storage().fill_(0)
 
 
-def serve(performer: Callable[[], Performer], line: socket.socket) -> NoReturn:
+def serve(performer: Callable[[], Answering], line: socket.socket) -> NoReturn:
     """Answer requests until the socket is closed; then end this process."""
     try:
         gc.freeze()  # collecting what is older would copy every page of the process that this was forked from

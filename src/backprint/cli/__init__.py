@@ -30,6 +30,7 @@ VERBS = (
     "minify",
     "kernels",
     "lower",
+    "task",
     "demo",
     "doctor",
 )

@@ -37,7 +37,7 @@ NAMED = 5
 """How many samples without power are named at the end."""
 
 
-@click.group("corpus", cls=Listing, others=("report", "dedup", "split"))
+@click.group("corpus", cls=Listing, others=("report", "dedup", "split", "tasks"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 

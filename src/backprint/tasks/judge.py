@@ -1,0 +1,435 @@
+"""The judge of a solution: whether it is right, why not, and how fast.
+
+The solution works in a process of its own (`solver`). Here, the reference runs, results are compared, and the clock is
+read. Contents are drawn from a seed that is chosen after the solution was loaded and called once. The comparisons are
+those of `bp.check`, with the solution as the function; more follow that only a judge makes: draws of other sizes of
+values, inputs of which half are those of the call before, calls as a model makes them (`usage`), edge values (`edges`),
+other shapes (`sizes`), and at the end, whether equal calls were equal and whether results are still what they were.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.common.memory import available_bytes
+from backprint.derivatives.called import Program, in_dtype, in_words, run_forward
+from backprint.derivatives.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
+from backprint.derivatives.compared import (
+    NUMBERS,
+    TINY,
+    NoReference,
+    Result,
+    Subject,
+    expected_of,
+    precise,
+)
+from backprint.derivatives.differences import by_differences
+from backprint.derivatives.function import checks_of
+from backprint.derivatives.hostile import indices_of
+from backprint.derivatives.reproduced import Fault
+from backprint.derivatives.setting import is_inexact
+from backprint.derivatives.unusual import with_inputs
+from backprint.errors import RefusedError
+from backprint.jobs.processes import check_platform, prctl
+from backprint.tasks.edges import edge_rows
+from backprint.tasks.folder import ReadTask
+from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
+from backprint.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
+from backprint.tasks.rounding import rounding_rows
+from backprint.tasks.sizes import other_sizes
+from backprint.tasks.solver import PR_SET_DUMPABLE
+from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
+from backprint.tasks.timing import timed_against_eager
+from backprint.tasks.usage import usage_rows
+from backprint.values.settings import outside_modes, preserving_random_states
+
+SCALES = (1.0, 1.0, 1e-2, 8.0)
+"""How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
+
+DRAWS = 8
+"""How often contents are drawn until they move an output: those of a spiking program may not."""
+
+PAUSE = 0.4
+"""Seconds before results are looked at again: what a thread of the solution does to them later is seen."""
+
+LIMIT = 60.0
+"""Seconds that a solution has for an answer."""
+
+WARM_UP = 300.0
+"""Seconds that a solution has to load, and for its first call: compilers take long."""
+
+
+def judge(
+    read: ReadTask,
+    load: Callable[[], Callable[..., Any]],
+    title: str,
+    *,
+    timed: bool = True,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> TaskReport:
+    """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
+    check_platform()
+    program = read.program
+    most = memory or int(available_bytes() * 0.9)
+    with outside_modes(), preserving_random_states():
+        process = SolutionProcess(load, warm_up, most)
+        try:
+            return Judging(read, Remote(program, process), times, limit, first).report(title, timed)
+        finally:
+            process.close()
+            prctl(PR_SET_DUMPABLE, 1)
+
+
+class Judging:
+    """One solution being judged."""
+
+    def __init__(self, read: ReadTask, remote: Remote, times: float, limit: float, first: bool) -> None:
+        self.read, self.remote, self.times, self.limit, self.first = read, remote, times, limit, first
+        self.program: TaskProgram = read.program
+        self.rows: list[CheckRow] = []
+        self.wrong: FirstWrong | None = None
+        self.reason = ""
+        self.refused: dict[str, None] = {}
+        self.notes: list[str] = []
+        self.seed = 0
+        self.text = ""
+        """The captured dtype, in words."""
+
+    def report(self, title: str, timed: bool) -> TaskReport:
+        """Judge it, and time it if it is right."""
+        measured: tuple[SolutionTime, ...] = ()
+        untimed = ""
+        if self.loaded():
+            values = self.contents()
+            for result in self.results(values):
+                self.enter(*result)
+                if self.reason and self.first:
+                    break
+        if not self.reason and timed:
+            allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
+            measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, self.seed, self.limit, allowed)
+            if wrong:
+                self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
+        self.remote.process.drain()
+        if self.remote.process.printed > MOST_PRINTED:
+            self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
+        if self.reason:
+            measured, untimed = (), "it is wrong" if timed else ""
+        return TaskReport(
+            self.read.task.name,
+            title,
+            not self.reason,
+            self.reason,
+            tuple(self.rows),
+            self.wrong,
+            tuple(self.refused),
+            tuple(self.notes),
+            measured,
+            untimed or ("" if timed else "it was not asked for"),
+            self.seed,
+            self.remote.calls,
+        )
+
+    # ---- What is done
+
+    def loaded(self) -> bool:
+        """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now."""
+        values = captured_values(self.program)
+        try:
+            self.remote.ask("load")
+            call = replace(self.program.call, values=values)
+            forward = run_forward(self.ours, call, values)
+            for name, right in run_forward(Program(Reference(self.program), {}, 0), call, values).outputs.items():
+                if (shape := list(forward.outputs[name].shape)) != list(right.shape):
+                    self.fail(f"{shown(name)} has the shape {shape}, and the reference's {list(right.shape)}")
+                    return False
+            forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
+        except Exception as error:
+            self.fail(f"at its first call: {in_words(error)}" if not isinstance(error, SolutionFailed) else str(error))
+        self.remote.process.limit = self.limit
+        self.remote.heard.clear()
+        return not self.reason
+
+    def contents(self) -> dict[str, Tensor]:
+        """Draw the seed, and return contents that move an output; RefusedError if several draws move none."""
+        for _ in range(DRAWS):
+            self.seed = int.from_bytes(os.urandom(6), "little")
+            values = fresh_values(self.program, self.seed)
+            if self.has_power(values):
+                self.text = self.subject(values).text
+                return values
+        raise RefusedError(
+            f"{self.read.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
+            "seen of a wrong solution"
+        )
+
+    def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield every comparison."""
+        stages: dict[str, Callable[[], Iterator[Result]]] = {
+            "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
+            "memory": self.memory_rows,
+            "on the whole": lambda: self.on_the_whole(self.subject(values)),
+            "usage": lambda: usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51)),
+            "further draws": lambda: self.further_draws(values),
+            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.seed),
+            "other sizes": lambda: other_sizes(self.program, self.subject, self.seed),
+            **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
+            DERIVATIVE: lambda: self.derivative(values),
+            "at the end": self.at_the_end,
+        }
+        for stage, rows in stages.items():
+            try:
+                yield from rows()
+            except SolutionFailed as error:
+                yield CheckRow(stage, "", "all", None, None, WRONG, f"it raised {error}"), None
+            except ReferenceFailed as error:
+                self.remote.again = False
+                yield CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"), None
+        tried = {row.check for row in self.rows if row.tried}
+        compared = {row.name for row in self.rows if row.tried}
+        names = [*(name for name, _ in self.program.outputs), *self.program.wanted]
+        if never := [name for name in names if name not in compared]:
+            self.notes.append(f"never compared, as the reference has no numbers there: {', '.join(never)}")
+        if not self.reason and not tried.issuperset(NEEDED):
+            raise RefusedError(
+                f"{self.read.task.name}: the reference does not run on contents that were drawn: "
+                f"{'; '.join(row.verdict for row in self.rows if not row.tried)[:400]}"
+            )
+
+    def subject(self, values: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Subject:
+        """Return the solution beside its reference, on these values."""
+        call = replace(self.program.call, values=dict(values))
+        reference = Program(Reference(self.program), {}, 0)
+        return Subject(call, self.ours, reference, True, dtype, in_dtype(values, dtype), self.times)
+
+    @property
+    def ours(self) -> Program:
+        """The solution as a program."""
+        return Program(self.remote, {}, 0)
+
+    def indices(self) -> tuple[str, ...]:
+        """Return the inputs with which the reference reads or adds at indices."""
+        known = {port.name for port in self.program.inputs}
+        return tuple(name for name in indices_of(self.program.forward) if name in known)
+
+    def names_of_inputs(self) -> list[str]:
+        """Return the inputs with a gradient: those of the call first, then parameters."""
+        roles = {port.name: port.role for port in self.program.inputs}
+        return sorted(self.program.wanted, key=lambda name: roles[name] != "input")
+
+    def has_power(self, values: Mapping[str, Tensor]) -> bool:
+        """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
+        captured = captured_values(self.program)
+        before, now = (expected_of(self.subject(some), some).exact.outputs for some in (captured, values))
+        return any(
+            is_inexact(exact) and apart(exact, before[name]) > TINY.get(self.kind, 1e-3) for name, exact in now.items()
+        )
+
+    @property
+    def kind(self) -> torch.dtype:
+        """The dtype of the first input with a gradient."""
+        kind: torch.dtype = getattr(torch, next(port.dtype for port in self.read.task.inputs if port.differentiable))
+        return kind
+
+    def further_draws(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
+        for number, scale in enumerate(SCALES, 1):
+            self.remote.again = number % 2 == 1
+            drawn = fresh_values(self.program, self.seed + number, scale)
+            name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
+            yield from self.compared(name, drawn)
+        for name, drawn in half_changed(self.program, self.names_of_inputs(), values, self.seed):
+            yield from self.compared(name, drawn)
+        self.remote.again = False
+
+    def on_the_whole(self, subject: Subject) -> Iterator[Result]:
+        """Yield rows for the norms of what results in 16 bits are off by."""
+        yield from rounding_rows(subject, expected_of(subject, subject.values))
+
+    def compared(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield rows for outputs, and gradients for random tangents, with these inputs."""
+        subject = self.subject(values)
+        try:
+            expected = expected_of(subject, subject.values)
+        except NoReference as error:
+            yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
+            return
+        for row, fault in with_inputs(subject, check, values, expected):
+            yield refusal_is_wrong(row), fault
+        yield from rounding_rows(subject, expected)
+
+    def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
+        """Yield rows in another dtype, if the solution takes it."""
+        subject = self.subject(values, dtype)
+        try:
+            run_forward(self.ours, subject.call, subject.values)
+        except SolutionFailed as error:
+            yield (
+                CheckRow("forward", subject.text, "all", None, None, f"{NOT_TRIED}: the function raised {error}"),
+                None,
+            )
+            return
+        yield from checks_of(subject, 1, self.indices)
+        yield from self.on_the_whole(subject)
+
+    def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""
+        if not self.read.task.is_derivative:
+            return
+        call = replace(self.program.call, values=dict(values))
+        reference = {product.name: product for product in by_differences(call, Program(Reference(self.program), {}, 0))}
+        for product in by_differences(call, self.ours):
+            other = reference.get(product.name)
+            if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
+                why = product.not_tried or "differences do not show it of the reference either"
+                yield CheckRow(DERIVATIVE, "float64", product.name, None, None, f"{NOT_TRIED}: {why}"), None
+                continue
+            allowed = max(product.allowed, self.times * other.gap, LOOSE)
+            word = OK if product.gap <= allowed else WRONG
+            detail = "its backward is not the derivative of its own forward" if word == WRONG else ""
+            yield CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail), None
+
+    def memory_rows(self) -> Iterator[Result]:
+        """Yield a row that is wrong if a result is a view of an input or of another: the reference's never is."""
+        for text in self.remote.shared:
+            yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
+
+    def at_the_end(self) -> Iterator[Result]:
+        """Yield rows on all calls together: what was written, whether equal calls were equal, and held results."""
+        for name in self.remote.written:
+            yield CheckRow("mutation", "", name, None, None, WRONG, f"it writes into {name}"), None
+        worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
+        allowed = ROUNDINGS
+        word = OK if worst <= allowed else WRONG
+        detail = "two calls on equal inputs return different results" if word == WRONG else ""
+        if word == OK and worst:
+            self.notes.append(f"two equal calls differ by up to {worst:.1e} roundings of the largest value")
+        yield CheckRow("equal calls", "", "all", worst, allowed, word, detail), None
+        time.sleep(PAUSE)
+        changed = self.remote.changed_later()
+        yield CheckRow("held results", "", "all", None, None, WRONG if changed else OK, changed), None
+        yield from self.memory_rows()
+
+    # ---- What came of it
+
+    def enter(self, row: CheckRow, fault: Fault | None) -> None:
+        """Note a comparison."""
+        row = replace(row, name=shown(row.name))
+        if NUMBERS in row.verdict:
+            row = replace(row, verdict=WRONG, detail="it does not return the same for equal inputs")
+        if RAISED in row.verdict:
+            if self.remote.ended:
+                row = replace(row, verdict=WRONG, detail=self.remote.ended)
+            elif row.dtype == self.text and not row.check.endswith(ALLOWED):
+                row = refusal_is_wrong(row)
+            else:
+                self.refused[f"{row.check} ({row.dtype})"] = None
+        self.rows.append(row)
+        if row.verdict == WRONG and not self.reason:
+            self.wrong = first_wrong(fault, self.remote)
+            self.fail(reason_of(row))
+
+    def fail(self, reason: str) -> None:
+        """Note why it is not right; the first reason counts."""
+        cheats = "; ".join(self.remote.cheats)
+        self.reason = self.reason or cheats or reason
+        if not self.rows:
+            self.rows.append(CheckRow("first call", "", "all", None, None, WRONG, self.reason))
+
+
+ALLOWED = ("transposed inputs", "sliced inputs", "strided inputs")
+"""The checks for which a solution may raise, as it may in every other dtype."""
+
+ROUNDINGS = 64.0
+"""How many roundings two equal calls may differ by: kernels add up in other orders in memory that begins elsewhere."""
+
+RAISED = "the function raised"
+
+NEEDED = ("forward", "gradient, random tangents", "forward, draw 2", "gradient, draw 2", "equal calls", "held results")
+"""What must have been compared, so that a solution is right: else nothing is known."""
+
+FIRST_DRAW = ("forward", "gradient, random tangents")
+"""The checks of the first draw that say how far results may be off."""
+
+LOOSE = 1e-4
+"""A gap of the derivative by differences that is no fault: what a float32 kernel in a float64 call has."""
+
+MOST_PRINTED = 10_000
+
+
+def refusal_is_wrong(row: CheckRow) -> CheckRow:
+    """Return a row in which a refusal is a fault: the inputs have the captured dtypes, shapes and strides."""
+    if RAISED in row.verdict:
+        return replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
+    return row
+
+
+def half_changed(
+    program: TaskProgram, inputs: Sequence[str], values: Mapping[str, Tensor], seed: int
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone."""
+    other = fresh_values(program, seed + 101)
+    source = torch.Generator().manual_seed(seed)
+    names = [name for name in inputs if values[name].numel() > 1]
+    for name in names[:MOST_INPUTS]:
+        value = values[name]
+        kept = torch.arange(value.numel()).reshape(value.shape) < min(8, value.numel() // 2)
+        yield f"other elements of {name}", {**values, name: torch.where(kept.to(value.device), value, other[name])}
+        alone = value.clone()
+        place = int(torch.randint(1, value.numel(), (1,), generator=source))
+        index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), value.shape))
+        alone[index] += 3 * value.abs().max() + 1
+        yield f"one element of {name}", {**values, name: alone}
+
+
+MOST_INPUTS = 4
+"""Of how many inputs the elements are changed in part."""
+
+
+def apart(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference relative to the largest value."""
+    size = float(right.detach().abs().nan_to_num(0, 0, 0).max()) if right.numel() else 0.0
+    distance = (left - right).detach().abs().nan_to_num(0, 0, 0)
+    return float(distance.max()) / (size or 1.0) if distance.numel() else 0.0
+
+
+def shown(name: str) -> str:
+    """Return the name of a result without the word that every result of a function has."""
+    return name.removeprefix("output.")
+
+
+def reason_of(row: CheckRow) -> str:
+    """Return why a row is wrong, in words."""
+    what = f"{row.name}: " if row.name != "all" else ""
+    if row.error is not None and row.allowed is not None:
+        numbers = f"off by {row.error:.3g}, where {row.allowed:.3g} is allowed"
+        where = f"{row.check}, {row.dtype}" if row.dtype else row.check
+        return f"{where}: {what}{numbers}{f': {row.detail}' if row.detail else ''}"
+    return f"{row.check}: {what}{row.detail or row.verdict}"
+
+
+def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
+    """Return the element of the last results that is off by most."""
+    if fault is None:
+        return None
+    value = remote.last.get(shown(fault.name))
+    wanted = fault.expected
+    if value is None or value.shape != wanted.shape or not wanted.numel() or wanted.is_complex():
+        return None
+    ours, right = precise(value), precise(wanted)
+    off = torch.where((ours == right) | right.isnan(), 0.0, (ours - right).abs().nan_to_num(float("inf")))
+    place = int(off.argmax())
+    index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), right.shape)) if right.dim() else ()
+    return FirstWrong(shown(fault.name), index, float(ours[index]), float(right[index]))

@@ -1,0 +1,207 @@
+"""Tasks: what a folder holds, that it is read without running anything of it, and sets of them."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.errors import RefusedError, SampleError, UsageError
+
+
+class Block(nn.Module):
+    """A norm, a product, and a dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.drop = nn.LayerNorm(8), nn.Linear(8, 8), nn.Dropout(0.25)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.drop(torch.relu(self.up(self.norm(x))))
+
+
+@pytest.fixture(scope="module")
+def capture() -> bp.Capture:
+    torch.manual_seed(0)
+    return bp.capture(nn.Sequential(Block(), Block()).train(), torch.randn(3, 8, requires_grad=True))
+
+
+@pytest.fixture(scope="module")
+def folder(capture: bp.Capture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The task of the second block."""
+    place = tmp_path_factory.mktemp("task") / "T"
+    bp.tasks.make(capture, place, part="1")
+    return place
+
+
+def test_the_folder_has_what_a_solver_needs(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"README.md", "inputs.py", "reference.py", "sample", "solution.py", "task.json"}
+    readme = (folder / "README.md").read_text()
+    assert "| in | `draw of div_1` | rng | float32 | [3, 8] | – |" in readme
+    assert "[1.norm] " in readme
+    task = json.loads((folder / "task.json").read_text())
+    assert task["step"]["bytes"] > task["forward"]["bytes"] > 0
+    assert all(row["allowed"] > row["error_of_eager"] for row in task["tolerances"])
+    compile((folder / "solution.py").read_text(), "solution.py", "exec")
+
+
+def test_the_reference_stands_alone(folder: Path) -> None:
+    inputs = runpy.run_path(str(folder / "inputs.py"))["draw"](3)
+    reference = runpy.run_path(str(folder / "reference.py"))["Reference"]
+    *weights, x, mask = (value.clone().requires_grad_() for value in inputs)
+
+    def block(norm: Tensor, shift: Tensor, up: Tensor, bias: Tensor) -> Tensor:
+        hidden = nn.functional.layer_norm(x, (8,), norm, shift)
+        return x + torch.relu(nn.functional.linear(hidden, up, bias)) * mask
+
+    expected = block(*weights)
+    (result,) = reference.apply(*weights, x, mask)
+    torch.testing.assert_close(result, expected)
+    tangent = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad(value, [*weights, x], tangent) for value in (result, expected))
+    torch.testing.assert_close(ours, theirs)
+    assert (folder / "reference.py").read_text().count("backprint") == 0
+
+
+def test_inputs_are_drawn_anew(folder: Path) -> None:
+    names = runpy.run_path(str(folder / "inputs.py"))
+    first, again, other = (names["draw"](seed) for seed in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    x = first[-2]
+    assert all(torch.equal(names[kind](x), x) for kind in ("transposed", "strided", "offset"))
+    assert names["with_edge"](x, float("nan")).isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "problem"),
+    [
+        ("reference.py", "aten.relu.default", "aten.neg.default", "reference.py is not the sample's program"),
+        ("task.json", '"format": 1', '"format": 9', "format 9"),
+        ("task.json", '"format": 1', '"format": 1, "more": 2', "'more'"),
+        ("task.json", '"dtype": "float32"', '"dtype": "float64"', "not that of its sample"),
+        ("task.json", "{", "", "cannot be read as JSON"),
+        ("sample/capture.json", "{", "", "cannot be read as JSON"),
+    ],
+)
+def test_a_changed_folder_is_refused(
+    folder: Path, tmp_path: Path, file: str, before: str, after: str, problem: str
+) -> None:
+    import shutil
+
+    place = shutil.copytree(folder, tmp_path / "T")
+    (place / file).write_text((place / file).read_text().replace(before, after, 1))
+    with pytest.raises(SampleError, match=problem):
+        bp.tasks.check(place, folder / "solution.py")
+
+
+@pytest.mark.slow
+def test_nothing_of_the_folder_is_run(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    place = shutil.copytree(folder, tmp_path / "T")
+    for name in ("inputs.py", "solution.py"):
+        (place / name).write_text(f"raise SystemExit({name!r})")
+    right = folder / "reference.py"
+    assert bp.tasks.check(place, right, timed=False, first=True).good
+
+
+def test_what_cannot_be_a_task_is_refused(capture: bp.Capture, tmp_path: Path) -> None:
+    place = tmp_path / "T"
+    with pytest.raises(UsageError, match=r"no step of Sequential comes from such a module: it has 0\.norm"):
+        bp.tasks.make(capture, place, part="blocks.7")
+    with pytest.raises(RefusedError, match="has no backward"):
+        bp.tasks.make(bp.capture(lambda x: x.argmax(), torch.randn(3)), place)
+    with pytest.raises(RefusedError, match="no output moves"):
+        bp.tasks.make(bp.capture(lambda x: x * 0 + 1, torch.randn(3, requires_grad=True)), place)
+    with pytest.raises(UsageError, match="no such file"):
+        bp.tasks.check(place, tmp_path / "missing.py")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_taken_is_left_alone(capture: bp.Capture, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is not a task"):
+        bp.tasks.make(capture, tmp_path)
+    with pytest.raises(UsageError, match="exists already"):
+        bp.tasks.make(capture, folder)
+
+
+def test_the_report_names_the_worst_element(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "reference.py").read_text()
+    place = tmp_path / "solution.py"
+    place.write_text(text.replace("shown = tuple(results[place].clone()", "shown = tuple(results[place] * 1.01"))
+    report = bp.tasks.check(folder, place, timed=False, first=True)
+    assert report.first is not None
+    assert report.first.value == pytest.approx(1.01 * report.first.wanted)
+    assert report.reason.startswith("forward, float32: ")
+    lines = str(report).splitlines()
+    assert len(lines) <= 6
+    assert f"{list(report.first.index)} is " in lines[1]
+    assert report.as_json()["fast_1"] is False
+
+
+@pytest.mark.slow
+def test_a_surrogate_gradient_is_not_held_against_a_solution(tmp_path: Path) -> None:
+    class Spike(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, v: Tensor) -> Tensor:
+            ctx.save_for_backward(v)
+            return (v > 0).to(v.dtype)
+
+        @staticmethod
+        def backward(ctx: Any, tangent: Tensor) -> Tensor:
+            (v,) = ctx.saved_tensors
+            return tangent / (1 + v * v)
+
+    def neuron(x: Tensor, w: Tensor) -> Tensor:
+        return Spike.apply(x * w - 0.1) * w  # type: ignore[no-any-return]
+
+    inputs = torch.randn(4, 8, requires_grad=True), torch.rand(8, requires_grad=True)
+    task = bp.tasks.make(bp.capture(neuron, *inputs), tmp_path / "T")
+    assert not task.is_derivative
+    assert "as the model's author wants it" in (tmp_path / "T" / "README.md").read_text()
+    assert bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False).good
+
+
+@pytest.mark.slow
+def test_a_tangent_of_one_result_is_not_taken_for_that_of_another(tmp_path: Path) -> None:
+    def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = (x * 2).split(1, -1)
+        return first, second
+
+    bp.tasks.make(bp.capture(halves, torch.randn(5, 2, requires_grad=True)), tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report
+
+
+@pytest.mark.slow
+def test_a_right_solution_is_timed(folder: Path) -> None:
+    report = bp.tasks.check(folder, folder / "reference.py")
+    assert report.good
+    assert report.untimed or [time.what for time in report.times] == ["forward", "step"]
+    assert all(0 < time.low <= time.faster <= time.high for time in report.times)
+    assert not report.fast_2
+
+
+@pytest.mark.slow
+def test_a_set_has_each_different_part_once(capture: bp.Capture, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        bp.save(capture, tmp_path / "pairs" / name)
+    made = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="module:1", least=2)
+    again = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="module:1", least=2)
+    assert made.rows == again.rows
+    assert [row["occurs"] for row in made.rows] == [4]
+    (row,) = made.rows
+    assert bp.tasks.check(
+        tmp_path / "set" / row["path"], tmp_path / "set" / row["path"] / "reference.py", timed=False
+    ).good
+    assert "1 different parts" in (tmp_path / "set" / "README.md").read_text()
+    assert json.loads((tmp_path / "set" / row["path"] / "task.json").read_text())["occurs"] == 4
