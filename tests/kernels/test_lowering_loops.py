@@ -65,7 +65,8 @@ def kernels_of(lowered: bp.types.Lowered) -> list[ast.FunctionDef]:
 def test_a_program_moves_the_fewest_bytes(name: str) -> None:
     function, make_inputs = PROGRAMS[name]
     lowered = lower_loop(function, make_inputs, name=name)
-    assert len(kernels_of(lowered)) == 1 + (lowered.backward is not None)
+    loops = [kernel for kernel in kernels_of(lowered) if any(isinstance(node, ast.For) for node in ast.walk(kernel))]
+    assert len(loops) == 1 + (lowered.backward is not None)  # one step may be another program, without a loop
     assert all(traffic.ratio <= 1.05 for traffic in lowered.traffic(64).values())
     imported = {
         name
