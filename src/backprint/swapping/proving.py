@@ -122,7 +122,7 @@ class Pass:
         try:
             witness, nearby = self.witnesses(base), nearby_values(base, self.step)
             near_witness = self.witnesses(nearby)
-        except Exception as error:
+        except Exception as error:  # the user's model may raise anything, in a dtype that it was not written for
             if self.dtype is None:
                 raise
             text = f"{NOT_TRIED}: before the swap the step raised {in_words(error)}"
@@ -137,7 +137,7 @@ class Pass:
                 rows += self.compared(self.step.run(nearby), near_witness, f", {NEAR}", watcher)
                 rows += self.faults_of_calls(watcher)  # results of the first run, after one on other values
                 rows += self.compared(self.step.run(base), witness, f", {ONCE_MORE}", watcher)
-            except Exception as error:
+            except Exception as error:  # a user's solution may raise anything
                 rows += self.raised(error, watcher)
         for place in self.places:
             rows += self.alone(place)
@@ -301,7 +301,7 @@ class Pass:
                 results_of(program, call, chosen, self.step.seed)
                 for chosen in (widened(values), values, again(values, self.computes_in, self.step.seed))
             ]
-        except Exception as error:
+        except Exception as error:  # the user's module may raise anything on values nearby
             return [
                 self.row(
                     f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original raised {in_words(error)}"
@@ -311,7 +311,7 @@ class Pass:
         with put_in([place], self.dtype, watcher):
             try:
                 ours = results_of(program, call, values, self.step.seed)
-            except Exception as error:
+            except Exception as error:  # a user's solution may raise anything
                 text = watcher.error or f"{name_of(place.solution)} raised {in_words(error)}"
                 verdict = WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}"
                 return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", verdict, text)]

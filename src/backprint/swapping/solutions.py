@@ -124,4 +124,4 @@ def signature_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], frozens
         return (), frozenset()
     stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     plain = [parameter for parameter in parameters if parameter.kind not in stars]
-    return tuple(one.name for one in plain), frozenset(one.name for one in plain if one.default is None)
+    return tuple(p.name for p in plain), frozenset(p.name for p in plain if p.default is None)

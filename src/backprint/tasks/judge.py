@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from backprint.common.memory import available_bytes
-from backprint.derivatives.called import Program, in_dtype, in_words, run_forward
+from backprint.derivatives.called import Program, in_dtype, run_forward
 from backprint.derivatives.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derivatives.compared import (
     NUMBERS,
@@ -156,8 +156,8 @@ class Judging:
                     self.fail(f"{shown(name)} has the shape {shape}, and the reference's {list(right.shape)}")
                     return False
             forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
-        except Exception as error:
-            self.fail(f"at its first call: {in_words(error)}" if not isinstance(error, SolutionFailed) else str(error))
+        except SolutionFailed as error:
+            self.fail(str(error))
         self.remote.process.limit = self.limit
         self.remote.heard.clear()
         return not self.reason

@@ -265,8 +265,8 @@ def dense(gradient: Any) -> Any:
 
 def captured_values(program: TaskProgram) -> dict[str, Tensor]:
     """Return the inputs that the recipes make, by name; draws are those of the capture's seed."""
-    made = program.capture.recipes.make()
-    values = {port.name: made[port.name] for port in program.inputs if port.name in made}
+    drawn = program.capture.recipes.make()
+    values = {port.name: drawn[port.name] for port in program.inputs if port.name in drawn}
     return with_draws(program, values, program.capture.seed)
 
 

@@ -215,8 +215,8 @@ def forward_lines(parts: FileParts) -> list[str]:
 def saved_names(parts: FileParts) -> list[str]:
     """Return the tensors that the backward reads and is not given."""
     assert parts.backward is not None
-    given = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
-    return [name for name in parts.backward.tensors if name not in given]
+    tangents = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
+    return [name for name in parts.backward.tensors if name not in tangents]
 
 
 def spread_sizes(parts: FileParts) -> list[str]:

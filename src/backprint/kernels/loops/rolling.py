@@ -649,7 +649,7 @@ def extended(
             run = run_body(
                 [*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history
             )
-            if any(made is not want for made, (_, want) in zip(run, wanted, strict=True) if want.op != "zero"):
+            if any(item is not want for item, (_, want) in zip(run, wanted, strict=True) if want.op != "zero"):
                 raise RefusedError("the first iterations are other programs")
         except (RefusedError, KeyError, Unlike) as error:
             problem = error if isinstance(error, RefusedError) else None
@@ -663,12 +663,12 @@ def extended(
     for index in range(first, length):
         time = walk[index]
         roots = [*body.following, *(write.element for write in body.writes)]
-        made = run_body(roots, values, time, elements, absent if index == first else None, history)
-        stores = {(write.tensor, time): item for write, item in zip(body.writes, made[len(dtypes) :], strict=True)}
+        results = run_body(roots, values, time, elements, absent if index == first else None, history)
+        stores = {(write.tensor, time): item for write, item in zip(body.writes, results[len(dtypes) :], strict=True)}
         if any(actual.get(key) is not item for key, item in stores.items()):
             break
         covered |= set(stores)
-        values, last = made[: len(dtypes)], index
+        values, last = results[: len(dtypes)], index
     if length - 1 - last > history.edge:
         raise RefusedError("the last iterations are other programs")
     return written_around(body, start, values, writes, covered, elements, (first, last), walk, length, absent, history)
@@ -775,9 +775,9 @@ def written_by(loop: Loop, elements: Elements, length: int, history: History) ->
     first, last = loop.first.at(length), loop.last.at(length)
     for time in range(first, last + loop.step, loop.step):
         roots = [*loop.following, *(write.element for write in loop.writes)]
-        made = run_body(roots, values, time, elements, None, history)
-        values = made[: len(values)]
-        for write, item in zip(loop.writes, made[len(values) :], strict=True):
+        results = run_body(roots, values, time, elements, None, history)
+        values = results[: len(values)]
+        for write, item in zip(loop.writes, results[len(values) :], strict=True):
             stores[write.tensor, time] = item
     for write in (*loop.before, *loop.after):
         slot = write.slot.at(length) if isinstance(write.slot, Edge) else write.slot
