@@ -222,7 +222,7 @@ def row_of_part(program: str, label: str, part: Capture, count: int, wanted: int
     write_task(part, place, named(f"{program} {label}"), overwrite=True)
     read = read_task(place)
     text = (place / "reference.py").read_text()
-    options: dict[str, Any] = dict(timed=False, limit=120.0)
+    options: dict[str, Any] = dict(timed=False, timeout=120.0)
     report = judge(read, solution_of_text(text), "reference.py", **options)
     row = Row(program, label, key, "right", steps=steps, occurs=count, comparisons=len(report.rows))
     if not report.right:

@@ -137,6 +137,20 @@ for _ in range(3):
     optimizer.step()
 """
 
+NEURON = """
+import torch
+
+def neuron(x):
+    v, spikes = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = v + (x[t] - v) / 2
+        spikes.append(v.sigmoid())
+    return torch.stack(spikes)
+
+def make(steps):
+    return neuron, (torch.randn(steps, 4, requires_grad=True),)
+"""
+
 EVERY = {
     "doctor": "doctor",
     "capture": "capture backprint.examples.convnet:factory -o {out}/captured",
@@ -156,6 +170,8 @@ EVERY = {
     "kernels": "kernels {sample} --target cpu:avx2 -o {out}/kernels",
     "kernels for a GPU": "kernels {sample} --target cuda:90 -o {out}/kernels_gpu",
     "kernels dedup": "kernels dedup {home}/cpu --index {out}/kernels.sqlite",
+    "lower": "lower {home}/neuron.py:make -o {out}/loops.py",
+    "task": "task {sample} -o {out}/task",
     "demo": "demo -o {out}/demo",
 }
 """Each verb, and what it is asked on a machine that lacks something; it may write below `{out}`."""
@@ -299,6 +315,7 @@ def verbs(python: Path, home: Path) -> Iterator[Row]:
 def every(python: Path, home: Path) -> Iterator[Row]:
     """Yield each verb on each machine that lacks something: it works, or a line says what is missing."""
     (home / "train.py").write_text(TRAIN, encoding="utf-8")
+    (home / "neuron.py").write_text(NEURON, encoding="utf-8")
     for machine, (lacks, words) in MACHINES.items():
         out = "." if machine == "read-only" else str(home / machine.replace(" ", "_"))
         for verb, command in EVERY.items():

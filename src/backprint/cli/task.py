@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--part", metavar="PATH", help="A module, such as blocks.0.mlp, or a part of a cut, such as fold@0.")
 @click.option("--name", help="The name of the task; else that of the program and the part.")
 @click.option("--dynamic", is_flag=True, help="Capture with symbolic sizes: a solution is tried at others too.")
-@click.option("--times", is_flag=True, help="Measure eager and Inductor.")
+@click.option("--measure", is_flag=True, help="Measure eager and Inductor.")
 @ENGINE
 @MODE
 @DEVICE
@@ -42,7 +42,7 @@ def make_command(
     part: str | None,
     name: str | None,
     dynamic: bool,
-    times: bool,
+    measure: bool,
     allow: tuple[str, ...],
     overwrite: bool,
     as_json: bool,
@@ -63,7 +63,9 @@ def make_command(
     options |= {key: value for key, value in (("mode", mode), ("device", device)) if value is not None}
     options |= {"dynamic": True} if dynamic else {}
     with ending(lambda: "no task was written"), working(f"task {target}"):
-        task = tasks.make(target, out, part=part, name=name, allow=allow, overwrite=overwrite, times=times, **options)
+        task = tasks.make(
+            target, out, part=part, name=name, allow=allow, overwrite=overwrite, measure=measure, **options
+        )
     if as_json:
         echo(json.dumps({"task": str(out), **dataclasses.asdict(task)}))
         return
@@ -78,7 +80,7 @@ def make_command(
 @click.option("--no-timing", "untimed", is_flag=True, help="Judge results alone.")
 @click.option("--first", is_flag=True, help="Stop at the first fault.")
 @click.option("--times", type=float, default=2.0, show_default=True, help="How many times eager's error is allowed.")
-@click.option("--limit", type=float, default=60.0, show_default=True, help="Seconds for an answer.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for an answer.")
 @click.option(
     "--warm-up", type=float, default=300.0, show_default=True, help="Seconds to load, and for the first call."
 )

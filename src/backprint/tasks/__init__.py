@@ -35,7 +35,7 @@ def make(
     name: str | None = None,
     allow: Sequence[str] = (),
     overwrite: bool = False,
-    times: bool = False,
+    measure: bool = False,
     **options: Any,
 ) -> Task:
     """Set a part of a program as a task, and write its folder `out`, as `backprint task` does.
@@ -43,7 +43,7 @@ def make(
     `target` is a Capture, the folder of a sample, or a TARGET such as `"model.py:make"`, which is captured with these
     `options` of `bp.capture`; with `dynamic=True` a solution must be right at other sizes too. `part` is a module's
     path, `"blocks.0.mlp"`, or a cut of `bp.split` and the number of a part, `"fold@0"`; without it the task is the
-    whole. With `times`, eager and Inductor are measured.
+    whole. With `measure`, eager and Inductor are measured.
     """
     from backprint.tasks.sets import capture_of_target
     from backprint.tasks.writing import named, part_of, write_task
@@ -54,7 +54,7 @@ def make(
     if part:
         capture = part_of(capture, part)
     title = name or named(f"{whole}.{part}" if part else whole)
-    return write_task(capture, Path(out), title, overwrite=overwrite, times=times)
+    return write_task(capture, Path(out), title, overwrite=overwrite, measure=measure)
 
 
 def check(
@@ -63,7 +63,7 @@ def check(
     *,
     timed: bool = True,
     times: float = 2.0,
-    limit: float = 60.0,
+    timeout: float = 60.0,
     warm_up: float = 300.0,
     memory: float | None = None,
     first: bool = False,
@@ -74,7 +74,7 @@ def check(
     which has no results of the reference; contents are drawn after it was loaded and called once, every call is
     compared, and times are those of this process's clock. Results may be off by `times` as much as eager is.
 
-    `limit` is the seconds of an answer, `warm_up` those of loading and the first call, `memory` the GiB that it may
+    `timeout` is the seconds of an answer, `warm_up` those of loading and the first call, `memory` the GiB that it may
     take. With `first`, the judge stops at the first fault. The process has the rights of the one who calls: judge a
     stranger's file in a container.
     """
@@ -87,7 +87,7 @@ def check(
         raise UsageError(f"{place}: no such file")
     load = solution_of_file(place.resolve())
     size = 0 if memory is None else int(memory * (1 << 30))
-    limits: dict[str, Any] = dict(limit=limit, warm_up=warm_up, memory=size)
+    limits: dict[str, Any] = dict(limit=timeout, warm_up=warm_up, memory=size)
     return judge(read_task(folder), load, place.name, timed=timed, times=times, first=first, **limits)
 
 

@@ -263,7 +263,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 def write_task(
-    capture: Capture, place: Path, name: str, *, overwrite: bool = False, occurs: int = 1, times: bool = False
+    capture: Capture, place: Path, name: str, *, overwrite: bool = False, occurs: int = 1, measure: bool = False
 ) -> Task:
     """Write the task of a Capture to its folder, all or nothing."""
     check_place_of_task(place, overwrite)
@@ -276,7 +276,7 @@ def write_task(
         task = task_of(stored, name, occurs)
         for file, text in texts_of_task(task, stored).items():
             write_file(staging / file, [text.encode()])
-        if times:
+        if measure:
             from backprint.tasks.timing import times_of_reference
 
             task = replace(task, seconds=times_of_reference(stored, staging))

@@ -63,6 +63,6 @@ def test_a_cheat_is_caught(name: str, task: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", some_slow(UNRULY))
 def test_an_unruly_solution_is_named(name: str, task: Path, tmp_path: Path) -> None:
     text, reason = UNRULY[name]
-    report = judged(task, text, tmp_path, limit=5.0, warm_up=2.0 if name == "hangs" else 20.0, memory=2.0)
+    report = judged(task, text, tmp_path, timeout=5.0, warm_up=2.0 if name == "hangs" else 20.0, memory=2.0)
     assert not report.good
     assert re.search(reason, report.reason), report.reason

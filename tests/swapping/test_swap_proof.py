@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from swapping.test_swap import MLP, Fused, FusedForward, Net, net_and_x
+from subjects.small_mlps import MLP, Fused, FusedForward, Net, net_and_x
 from torch import Tensor, nn
 
 import backprint as bp
