@@ -28,6 +28,7 @@ from backprint.derivatives.setting import is_inexact
 from backprint.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
+from backprint.values.likeness import bytes_of
 
 MOST_KEPT = 2000
 """How many bytes of what a solution prints are kept."""
@@ -355,7 +356,7 @@ def digest(values: Sequence[Tensor]) -> str:
     for value in values:
         plain = value.detach().cpu()
         total.update(f"{plain.dtype}{tuple(plain.shape)}{plain.stride()}".encode())
-        total.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+        total.update(bytes_of(plain.contiguous().reshape(-1).view(torch.uint8)))
     return total.hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import os
 import subprocess
 import sys
@@ -232,6 +233,9 @@ def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[d
     """Run the file on cases in a process of its own; return its results by port."""
     facts, parts = lowered.parts.layout.facts, lowered.parts
     is_cpu = all(tensor.device.type == "cpu" for case in cases for tensor in case.inputs.values())
+    for package in ("triton", *(("numpy",) if is_cpu else ())):  # numpy for Triton's interpreter
+        if importlib.util.find_spec(package) is None:
+            raise RefusedError(f"running the kernels needs {package}, which is not installed: pip install {package}")
     with tempfile.TemporaryDirectory(prefix="backprint_lowered_") as folder:
         lowered.save(Path(folder) / "lowered.py")
         flags = [gradient is not None for gradient in parts.gradients]
