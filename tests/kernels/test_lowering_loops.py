@@ -250,6 +250,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
     "a number of t": (with_number_of_t, sequence, r"a number changes with time.*one a step.*c\[t\]"),
     "a product": (with_product, lambda T: (draw(T, 4, 4), draw(4, 4)), r"aten\.mm.*is not an operation on elements"),
     "a mean of columns": (with_norm_of_columns, sequence, r"h\.mean\(0.*not linear in a sum over the state"),
+    "a product that changes the shape": (
+        lambda x, w: torch.stack([step @ w for step in x]),
+        lambda T: (draw(T, 2, 4), draw(4, 3)),
+        r"aten\.mm.*mixes elements of the state",
+    ),
+    "time twice": (lambda x: x @ x.T, lambda T: draw(T, 4), r"'output' has the shapes \[6, 6\] after 6 steps"),
     "time second": (with_time_second, lambda T: draw(4, T, 3), r"first dimension of 'x'.*x\.movedim\(1, 0\)"),
     "draws": (with_draws, sequence, r"random|rand"),
     "every second step": (with_every_second, sequence, r"program of an iteration|not written alike|other program"),

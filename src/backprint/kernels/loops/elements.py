@@ -60,6 +60,13 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     return Program(length, state, writes[0], writes[1], tensors)
 
 
+PRODUCTS = frozenset(
+    f"aten.{name}.default"
+    for name in ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "linear", "matmul", "convolution")
+)
+"""Operators that are often in a loop, and no operation on elements."""
+
+
 def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[int, ...]:
     """Return the shape that all inputs are broadcast to, without time."""
     ports = [port for graph in (pair.forward, pair.backward) if graph for port in graph.inputs if port.role != "saved"]
@@ -67,6 +74,12 @@ def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[int, ...]:
     try:
         return tuple(torch.broadcast_shapes(*shapes.values()))
     except RuntimeError:
+        product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
+        if product is not None:
+            raise RefusedError(
+                f"{product.target}{at(product.source)} mixes elements of the state, and a loop has one element a lane: "
+                "compute products of all steps at once, before the loop, or leave them to a compiler"
+            ) from None
         known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
 

@@ -112,6 +112,13 @@ def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
         if not places:
             continue
         if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
+            result = key.removeprefix("tangent ")
+            if result != key:
+                known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
+                raise RefusedError(
+                    f"the result {result!r} has the shapes {known}: "
+                    "time must be its first dimension, and no other may change with it, so that a step writes one slice"
+                )
             raise RefusedError(
                 f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
                 f"pass {key}.movedim({places[0]}, 0), a tensor of one slice a step"

@@ -64,7 +64,9 @@ class Lowered:
         It takes the arguments that the program takes. On a GPU it runs there; on a CPU, in Triton's interpreter, where
         TRITON_INTERPRET=1 is set before triton is imported.
         """
-        run = getattr(self.load(), self.name)
+        file = self.load()
+        run = getattr(file, self.name)
+        compiled = isinstance(getattr(file, f"{self.name}_forward"), file.triton.JITFunction)  # else it is interpreted
         program = self.function if isinstance(self.function, nn.Module) else None
         ports = [self.parts.layout.facts[name] for name in self.parts.inputs]
         signature = self.capture.signature
@@ -75,6 +77,11 @@ class Lowered:
             missing = [facts.port for facts in ports if facts.port not in named]
             if missing:
                 raise UsageError(f"{self.name} needs {', '.join(missing)}")
+            if compiled and all(named[facts.port].device.type == "cpu" for facts in ports):
+                raise UsageError(
+                    f"{self.name}: the inputs are on a CPU, where Triton's interpreter runs the kernels: set "
+                    "TRITON_INTERPRET=1 before triton is imported"
+                )
             results = run(*(named[facts.port] for facts in ports))
             results = results if isinstance(results, tuple) else (results,)
             return self.capture.origin.rebuild(signature.output, dict(zip(outputs, results, strict=True)))
