@@ -55,19 +55,34 @@ def test_the_folder_has_what_a_solver_needs(folder: Path) -> None:
 def test_the_reference_stands_alone(folder: Path) -> None:
     inputs = runpy.run_path(str(folder / "inputs.py"))["draw"](3)
     reference = runpy.run_path(str(folder / "reference.py"))["Reference"]
-    *weights, x, mask = (value.clone().requires_grad_() for value in inputs)
+    x, *weights, mask = (value.clone().requires_grad_() for value in inputs)
 
     def block(norm: Tensor, shift: Tensor, up: Tensor, bias: Tensor) -> Tensor:
         hidden = nn.functional.layer_norm(x, (8,), norm, shift)
         return x + torch.relu(nn.functional.linear(hidden, up, bias)) * mask
 
     expected = block(*weights)
-    (result,) = reference.apply(*weights, x, mask)
+    (result,) = reference.apply(x, *weights, mask)
     torch.testing.assert_close(result, expected)
     tangent = torch.randn_like(expected)
     ours, theirs = (torch.autograd.grad(value, [*weights, x], tangent) for value in (result, expected))
     torch.testing.assert_close(ours, theirs)
     assert (folder / "reference.py").read_text().count("backprint") == 0
+
+
+def test_the_reference_of_a_task_can_be_swapped_in(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(4, 5), nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3))), torch.randn(6, 4)
+    bp.tasks.make(bp.capture(model, x), tmp_path / "T", part="1")
+    solution = runpy.run_path(str(tmp_path / "T" / "reference.py"))["Solution"]
+
+    class One(solution):  # type: ignore[misc,valid-type]
+        """The module returns a tensor, and the reference of a task a tuple."""
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            return solution.forward(ctx, *inputs)[0]  # type: ignore[no-any-return]
+
+    assert bp.swap(model, "1", One).prove(x).verdict == "good"
 
 
 def test_inputs_are_drawn_anew(folder: Path) -> None:

@@ -69,6 +69,7 @@ def program_of(capture: Capture) -> TaskProgram:
     if pair.backward is None:
         raise RefusedError(f"{capture.name} has no backward: nothing in it is differentiable")
     forward, drawing, draws = with_draws_outside(pair.forward)
+    forward = replace(forward, inputs=tuple(sorted(forward.inputs, key=lambda port: AS_CALLED.index(port.role))))
     if steps_that_draw(pair.backward):
         raise RefusedError(f"the backward of {capture.name} draws random numbers, which are no inputs of it")
     checked_ports(capture.name, forward, pair)
@@ -84,6 +85,10 @@ def program_of(capture: Capture) -> TaskProgram:
     return TaskProgram(
         capture, forward, pair.backward, drawing, draws, forward.inputs, results_of(forward), wanted, tangents
     )
+
+
+AS_CALLED = ("input", "parameter", "buffer", "constant", "rng")
+"""The order in which a solution takes its inputs: as `bp.swap` passes them; draws, which it does not pass, are last."""
 
 
 def with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
