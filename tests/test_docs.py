@@ -47,8 +47,11 @@ STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
 
 
 def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run a page, and its commands, in processes that need not load PyTorch; the first page is run as a reader does, and
-    so is one that has Triton's interpreter, which is chosen before Triton is imported."""
+    """Run a page, and its commands, in processes that need not load PyTorch.
+
+    The first page is run as a reader does, and so is one with Triton's interpreter, which is chosen before Triton is
+    imported.
+    """
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if page == README or 'os.environ.setdefault("TRITON_INTERPRET"' in page.read_text(encoding="utf-8"):
         command = [sys.executable, *STRICT, pages.__file__, str(page)]
