@@ -210,11 +210,11 @@ def test_a_right_solution_is_timed(folder: Path) -> None:
 def test_a_set_has_each_different_part_once(capture: bp.Capture, tmp_path: Path) -> None:
     for name in ("one", "two"):
         bp.save(capture, tmp_path / "pairs" / name)
-    made = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="module:1", least=2)
+    task_set = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="module:1", least=2)
     again = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="module:1", least=2)
-    assert made.rows == again.rows
-    assert [row["occurs"] for row in made.rows] == [4]
-    (row,) = made.rows
+    assert task_set.rows == again.rows
+    assert [row["occurs"] for row in task_set.rows] == [4]
+    (row,) = task_set.rows
     assert bp.tasks.check(
         tmp_path / "set" / row["path"], tmp_path / "set" / row["path"] / "reference.py", timed=False
     ).good

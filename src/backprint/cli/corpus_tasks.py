@@ -30,13 +30,13 @@ def command(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     from backprint import tasks
 
     with ending(lambda: "the same command continues"), working(f"corpus tasks {source}") as at:
-        made = tasks.make_set(source, out, watch=at, **options)
+        task_set = tasks.make_set(source, out, watch=at, **options)
     if as_json:
-        for row in made.rows:
+        for row in task_set.rows:
             echo(json.dumps(row))
     else:
-        held = sum(row["split"] == "held out" for row in made.rows)
-        occurs = sum(row["occurs"] for row in made.rows)
-        echo(f"{out}: {len(made.rows)} tasks, {held} held out, of {occurs} parts; {len(made.skipped)} left out")
-    if not made.rows:
+        held = sum(row["split"] == "held out" for row in task_set.rows)
+        occurs = sum(row["occurs"] for row in task_set.rows)
+        echo(f"{out}: {len(task_set.rows)} tasks, {held} held out, of {occurs} parts; {len(task_set.skipped)} left out")
+    if not task_set.rows:
         raise SystemExit(1)

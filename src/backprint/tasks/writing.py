@@ -248,7 +248,7 @@ def other_dtypes(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[st
             tangents = {key: torch.ones_like(forward.outputs[key]) for key in forward.differentiable}
             gradients = forward.gradients(tangents)
         except (BackprintError, RuntimeError, NotImplementedError, TypeError):
-            continue
+            continue  # an operator of the reference does not take this dtype, so no solution has to
         results = [*forward.outputs.values(), *(value for value in gradients.values() if value is not None)]
         floats = [value for value in results if is_inexact(value)]
         if all(bool(value.isfinite().all()) for value in floats) and all(value.dtype is dtype for value in floats):
