@@ -1,17 +1,20 @@
 """Loops as kernels: programs that walk time, lowered, compared with eager, built, and beside Inductor.
 
     python benchmarks/lowering.py [NAME…] [--lengths 1,2,7,64,1000] [--halves] [--inductor STEPS]
+    python benchmarks/lowering.py operators
 
 A row for each program of `tests/kernels/loop_programs.py`, with a state of 5 x 33: seconds to lower, seconds to check,
 the worst difference from eager (relative to the largest value of its tensor; of halves, the error beside that of
 eager), kernels of each direction, the bytes that they move against the fewest at 64 steps, states a step, registers on
 sm_80 and sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call
-that reads all of its inputs and writes all of its outputs moves as many bytes at least.
+that reads all of its inputs and writes all of its outputs moves as many bytes at least. `operators` compares loops of
+one operator each (`tests/kernels/loop_operators.py`) with eager, those of FlexSN's table and others.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 import warnings
@@ -23,6 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kernels"))
 
+import loop_programs
 from loop_programs import PROGRAMS, STATE
 
 import backprint as bp
@@ -104,6 +108,9 @@ def main() -> None:
     parser.add_argument("--halves", action="store_true")
     parser.add_argument("--inductor", type=int, default=0, metavar="STEPS")
     options = parser.parse_args()
+    if options.names == ["operators"]:
+        script = Path(loop_programs.__file__).with_name("loop_operators.py")
+        raise SystemExit(subprocess.run([sys.executable, str(script)], check=False).returncode)
     warnings.simplefilter("ignore")
     lengths = [int(word) for word in options.lengths.split(",")]
     print("| program | lower s | check s | | worst | kernels | bytes | states a step | registers 80; 90 |")

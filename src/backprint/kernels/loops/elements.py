@@ -45,13 +45,18 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     forward, backward = pair.forward, pair.backward
     state = state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
+    folds = elements.folds
     results = Reader(elements, forward, state, timed, length, {}).read(tensors)
     known = {port.name: value for port, value in results if port.role == "saved"}
     results = [(port, value) for port, value in results if value is not None]
     outputs = [(port, value) for port, value in results if port.role != "saved"]
     gradients: list[tuple[Port, Tensor]] = []
     if backward is not None:
-        gradients = Reader(elements, backward, state, timed, length, known).read(tensors)
+        elements.folds = True
+        try:
+            gradients = Reader(elements, backward, state, timed, length, known).read(tensors)
+        finally:
+            elements.folds = folds
         gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
     writes = [
         tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors, length))
@@ -221,8 +226,11 @@ class Reader:
                 line = (inside or node).meta.get("source")
                 self.elements.source, self.elements.name = line, node.name
                 try:
-                    if inside is None and node.target not in STRUCTURE and decomposition(node.target) is not None:
-                        values[node] = self.decomposed(node, args, dict(kwargs))
+                    target: Any = node.target
+                    if target in REWRITTEN:
+                        values[node] = self.decomposed(node, REWRITTEN[target], args, dict(kwargs))
+                    elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
+                        values[node] = self.decomposed(node, target, args, dict(kwargs))
                     else:
                         values[node] = self.call(node.target, args, dict(kwargs), node.meta["val"])
                 except NotPointwise as error:
@@ -290,9 +298,8 @@ class Reader:
                 values[item] = self.elements.make(item.op, args, item.dtype)
         return values[template]
 
-    def decomposed(self, node: torch.fx.Node, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operator that Inductor decomposes."""
-        target: Any = node.target
+    def decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the result of an operator, or of a function of operators, that Inductor decomposes."""
         tensors: list[Any] = []
 
         def stand(value: Any) -> Any:
@@ -449,14 +456,24 @@ def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> 
     return Whole(shape, reader.pointwise(aten.div.Tensor, [square, count], {})), Whole(shape, mean)
 
 
-def row_max(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def variance(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    return var_mean(reader, target, args, kwargs, meta)[0]
+
+
+def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The largest or the smallest of a row, or whether one of it is true."""
     defaults: list[Any] = [[], False]
     value, dims, keeps = list(args) + defaults[len(args) - 1 :]
+    dims = [dims] if isinstance(dims, int) else dims
     if not keeps or [dim % len(value.shape) for dim in dims] != [len(reader.state) - 1]:
         raise NotPointwise("it is not over rows, the last dimension of the state, with keepdim=True")
     if tuple(value.shape) != reader.state:
         raise NotPointwise(f"it takes {list(value.shape)} of a state of {list(reader.state)}")
-    return Whole(tuple(meta.shape), reader.elements.make("row_max", (reader.whole(value),), meta.dtype))
+    element = reader.whole(value)
+    if target is aten.any.dim and element.dtype != torch.bool:
+        element = reader.pointwise(aten.ne.Scalar, [element, 0], {})
+    op = {aten.amax.default: "row_max", aten.amin.default: "row_min", aten.any.dim: "row_any"}[target]
+    return Whole(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype))
 
 
 def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
@@ -578,7 +595,7 @@ def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     value, shape = args[0], tuple(meta.shape)
-    if isinstance(value, Summed):
+    if isinstance(value, Summed) and torch.Size(shape).numel() == torch.Size(value.shape).numel():
         return Summed(shape, value.element, value.dims)
     if tuple(value.shape) == shape:
         return value
@@ -629,7 +646,8 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
     if isinstance(value, Summed):
         raise NotPointwise("it sums a sum again")
     if dtype_of(value) != meta.dtype:
-        raise NotPointwise(f"it sums {dtype_of(value)} into {meta.dtype}: convert it first")
+        wide = torch.empty(tuple(value.shape), dtype=meta.dtype, device="meta")
+        value = reader.call(torch.ops.prims.convert_element_type.default, (value, meta.dtype), {}, wide)
     rank = len(value.shape)
     dims = sorted(dim % rank for dim in (args[1] if len(args) > 1 and args[1] else range(rank)))
     if reader.has_time(value):
@@ -644,6 +662,17 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
         raise NotPointwise(f"it sums {list(value.shape)} of a state of {list(reader.state)}")
     return Summed(tuple(meta.shape), reader.whole(value), tuple(dims))
 
+
+def shrink_backward(grad: torch.Tensor, value: torch.Tensor, limit: float) -> torch.Tensor:
+    """The backward of hardshrink and of softshrink, as ATen has it."""
+    return torch.where((value >= -limit) & (value <= limit), 0.0, grad)
+
+
+REWRITTEN: Mapping[Any, Callable[..., Any]] = {
+    aten.hardshrink_backward.default: shrink_backward,
+    aten.softshrink_backward.default: shrink_backward,
+}
+"""Operators that Inductor leaves to ATen, as functions of others."""
 
 STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.select.int: select,
@@ -663,7 +692,8 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.mean.dim: mean,
     aten.mean.default: mean,
     aten.var_mean.correction: var_mean,
-    aten.amax.default: row_max,
+    aten.var.correction: variance,
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.any.dim), of_row),
     aten.empty.memory_format: empty,
     aten.empty_like.default: empty,
     aten.new_empty.default: empty,

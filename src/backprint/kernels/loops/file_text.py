@@ -41,6 +41,16 @@ class FileParts:
     without_grad: tuple[int, ...] = ()
     """The places of the inputs that did not require grad."""
 
+    @property
+    def library(self) -> tuple[str, ...]:
+        """The functions of CUDA's libdevice that kernels call, which Triton's interpreter does not run."""
+        kernels = [
+            self.forward,
+            self.backward,
+            *(part for short in self.shorts for part in (short.forward, short.backward)),
+        ]
+        return tuple(sorted(set().union(*(kernel.library for kernel in kernels if kernel))))
+
 
 def file_text(parts: FileParts) -> str:
     """Return the source of a file."""
@@ -81,9 +91,14 @@ one lane. Halves are computed in float32. `kept_` tensors are what the forward k
 import torch
 import triton
 import triton.language as tl
-
+{library_text(parts)}
 {block_text(parts.layout)}
 '''
+
+
+def library_text(parts: FileParts) -> str:
+    """Return the import of CUDA's libdevice, if a kernel calls it."""
+    return "from triton.language.extra import libdevice\n" * bool(parts.library)
 
 
 def block_text(layout: Layout) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -65,7 +65,8 @@ Slot: TypeAlias = "int | Now | Edge | None"
 class Elements:
     """Makes elements: the same for the same operation on the same arguments.
 
-    While `steps` is set, a constant of that value is the number of steps, an element `steps`.
+    While `steps` is set, a constant of that value is the number of steps, an element `steps`. While it `folds`, sums
+    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Elements:
         self.source: Source | None = None
         self.name = ""
         self.steps: int | None = None
+        self.folds = False
 
     def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
         """Return the element of an operation."""
@@ -81,6 +83,8 @@ class Elements:
             return arguments[0]  # exactly the same number
         if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
             op, arguments = "steps", ()
+        if self.folds and op in ARITHMETIC and all(is_constant(item) for item in arguments):
+            return self.constant(folded_number(op, arguments, dtype).item(), dtype)
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.made:
             self.made[key] = Element(op, arguments, dtype, self.source, self.name)
@@ -105,7 +109,28 @@ class Elements:
         return self.make("zero", (), dtype)
 
 
-ROWS = ("row_sum", "row_max")
+ARITHMETIC: Mapping[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "truediv": torch.div,
+    "neg": torch.neg,
+}
+"""Operations whose results IEEE 754 defines: a number of the file is that of the program."""
+
+
+def is_constant(value: Any) -> bool:
+    """Whether an argument is an element that is a number."""
+    return isinstance(value, Element) and value.op == "constant"
+
+
+def folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
+    """Return an operation on constants. Halves are computed in float32, as kernels do."""
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)
+
+
+ROWS = ("row_sum", "row_max", "row_min", "row_any")
 """Operations that take a row of the state, its last dimension, to one number."""
 
 

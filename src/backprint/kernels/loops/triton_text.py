@@ -11,6 +11,7 @@ import torch
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
 from backprint.kernels.loops.nouns import (
+    ARITHMETIC,
     INPUTS,
     RESERVED,
     Edge,
@@ -23,7 +24,7 @@ from backprint.kernels.loops.nouns import (
     behind,
     is_of_row,
 )
-from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX, LOOSE
+from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX, LIBDEVICE, LOOSE, NEEDS, ON_TENSORS, SINGLE
 
 TYPES = {
     torch.float64: "tl.float64",
@@ -61,7 +62,8 @@ LONGEST = 88
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A kernel: its name, its source, the tensors and the sizes that it takes, and the FORMULAS that it calls."""
+    """A kernel: its name, its source, the tensors and the sizes that it takes, the FORMULAS and the functions of
+    libdevice that it calls."""
 
     name: str
     source: str
@@ -70,6 +72,7 @@ class KernelText:
     formulas: frozenset[str]
     saves: bool
     named: Mapping[str, str]
+    library: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -118,6 +121,7 @@ class Writer:
         self.tensors: dict[str, None] = {}
         self.sizes: dict[str, None] = {}
         self.formulas: set[str] = set()
+        self.library: set[str] = set()
         self.widths: dict[Element, int] = {}
         self.source: Source | None = None
         self.is_inside = False
@@ -201,7 +205,14 @@ class Writer:
         head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
         text = "\n".join([*head, *self.lines]) + "\n"
         return KernelText(
-            self.name, text, tuple(tensors), tuple(numbers), frozenset(self.formulas), self.saves, self.kept_names
+            self.name,
+            text,
+            tuple(tensors),
+            tuple(numbers),
+            frozenset(self.formulas),
+            self.saves,
+            self.kept_names,
+            frozenset(self.library),
         )
 
     def span(self) -> str:
@@ -525,14 +536,22 @@ class Writer:
             return self.cast(element, *parts[0])
         if element.op == "pow" and is_fraction(element.inputs[1]):
             return f"tl.exp({parts[1][0]} * tl.log({parts[0][0]}))", 5
+        if element.op == "div_rn" and element.dtype == torch.float64:
+            return f"{bracket(*parts[0], 3)} / {bracket(*parts[1], 4)}", 3
+        texts = [text for text, _ in parts]
+        if element.op in ON_TENSORS:  # functions of this file that look at a dtype
+            texts = [
+                text if folded(item) is None else f"tl.full([BLOCK], {text}, {TYPES[item.dtype]})"
+                for text, item in zip(texts, element.inputs, strict=True)
+            ]
+        library = LIBDEVICE | SINGLE if element.inputs[0].dtype == torch.float64 else LIBDEVICE
+        if element.op in library:
+            self.library.add(element.op)
+            return f"libdevice.{library[element.op]}({', '.join(texts)})", 5
         if element.op in CALLS:
-            if element.op in FORMULAS:
-                self.formulas.add(element.op)
-            text = CALLS[element.op].format(*(text for text, _ in parts))
-            return text, LOOSE.get(element.op, 5)
-        raise RefusedError(
-            f"{element.op}{at_line(element)} has no formula here that Triton's interpreter runs too: write it in others"
-        )
+            self.formulas |= {name for name in (element.op, *NEEDS.get(element.op, ())) if name in FORMULAS}
+            return CALLS[element.op].format(*texts), LOOSE.get(element.op, 5)
+        raise RefusedError(f"{element.op}{at_line(element)} is no function of Triton or libdevice: write it in others")
 
     def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
         """Return a value in another dtype."""
@@ -638,9 +657,7 @@ def computed(element: Element) -> torch.Tensor | None:
     if element.op == "constant":
         return torch.tensor(element.args[0], dtype=dtype)
     parts = [computed(item) for item in element.inputs]
-    function = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.div, "neg": torch.neg}.get(
-        element.op
-    )
+    function = ARITHMETIC.get(element.op)
     if function is None or any(part is None for part in parts):
         function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
         if function is None or any(part is None for part in parts):
