@@ -18,7 +18,7 @@ from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.kernels.loops.build import BuiltLoop, built
 from backprint.kernels.loops.check import LoopCheck, checked, functions_text
-from backprint.kernels.loops.file_text import FileParts
+from backprint.kernels.loops.file_text import FileParts, shapes_text
 from backprint.kernels.loops.nouns import Loop
 from backprint.kernels.loops.traffic import Traffic, traffic_of
 from backprint.replaying.arguments import arguments
@@ -112,7 +112,7 @@ class Lowered:
         element = torch.Size(layout.state).numel() * 4
         lines = [
             f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} "
-            "or more steps and every shape of the state"
+            f"or more steps and {shapes_text(layout)}"
         ]
         traffic = self.traffic(steps)
         for name, loop in (("forward", self.forward), ("backward", self.backward)):

@@ -134,21 +134,13 @@ ROWS = ("row_sum", "row_max", "row_min", "row_any")
 """Operations that take a row of the state, its last dimension, to one number."""
 
 
-def is_of_row(element: Element) -> bool:
-    """Whether an element is the same number all along a row."""
-    if element.op in ROWS or not element.inputs:
-        return element.op in ROWS
-    varying = [item for item in element.inputs if item.op not in ("constant", "steps", "zero")]
-    return bool(varying) and all(is_of_row(item) for item in varying)
-
-
 INPUTS = ("input", "parameter", "buffer", "constant")
 """The roles of what a program is given."""
 
 RESERVED = frozenset(
     (
         *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
-        *("ctx", "state", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
+        *("ctx", "state", "row", "rows", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
     )
 )
 """Names that a generated file has for itself."""
@@ -178,12 +170,14 @@ def behind(elements: Iterable[Element]) -> Iterator[Element]:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A whole input. If it is `timed`, its first dimension is time."""
+    """A whole input. If it is `timed`, its first dimension is time. If it is `by_row`, it has one value for each row
+    of the state, so the state's last dimension is not there."""
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
     timed: bool
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +186,7 @@ class Whole:
 
     shape: tuple[int, ...]
     element: Element
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +196,7 @@ class Slots:
     shape: tuple[int, ...]
     parts: tuple[Element | None, ...]
     dtype: torch.dtype
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +255,8 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """A tensor of a kernel: its role, its shape at capture without time, its dtype, and whether it has time."""
+    """A tensor of a kernel: its role, its shape at capture without time, its dtype, and whether it has time. `dims` are
+    those of the state over which it is summed. `by_row`: it has a value for each row, and not the last dimension."""
 
     name: str
     port: str
@@ -268,6 +265,30 @@ class TensorFacts:
     dtype: torch.dtype
     timed: bool
     dims: tuple[int, ...] | None = None
+    by_row: bool = False
+
+
+def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[Element]:
+    """Return the elements of a loop that are one number for a whole row of the state."""
+    roots = [*loop.start, *loop.following, *loop.absent]
+    order = list(behind([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
+    carried = set(range(len(loop.start)))
+    while True:
+        rows: dict[Element, bool | None] = {}  # None: a number, which is a row's if others are
+        for element in order:
+            if element.op == "carried":
+                rows[element] = element.args[0] in carried
+            elif element.op in ("load", "previous"):
+                rows[element] = is_row_tensor(element.args[0])
+            elif element.op in ROWS or not element.inputs:
+                rows[element] = True if element.op in ROWS else None
+            else:
+                of_inputs = {rows[item] for item in element.inputs} - {None}
+                rows[element] = None if not of_inputs else of_inputs == {True}
+        still = {index for index in carried if rows[loop.following[index]] and rows[loop.start[index]] in (True, None)}
+        if still == carried:
+            return frozenset(element for element, is_row in rows.items() if is_row)
+        carried = still
 
 
 @dataclass(frozen=True, slots=True)
