@@ -139,6 +139,17 @@ def test_a_norm_a_step_is_a_row_a_program() -> None:
     assert "this file was written for 33" in lowered.source
 
 
+def test_a_state_for_each_row_is_one_number_a_program() -> None:
+    function, make_inputs = PROGRAMS["two_shapes"]
+    lowered = bp.lower(function, make_inputs)
+    assert "tl.store(output_1_ptr + row, n_1)" in lowered.source
+    assert "tl.store(kept_sigmoid_ptr + at_row, sigmoid)" in lowered.source
+    assert "sizes((x,), (first[..., None],))" in lowered.source
+    assert "every number of rows of 33 elements" in lowered.explain()
+    gated = bp.lower(*PROGRAMS["gated_rows"])
+    assert "tl.store(grad_gate_ptr + at_row, " in gated.source
+
+
 def test_an_input_that_did_not_require_grad_may_not_later() -> None:
     """Its gradient would be None, and nobody would be told."""
     lowered = bp.lower(PLIF(), lambda T: sequence(T).detach())

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from backprint.errors import RefusedError, UsageError
 from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.words import LIBDEVICE, SINGLE
 from backprint.replaying.arguments import arguments
 
 if TYPE_CHECKING:
@@ -229,10 +230,20 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [tensor for item in items for tensor in tensors_in(item)]
 
 
+def functions_text(names: Sequence[str]) -> str:
+    """Return operations as the names that libdevice has for them."""
+    return ", ".join(sorted({(LIBDEVICE | SINGLE)[name] for name in names}))
+
+
 def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
     """Run the file on cases in a process of its own; return its results by port."""
     facts, parts = lowered.parts.layout.facts, lowered.parts
     is_cpu = all(tensor.device.type == "cpu" for case in cases for tensor in case.inputs.values())
+    if is_cpu and parts.library:
+        raise RefusedError(
+            f"{lowered.name}: its kernels call {functions_text(parts.library)} of CUDA's libdevice, which Triton's "
+            "interpreter does not run: check with inputs on a GPU, or compile with .build(90)"
+        )
     for package in ("triton", *(("numpy",) if is_cpu else ())):  # numpy for Triton's interpreter
         if importlib.util.find_spec(package) is None:
             raise RefusedError(f"running the kernels needs {package}, which is not installed: pip install {package}")

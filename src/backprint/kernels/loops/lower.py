@@ -240,13 +240,13 @@ def lowered(
     tensors = dict(program.tensors)
     for short in shorter:  # may have gradients that the loop has not
         tensors = short.tensors | tensors
+    layout = Layout(tensors, program.state)
+    if has_rows(layout, program, *shorter):
+        layout.columns = program.state[-1]
     if backward is not None:
-        both = kept(forward, backward, elements, tensors, program.state)
+        both = kept(forward, backward, elements, tensors, program.state, layout.is_row)
         forward, backward = both.forward, both.backward
         tensors |= {facts.name: facts for facts in both.tensors}
-    layout = Layout(tensors, program.state)
-    if has_rows(program, *shorter):
-        layout.columns = program.state[-1]
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     read_later = frozenset(second.tensors if second is not None else ())
     rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
@@ -297,10 +297,12 @@ def lowered(
     )
 
 
-def has_rows(*programs: Program) -> bool:
-    """Whether a kernel works on rows of the state."""
-    roots = [write.element for program in programs for write in (*program.forward, *program.backward)]
-    return any(item.op in ROWS for item in behind(roots))
+def has_rows(layout: Layout, *programs: Program) -> bool:
+    """Whether a kernel works on rows of the state, or writes one value for a row."""
+    writes = [write for program in programs for write in (*program.forward, *program.backward)]
+    facts = [layout.facts[write.tensor] for write in writes]
+    of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
+    return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
 
 
 def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:

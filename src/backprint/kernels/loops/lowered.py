@@ -17,8 +17,8 @@ from torch import nn
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.kernels.loops.build import BuiltLoop, built
-from backprint.kernels.loops.check import LoopCheck, checked
-from backprint.kernels.loops.file_text import FileParts
+from backprint.kernels.loops.check import LoopCheck, checked, functions_text
+from backprint.kernels.loops.file_text import FileParts, shapes_text
 from backprint.kernels.loops.nouns import Loop
 from backprint.kernels.loops.traffic import Traffic, traffic_of
 from backprint.replaying.arguments import arguments
@@ -82,6 +82,12 @@ class Lowered:
                     f"{self.name}: the inputs are on a CPU, where Triton's interpreter runs the kernels: set "
                     "TRITON_INTERPRET=1 before triton is imported"
                 )
+            if not compiled and self.parts.library:
+                functions = functions_text(self.parts.library)
+                raise UsageError(
+                    f"{self.name}: Triton's interpreter does not run {functions} of libdevice: call it on a GPU, "
+                    "without TRITON_INTERPRET=1"
+                )
             results = run(*(named[facts.port] for facts in ports))
             results = results if isinstance(results, tuple) else (results,)
             return self.capture.origin.rebuild(signature.output, dict(zip(outputs, results, strict=True)))
@@ -106,7 +112,7 @@ class Lowered:
         element = torch.Size(layout.state).numel() * 4
         lines = [
             f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} "
-            "or more steps and every shape of the state"
+            f"or more steps and {shapes_text(layout)}"
         ]
         traffic = self.traffic(steps)
         for name, loop in (("forward", self.forward), ("backward", self.backward)):
@@ -137,6 +143,9 @@ class Lowered:
         lines += [
             f"{counted(short.length, 'step')}: kernels of their own, without a loop" for short in self.parts.shorts
         ]
+        if self.parts.library:
+            functions = functions_text(self.parts.library)
+            lines.append(f"calls {functions} of CUDA's libdevice: .build() compiles it, .check() needs a GPU")
         halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
         if halves:
             lines.append(
