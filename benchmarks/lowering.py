@@ -37,7 +37,8 @@ import backprint as bp
 from backprint.errors import BackprintError
 from backprint.kernels.alone_file import least_bytes
 from backprint.kernels.loops.call import call_of
-from backprint.kernels.loops.check import widened
+from backprint.kernels.lowered import counted
+from backprint.kernels.lowered_check import widened
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
@@ -91,7 +92,8 @@ def print_lengths(
     begun = time.perf_counter()
     comparison = bp.lower(function, make_inputs, name=name).check(lengths, timeout=3600.0)
     worst = {
-        steps: max(row.difference / row.allowed for row in comparison.rows if row.steps == steps) for steps in lengths
+        steps: max(row.difference / row.allowed for row in comparison.rows if row.size == counted(steps, "step"))
+        for steps in lengths
     }
     cells = " | ".join(f"{worst[steps]:.3f}" for steps in lengths)
     verdict = "right" if comparison.ok else "WRONG"

@@ -259,7 +259,7 @@ def outcome(name: str) -> tuple[str, float]:
     """
     import backprint as bp
     from backprint.errors import RefusedError
-    from backprint.kernels.loops.check import case_of, row_of
+    from backprint.kernels.lowered_check import case_of_function, row_of
 
     torch.manual_seed(0)
     try:
@@ -268,7 +268,7 @@ def outcome(name: str) -> tuple[str, float]:
         return f"refused: {error}", 0.0
     if lowered.parts.library:
         return "compiled", 0.0
-    case = case_of(lowered, 9)
+    case = case_of_function(lowered, "9 steps", inputs(9), nudges=0)
     has_gradient = [gradient is not None for gradient in lowered.parts.gradients]
     tensors = [tensor.detach().clone() for tensor in case.inputs.values()]
     leaves = [tensor.requires_grad_() for tensor, has in zip(tensors, has_gradient, strict=True) if has]

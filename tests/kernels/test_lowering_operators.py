@@ -115,19 +115,18 @@ def test_formulas_are_right_at_special_numbers(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def erfinv() -> bp.types.Lowered:
+def erfinv() -> bp.types.LoweredLoop:
     return bp.lower(OTHERS["erfinv"], inputs, name="erfinv")
 
 
-def test_a_function_of_libdevice_is_not_run_by_the_interpreter(erfinv: bp.types.Lowered) -> None:
+def test_a_function_of_libdevice_is_computed_by_torch_in_a_check(erfinv: bp.types.LoweredLoop) -> None:
     assert "from triton.language.extra import libdevice\n" in erfinv.source
     assert "calls erfinv of CUDA's libdevice" in erfinv.explain()
-    with pytest.raises(RefusedError, match=r"erfinv of CUDA's libdevice.*with inputs on a GPU.*\.build\(90\)"):
-        erfinv.check((7,))
+    assert erfinv.check((7,)).ok
 
 
 @pytest.mark.slow
-def test_a_function_of_libdevice_is_compiled(erfinv: bp.types.Lowered) -> None:
+def test_a_function_of_libdevice_is_compiled(erfinv: bp.types.LoweredLoop) -> None:
     assert [kernel.spilled for kernel in erfinv.build(90)] in ([0, 0], [None, None])
 
 

@@ -54,6 +54,11 @@ class Lowered(ABC):
     def jitted(self) -> str:
         """The name of one of the kernels in the file."""
 
+    @property
+    def library(self) -> str:
+        """The functions that the file lacks in Triton's interpreter, or ''."""
+        return ""
+
     @abstractmethod
     def explain(self) -> str:
         """Return in words what is one kernel, and how many bytes it moves."""
@@ -103,6 +108,11 @@ class Lowered(ABC):
                 raise UsageError(
                     f"{self.name}: the inputs are on a CPU, where Triton's interpreter runs the kernels: set "
                     "TRITON_INTERPRET=1 before triton is imported"
+                )
+            if not compiled and self.library:
+                raise UsageError(
+                    f"{self.name}: Triton's interpreter does not run {self.library} of libdevice: call it on a GPU, "
+                    "without TRITON_INTERPRET=1"
                 )
             results = run(*(named[port] for port in face.inputs))
             results = results if isinstance(results, tuple) else (results,)

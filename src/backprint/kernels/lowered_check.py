@@ -171,8 +171,8 @@ def distance(value: Tensor, reference: Tensor) -> float:
 # ---- Cases of a function or a module
 
 
-def case_of_function(lowered: Lowered, size: str, inputs: Any) -> Case:
-    """Return the program on these inputs, run in eager."""
+def case_of_function(lowered: Lowered, size: str, inputs: Any, nudges: int = NUDGES) -> Case:
+    """Return the program on these inputs, run in eager, and on as many that differ in their last bit."""
     call = call_of(inputs)
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
@@ -185,7 +185,7 @@ def case_of_function(lowered: Lowered, size: str, inputs: Any) -> Case:
         wide_tangents = [None if item is None else item.float() for item in tangents]
         reference, _ = run_eager(lowered, function, args, kwargs, wide, wide_tangents)
     nudged = []
-    for source in sources():
+    for source in sources(nudges):
         function = lowered.function
         if isinstance(function, nn.Module):
             function = copy.deepcopy(function)
@@ -198,9 +198,9 @@ def case_of_function(lowered: Lowered, size: str, inputs: Any) -> Case:
     return Case(size, named, tuple(tangents), results, reference, tuple(nudged))
 
 
-def sources() -> Iterator[torch.Generator]:
+def sources(count: int) -> Iterator[torch.Generator]:
     """Yield the generators of nudges."""
-    return (torch.Generator().manual_seed(seed) for seed in range(NUDGES))
+    return (torch.Generator().manual_seed(seed) for seed in range(count))
 
 
 def nudge(value: Any, source: torch.Generator) -> Any:
@@ -296,7 +296,7 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], g
             {name: nudge(value, source) for name, value in values.items()},
             [nudge(item, source) for item in tangents],
         )
-        for source in sources()
+        for source in sources(NUDGES)
     ]
     given = {name: values[name] for name in face.inputs}
     return Case(size, given, tangents, results_of(lowered, values, tangents), {}, tuple(nudged))

@@ -19,7 +19,7 @@ from backprint.kernels.extraction import FORMS, blank_kernel, record_calls, refu
 from backprint.kernels.fused.nouns import CodePort, Direction, identifier, unique
 from backprint.kernels.inductor import lower_with_inductor, lowering_for
 from backprint.kernels.nouns import Kernel, KernelTarget
-from backprint.kernels.prepare import PreparedGraph, prepared_graph
+from backprint.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.kernels.read import kernels_of_wrapper
 
 UNPADDED = {"comprehensive_padding": False}
@@ -36,7 +36,8 @@ def directions_of(pair: Pair, target: KernelTarget) -> tuple[list[Direction], li
     names = {
         size_text(size): identifier(name) for name, size in (examples.sizes if examples else {}).items()
     }  # Inductor's names of symbols
-    directions, saved = [], {}
+    directions: list[Direction] = []
+    saved: Mapping[str, PortLayout] = {}
     with lowering_for(target, 1), config.patch(UNPADDED):
         for name, graph in graphs.items():
             prepared = prepared_graph(graph, target, FORMS, saved, examples)

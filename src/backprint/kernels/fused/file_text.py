@@ -109,8 +109,8 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
     if "math." in " ".join(line for text in file.texts.values() for line in text.lines):
         imports.insert(0, "import math\n")
     words = (
-        f"Written by Backprint from {file.origin}; the kernels are those of {file.compiler} for {file.target}, with names "
-        f"of the program. This file needs torch and triton alone. `{file.name}({arguments})` is the program, and "
+        f"Written by Backprint from {file.origin}; the kernels are those of {file.compiler} for {file.target}, with "
+        f"names of the program. This file needs torch and triton alone. `{file.name}({arguments})` is the program, and "
         "gradients flow through it. What the forward keeps for the backward is what it returns after its outputs."
     )
     lines = [f'"""{file.name} in Triton kernels of Inductor: {", ".join(counts)}{sizes}.', "", *filled(words), '"""']

@@ -137,7 +137,7 @@ def grid_of(tuner: Any) -> tuple[list[Any], Sequence[str]]:
 
 def grid_text(expression: Any) -> list[str]:
     """Return the three expressions of a grid."""
-    values = {}
+    values: dict[str, str] = {}
     for line in expression.prefix:
         name, _, value = line.partition(" = ")
         values[name] = ast.unparse(Inserted(values).visit(ast.parse(value, mode="eval").body))
@@ -171,8 +171,7 @@ class Inserted(ast.NodeTransformer):
 
 def launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
     """Return the launch of a kernel as a statement."""
-    names = [name for name in item.module.parameters]
-    values = dict(zip(names, launch.arguments, strict=False))
+    values = dict(zip(item.module.parameters, launch.arguments, strict=False))
     sizes = [ast.unparse(Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
     while len(sizes) > 1 and sizes[-1] == "1":
         sizes.pop()
@@ -205,14 +204,13 @@ def without_unused(module: TritonModule) -> str:
     while True:
         tree = ast.parse("\n".join(lines))
         read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        unread = [node for node in ast.walk(tree) if is_unread(node, read)]
-        if not unread:
+        dropped = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and is_unread(node, read)}
+        if not dropped:
             return "\n".join(lines)
-        dropped = {node.lineno for node in unread}  # type: ignore[attr-defined]  # a statement's
         lines = [line for number, line in enumerate(lines, 1) if number not in dropped]
 
 
-def is_unread(node: ast.AST, read: Iterable[str]) -> bool:
+def is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
     """Whether a statement of one line only names a value that nothing reads."""
     match node:
         case (
@@ -221,7 +219,7 @@ def is_unread(node: ast.AST, read: Iterable[str]) -> bool:
         ):
             calls = [child.func for child in ast.walk(value) if isinstance(child, ast.Call)]
             harmless = all(isinstance(call, ast.Attribute) and call.attr in INSTANT for call in calls)
-            return name not in read and harmless and node.lineno == node.end_lineno  # type: ignore[attr-defined]
+            return name not in read and harmless and node.lineno == node.end_lineno
     return False
 
 

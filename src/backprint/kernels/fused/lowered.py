@@ -25,6 +25,7 @@ from backprint.kernels.lowered_check import (
     values_of_steps,
 )
 from backprint.lowering.subjects import steps_that_draw
+from backprint.sample.inputs import Inputs
 from backprint.sample.recipes import redraw
 from backprint.values.settings import preserving_random_states
 
@@ -67,7 +68,7 @@ class LoweredGraph(Lowered):
         ]
         for direction in self.directions():
             text, count = self.file.texts[direction.name], self.traffic()[direction.name]
-            results = [row for row in returned(self.file, direction)]
+            results = returned(self.file, direction)
             lines.append(
                 f"{direction.name}: reads {', '.join(sorted(text.used)) or 'nothing'}; writes {words_of(results)}"
             )
@@ -129,10 +130,10 @@ class LoweredGraph(Lowered):
         if self.make_inputs is not None:
             taken = sizes or self.file.taken(SIZES)
             return [case_of_function(self, f"size {size}", self.make_inputs(size)) for size in taken]
-        recipes = self.capture.recipes
-        values = recipes.make()
-        drawn = {name: redraw(recipe, self.capture.seed + 1) for name, recipe in recipes.recipes.items()}
-        others = replace(recipes, recipes=drawn).make()
+        known = self.capture.recipes
+        values = known.make()
+        drawn = {name: redraw(recipe, self.capture.seed + 1) for name, recipe in known.recipes.items()}
+        others = Inputs(drawn, known.exact, known.seed).make()
         return [
             case_of_capture(self, "the captured inputs", values, graphs=self.draws),
             case_of_capture(self, "other inputs", others, graphs=self.draws),

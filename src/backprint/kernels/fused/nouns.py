@@ -59,8 +59,8 @@ class Direction:
 
 
 RESERVED = frozenset(
-    "torch triton tl tl_math math os types libdevice triton_helpers INTERPRETED device ctx expect laid tuned interpreted "
-    "missing KINDS".split()
+    "torch triton tl tl_math math os types libdevice triton_helpers INTERPRETED device ctx expect laid tuned "
+    "interpreted missing KINDS".split()
 )
 """Names that a file has for itself."""
 

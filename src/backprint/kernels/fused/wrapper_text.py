@@ -170,10 +170,11 @@ class Reader:
             ):
                 return
             case ast.Call(func=ast.Attribute(value=ast.Name(id=tensor), attr="size" | "stride" as what)):
-                self.sizes[name] = f"{self.names.get(tensor, tensor)}.{'shape' if what == 'size' else 'stride()'}"
+                read = "shape" if what == "size" else "stride()"
+                self.sizes[name] = f"{self.names.get(tensor, tensor)}.{read}"
                 return
             case ast.Subscript(value=ast.Name(id=sizes), slice=ast.Constant(value=place)) if sizes in self.sizes:
-                text = f"{self.sizes[sizes]}[{place}]"
+                text = f"{self.sizes[sizes]}[{place!r}]"
                 self.names.setdefault(name, unique(name, set(self.names.values())))
                 self.lines.append(f"{self.names[name]} = {text}")
                 return
@@ -404,16 +405,12 @@ def broken(text: str, indent: str) -> list[str]:
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     left, equals, right = text.partition(" = ")
-    if equals and "," in left and not set(left) & set("()[]{}"):
-        if len(left) > WIDTH // 2:
-            return (
-                [*filled_rows("(", left, f") = {right.split('(')[0]}", indent)]
-                if "(" not in right
-                else [
-                    *filled_rows("(", left, f") = {right[: opening(right) + 1]}", indent),
-                    *filled_rows("", right[opening(right) + 1 : -1], ")", indent)[1:],
-                ]
-            )
+    if equals and "," in left and not set(left) & set("()[]{}") and len(left) > WIDTH // 2:
+        if not right.endswith(")"):
+            return filled_rows("(", left, f") = {right}", indent)
+        start = opening(right) + 1
+        arguments = filled_rows("", right[start:-1], ")", indent)[1:]
+        return [*filled_rows("(", left, f") = {right[:start]}", indent), *arguments]
     if text.startswith("return ") and not text.endswith(")"):
         return filled_rows("return (", text.removeprefix("return "), ")", indent)
     body = text.removesuffix(":")

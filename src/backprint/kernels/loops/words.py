@@ -7,7 +7,7 @@ far as a formula is right for every number. The others are in LIBDEVICE: a file 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 INFIX: Mapping[str, tuple[str, int]] = {
     "add": ("+", 2),
@@ -380,3 +380,8 @@ def reciprocal(a):
 ''',
 }
 """Functions that a generated file defines if it calls them."""
+
+
+def functions_text(names: Sequence[str]) -> str:
+    """Return operations as the names that libdevice has for them."""
+    return ", ".join(sorted({(LIBDEVICE | SINGLE)[name] for name in names}))
