@@ -154,13 +154,20 @@ def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> Lower
     return LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
 
 
+def wide(value: Tensor) -> Tensor:
+    """Return numbers in double precision."""
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
 def farthest(value: Tensor, eager: Tensor) -> float:
     """Return the largest difference from eager, relative to its largest value."""
     if not eager.numel():
         return 0.0
+    if not (eager.is_floating_point() or eager.is_complex()):
+        return float((value != eager).any())
     scale = eager.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30)
     same = (value == eager) | (value.isnan() & eager.isnan())
-    return float(torch.where(same, 0.0, (value.double() - eager.double()).abs() / scale).max())
+    return float(torch.where(same, 0.0, (wide(value) - wide(eager)).abs() / scale).max())
 
 
 def distance(value: Tensor, reference: Tensor) -> float:

@@ -60,10 +60,11 @@ class FusedFile:
         return {port.port.name: port for port in ports if port.port.role == "gradient"}
 
     def taken(self, sizes: Sequence[int]) -> list[int]:
-        """Return the sizes that the file takes, if all symbols are the size; those of a file of one symbol."""
-        values = [dict.fromkeys(self.symbols, size) for size in sizes]
-        conditions = [all(evaluated(text, row) for text in self.conditions) for row in values]
-        return [size for size, is_taken in zip(sizes, conditions, strict=True) if is_taken]
+        """Return the sizes that the file takes, as far as that is known: of a file of one symbol."""
+        if len(self.symbols) != 1:
+            return list(sizes)
+        (name,) = self.symbols
+        return [size for size in sizes if all(evaluated(text, {name: size}) for text in self.conditions)]
 
     @property
     def kernels(self) -> list[FusedKernel]:

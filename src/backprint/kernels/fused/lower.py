@@ -10,7 +10,10 @@ from typing import Any
 
 from backprint.api import capture
 from backprint.errors import BackprintError, RefusedError
-from backprint.graph.nouns import Capture, Graph, Pair, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Pair, ScalarSpec, Spec, TensorSpec
+from backprint.graph.sizes import hints, known
+from backprint.graph.steps import used
+from backprint.graph.text import show_step
 from backprint.kernels.compilers import inductor_version
 from backprint.kernels.fused.directions import directions_of, in_file
 from backprint.kernels.fused.file_text import FusedFile, fused_file
@@ -151,7 +154,23 @@ def pair_of(item: Capture) -> Pair:
         )
     if guards := [guard for guard in item.guards if guard.kind in HELD]:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
-    return item.pairs[0]
+    pair = item.pairs[0]
+    for graph in graphs_of(pair):
+        sizes = hints(graph)
+        specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
+        for step in graph.steps:
+            known_sizes = [is_size(specs.get(name), sizes) for name in used(step)]
+            if step.is_guard and not all(known_sizes):
+                raise RefusedError(
+                    f"the program depends on a value, `{show_step(step)}`"
+                    f"{f' at {step.source.file}:{step.source.line}' if step.source else ''}: the kernels could not know"
+                )
+    return pair
+
+
+def is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
+    """Whether a value is a size that symbols make."""
+    return isinstance(spec, ScalarSpec) and bool(spec.expression) and known(spec.expression, sizes)
 
 
 def with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
@@ -217,7 +236,7 @@ def graphs_of(pair: Pair) -> list[Graph]:
     return [pair.forward, *([pair.backward] if pair.backward is not None else [])]
 
 
-BOUND = re.compile(r"(?:(?P<times>\d+)\*)?(?P<name>\w+) (?P<word><=|<) (?P<most>\d+)")
+BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<) (?P<most>\d+)")
 """A condition that bounds one symbol."""
 
 
@@ -226,7 +245,7 @@ def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
     compared anyway."""
     most: dict[str, int] = {}
     others: list[str] = []
-    for text in dict.fromkeys(conditions):
+    for text in dict.fromkeys(ast.unparse(ast.parse(text)) for text in conditions):
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         if not names <= {*symbols, "math", "max", "min"}:
             continue

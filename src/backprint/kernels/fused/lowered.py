@@ -102,6 +102,8 @@ class LoweredGraph(Lowered):
         """
         if self.make_inputs is None and sizes:
             raise UsageError(f"{self.name} is for the captured sizes: pass a function of a size to bp.lower for others")
+        if others := set(sizes) - set(self.file.taken(sizes)):
+            raise UsageError(f"{self.name} is not for {min(others)}: only where {' and '.join(self.file.conditions)}")
         with preserving_random_states():
             cases = self.cases(sizes)
             if not self.draws:

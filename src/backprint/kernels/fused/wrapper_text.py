@@ -21,8 +21,11 @@ from backprint.kernels.fused.nouns import Direction, unique
 
 WIDTH = 120
 
-LEFT_OUT = ("assert_size_stride", "assert_size_stride_grouped", "assert_alignment", "assert_tensor_metadata")
+LEFT_OUT = ("assert_alignment", "assert_tensor_metadata")
 """Functions that a wrapper calls to check what is checked elsewhere here."""
+
+LAYOUTS = ("assert_size_stride", "assert_size_stride_grouped")
+"""Functions with which a wrapper asserts the layout of what a library returned."""
 
 SAMPLES = ((13, 101), (29, 211))
 """Sizes, one for each symbol, at which layouts of symbolic sizes are compared."""
@@ -194,6 +197,9 @@ class Reader:
         match call.func:
             case ast.Name(id=name) if name in LEFT_OUT:
                 return
+            case ast.Name(id=name) if name in LAYOUTS:
+                self.layouts(*call.args[:3])
+                return
             case ast.Attribute(value=ast.Name(id="args"), attr="clear"):
                 return
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="torch"), attr="cuda"), attr="set_device"):
@@ -204,6 +210,18 @@ class Reader:
                 self.lines.append(marker)
                 return
         self.lines.append(self.text(call))
+
+    def layouts(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
+        """Write that the result of a library has the layout that kernels read: on another device it may have another.
+        Inputs are laid out before."""
+        given = {port.name for port in self.direction.inputs}
+        several = isinstance(values, (ast.List, ast.Tuple))
+        columns = (values.elts, shapes.elts, strides.elts) if several else ([values], [shapes], [strides])  # type: ignore[attr-defined]  # lists or tuples of as many
+        for value, shape, stride in zip(*columns, strict=True):
+            name = self.text(value)
+            if name not in given and name.isidentifier():
+                self.memory[name] = Memory(sizes_of(shape), sizes_of(stride))
+                self.lines.append(f"{name} = laid({name}, {self.text(stride)})")
 
     @property
     def kernels(self) -> set[str]:
@@ -219,7 +237,7 @@ class Reader:
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise RefusedError for a name that the file would not define."""
-        known = {*self.names.values(), "torch", "device", *dir(builtins)}
+        known = {*self.names.values(), "torch", "device", "laid", *dir(builtins)}
         known |= {marker[:-2] for marker in self.launches}
         known |= {
             node.id
