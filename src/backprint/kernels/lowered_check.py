@@ -109,7 +109,10 @@ for case in torch.load(place + "/cases.pt", weights_only=True):
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
     pairs = [(y, g) for y, g in zip(outputs, case["tangents"]) if y.requires_grad and g is not None]
-    gradients = torch.autograd.grad([y for y, _ in pairs], wanted, [g for _, g in pairs]) if pairs and wanted else ()
+    gradients = ()
+    if pairs and wanted:
+        outputs_with, tangents = ([pair[place] for pair in pairs] for place in (0, 1))
+        gradients = torch.autograd.grad(outputs_with, wanted, tangents, materialize_grads=True)
     answers.append({"outputs": [y.detach() for y in outputs], "gradients": list(gradients)})
 torch.save(answers, place + "/answers.pt")
 """

@@ -34,8 +34,10 @@ class FusedFile:
 
     @property
     def inputs(self) -> list[CodePort]:
-        """The arguments of the function."""
-        return sorted(self.forward.inputs, key=lambda port: (*INPUTS, "rng").index(port.port.role))
+        """The arguments of the function; a constant may be the backward's alone."""
+        names = {port.port.name for port in self.forward.inputs}
+        later = [port for port in self.kept if port.port.role != "saved" and port.port.name not in names]
+        return sorted((*self.forward.inputs, *later), key=lambda port: (*INPUTS, "rng").index(port.port.role))
 
     @property
     def outputs(self) -> list[CodePort]:
@@ -43,9 +45,9 @@ class FusedFile:
         return [port for port in self.forward.outputs if port.port.role == "output"]
 
     @property
-    def saved(self) -> list[CodePort]:
-        """What the backward takes of the forward."""
-        return [port for port in (self.backward.inputs if self.backward else ()) if port.port.role == "saved"]
+    def kept(self) -> list[CodePort]:
+        """What the backward takes besides gradients of outputs: values of the forward, and arguments."""
+        return [port for port in (self.backward.inputs if self.backward else ()) if port.port.role != "tangent"]
 
     @property
     def tangents(self) -> dict[str, CodePort]:
@@ -191,7 +193,7 @@ def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
     given = {port.name for port in direction.inputs}
     rows: dict[str, str] = {}
     for port, value in zip(direction.outputs, values, strict=True):
-        if value not in given and value not in rows.values():
+        if value not in given and value not in rows.values() and value != "None":
             name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
             while name in rows:
                 name += "_"
@@ -233,9 +235,10 @@ def function_text(file: FusedFile) -> str:
     body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}"]
     outputs = [value_of(file, file.forward, port) for port in file.outputs]
     if file.backward is not None:
-        kept = {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if is_saved(port)}
-        tensors = [kept[port.port.name] for port in file.saved if port.is_tensor]
-        numbers = [(port.name, kept[port.port.name]) for port in file.saved if not port.is_tensor]
+        kept = {port.port.name: port.name for port in file.inputs}
+        kept |= {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if is_saved(port)}
+        tensors = [kept[port.port.name] for port in file.kept if port.is_tensor]
+        numbers = [(port.name, kept[port.port.name]) for port in file.kept if not port.is_tensor]
         body.append(f"ctx.save_for_backward({', '.join(tensors)})")
         body += [f"ctx.{name} = {value}" for name, value in numbers]
     plain = [value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents]
@@ -258,7 +261,7 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
         file.tangents[port.port.name].name if port.port.name in file.tangents else f"_{port.name}"
         for port in file.outputs
     ]
-    tensors = [port.name for port in file.saved if port.is_tensor]
+    tensors = [port.name for port in file.kept if port.is_tensor]
     body = [f"{', '.join(tensors)}{',' * (len(tensors) == 1)} = ctx.saved_tensors"] if tensors else []
     used = file.texts["backward"].used
     body += [line for port in file.tangents.values() if (line := laid(port, used))]

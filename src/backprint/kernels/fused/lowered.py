@@ -104,12 +104,17 @@ class LoweredGraph(Lowered):
             raise UsageError(f"{self.name} is for the captured sizes: pass a function of a size to bp.lower for others")
         if others := set(sizes) - set(self.file.taken(sizes)):
             raise UsageError(f"{self.name} is not for {min(others)}: only where {' and '.join(self.file.conditions)}")
+        subject, cases = self.compared_with(sizes)
+        return compared(subject, cases, timeout)
+
+    def compared_with(self, sizes: Sequence[int] = ()) -> tuple[LoweredGraph, list[Case]]:
+        """Return the file that is compared, and the results of eager that it is compared with."""
         with preserving_random_states():
             cases = self.cases(sizes)
             if not self.draws:
-                return compared(self, cases, timeout)
+                return self, cases
             subject = self.with_draws()
-            return compared(subject, [with_draws(case, self, subject) for case in cases], timeout)
+            return subject, [with_draws(case, self, subject) for case in cases]
 
     @property
     def draws(self) -> bool:
