@@ -14,6 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import backprint as bp
 from backprint.cli.lower import command
@@ -147,6 +148,27 @@ def test_other_dtypes(name: str, dtype: torch.dtype) -> None:
     assert comparison.ok, comparison
 
 
+def channels_last(*shape: int) -> Tensor:
+    return torch.randn(shape).to(memory_format=torch.channels_last).requires_grad_()
+
+
+LAYOUTS: dict[str, tuple[Any, Any]] = {
+    "a gradient that is a view": (lambda x: (x + 1).permute(2, 0, 1), (torch.randn(3, 4, 5, requires_grad=True),)),
+    "channels last": (lambda x, w: torch.relu(F.conv2d(x, w)), (channels_last(2, 3, 8, 8), torch.randn(4, 3, 3, 3))),
+    "transposed": (lambda x: x.softmax(0), (torch.randn(5, 7).t().requires_grad_(),)),
+    "indices of the program": (lambda x: x[[0, 2]].exp(), (torch.randn(3, 4, requires_grad=True),)),
+    "by columns": (lambda x: torch.linalg.svdvals(x).exp(), (torch.randn(5, 3, requires_grad=True),)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_are_those_of_the_program(name: str) -> None:
+    function, inputs = LAYOUTS[name]
+    comparison = bp.lower(function, inputs, name="program").check()
+    assert comparison.ok, comparison
+
+
 class Block(nn.Module):
     """A block with a convolution, a norm, products and an embedding's gradient."""
 
@@ -234,6 +256,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "an argument": (lambda x, y: (x, x + y), (draw(7), draw(7)), r"returns its argument x as it is"),
     "twice": (lambda x: [x.sin()] * 2, (draw(7),), r"returns the same tensor twice"),
     "a value": (lambda x: x.sin() if x.sum() > 0 else x, (torch.ones(3, requires_grad=True),), r"depends on gt"),
+    "a mask": (lambda x: x[x > 0].sin(), (torch.randn(5, 5, requires_grad=True),), r"depends on a value, .*shape"),
     "no size": (softmax, lambda n: (draw(3, 4),), r"no argument has a size that changes"),
 }
 

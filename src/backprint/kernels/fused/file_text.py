@@ -203,9 +203,12 @@ def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
 
 def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
     """Return the name that a result has after a direction's function was called."""
-    value = file.texts[direction.name].results[direction.outputs.index(port)]
+    text, place = file.texts[direction.name], direction.outputs.index(port)
     names = {expression: name for name, expression in returned(file, direction)}
-    return names.get(value, value)
+    value = names.get(text.results[place], text.results[place])
+    if direction.name == "forward" and place in text.otherwise:
+        return f"laid({value}, ({', '.join(text.otherwise[place])},))"
+    return value
 
 
 def function_text(file: FusedFile) -> str:
@@ -230,7 +233,7 @@ def function_text(file: FusedFile) -> str:
             for place, port in enumerate(file.inputs)
             if port.port.name in file.without_grad and port.dtype is not None and port.dtype.is_floating_point
         ]
-    body += [line for port in file.forward.inputs if (line := laid(port, file.texts["forward"].used))]
+    body += [line for port in file.forward.inputs if (line := laid(port, file.texts["forward"].laid))]
     called = f"{file.name}_forward({', '.join(port.name for port in file.forward.inputs)})"
     body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}"]
     outputs = [value_of(file, file.forward, port) for port in file.outputs]
@@ -241,6 +244,10 @@ def function_text(file: FusedFile) -> str:
         numbers = [(port.name, kept[port.port.name]) for port in file.kept if not port.is_tensor]
         body.append(f"ctx.save_for_backward({', '.join(tensors)})")
         body += [f"ctx.{name} = {value}" for name, value in numbers]
+    for place, value in enumerate(outputs):
+        if not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
+            outputs[place] = f"{file.outputs[place].name}_laid"
+            body.append(f"{outputs[place]} = {value}")
     plain = [value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents]
     if plain:
         body.append(f"ctx.mark_non_differentiable({', '.join(plain)})")
@@ -263,7 +270,7 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
     ]
     tensors = [port.name for port in file.kept if port.is_tensor]
     body = [f"{', '.join(tensors)}{',' * (len(tensors) == 1)} = ctx.saved_tensors"] if tensors else []
-    used = file.texts["backward"].used
+    used = file.texts["backward"].laid
     body += [line for port in file.tangents.values() if (line := laid(port, used))]
     values = [port.name if port.is_tensor else f"ctx.{port.name}" for port in backward.inputs]
     results = [name for name, _ in returned(file, backward)]

@@ -47,6 +47,8 @@ class FusedText:
     lines: tuple[str, ...]
     results: tuple[str, ...]
     used: frozenset[str]
+    laid: frozenset[str]
+    otherwise: Mapping[int, tuple[str, ...]]
 
 
 def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name: str) -> FusedText:
@@ -66,7 +68,9 @@ def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name
             continue
         item = kernels[launch.kernel]
         lines.append(launch_text(item, launch, grids[launch.kernel]))
-    return FusedText(tuple(kernels.values()), tuple(lines), wrapper.results, wrapper.used)
+    return FusedText(
+        tuple(kernels.values()), tuple(lines), wrapper.results, wrapper.used, wrapper.laid, wrapper.otherwise
+    )
 
 
 def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:

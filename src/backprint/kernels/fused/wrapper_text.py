@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import torch
 
 from backprint.errors import RefusedError
-from backprint.kernels.fused.nouns import Direction, unique
+from backprint.graph.nouns import TensorSpec
+from backprint.kernels.fused.nouns import CodePort, Direction, unique
 
 WIDTH = 120
 
@@ -48,6 +49,10 @@ class WrapperText:
     launches: Mapping[str, Launch]
     used: frozenset[str]
     """The inputs that kernels or other calls take."""
+    laid: frozenset[str]
+    """The inputs whose layout matters: those, and those of which a result is a view."""
+    otherwise: Mapping[int, tuple[str, ...]]
+    """Places of results that have another layout than in the program -> the program's strides."""
 
 
 @dataclass(slots=True)
@@ -84,9 +89,25 @@ class Reader:
         given = {port.name for port in self.direction.inputs}
         texts = [*itertools.chain.from_iterable(launch.arguments for launch in self.launches.values())]
         texts += [line for line in self.lines if line not in self.launches]
-        used = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        self.check_names(used)
-        return WrapperText(tuple(self.lines), self.results, self.launches, frozenset(used & given))
+        used, viewed = names_in(texts), names_in(value for value in self.results if value not in given)
+        self.check_names(used | viewed)
+        return WrapperText(
+            tuple(self.lines),
+            self.results,
+            self.launches,
+            frozenset(used & given),
+            frozenset((used | viewed) & given),
+            dict(self.other_layouts()),
+        )
+
+    def other_layouts(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the places of results that Inductor laid out otherwise than the program, with the program's strides."""
+        given = {port.name for port in self.direction.inputs}
+        for place, (port, value) in enumerate(zip(self.direction.outputs, self.results, strict=True)):
+            memory = self.memory.get(value, self.memory.get(f"result {place}"))
+            wanted = Memory(port.shape, captured_stride(port))
+            if port.is_tensor and memory is not None and value not in given and not self.is_same(memory, wanted):
+                yield place, wanted.stride
 
     def name_values(self, statements: Sequence[ast.stmt]) -> None:
         """Choose the names of values: an argument has its port's, a result too, and memory that is reused one name."""
@@ -146,7 +167,7 @@ class Reader:
         """Write a statement."""
         match statement:
             case ast.Return(value=ast.Tuple(elts=values)):
-                self.results = tuple(self.text(value) for value in values)
+                self.results = tuple(self.text(value, f"result {place}") for place, value in enumerate(values))
             case ast.Delete(targets=targets):
                 given = {port.name for port in self.direction.inputs}
                 ended = [name.id for name in targets if isinstance(name, ast.Name) and name.id not in self.reused]
@@ -391,6 +412,20 @@ def parsed(text: str) -> ast.expr:
 def sizes_of(node: ast.expr) -> tuple[str, ...]:
     """Return the sizes in a tuple as texts."""
     return tuple(map(ast.unparse, node.elts)) if isinstance(node, ast.Tuple) else (ast.unparse(node),)
+
+
+def captured_stride(port: CodePort) -> tuple[str, ...]:
+    """Return the strides of an output at capture, and of other results on the target."""
+    spec = port.port.spec
+    if port.port.role != "output" or not isinstance(spec, TensorSpec) or spec.stride is None:
+        return port.stride
+    is_known = all(isinstance(step, int) for step in spec.stride)
+    return tuple(map(str, spec.stride)) if is_known else port.stride
+
+
+def names_in(texts: Iterable[str]) -> set[str]:
+    """Return the names in statements."""
+    return {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
 def call_of_wrapper(wrapper: str) -> ast.FunctionDef:
