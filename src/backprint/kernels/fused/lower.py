@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from backprint.api import capture
@@ -143,7 +144,8 @@ def lower_capture(
         symbols,
         tuple(without_grad(pair)),
     )
-    return LoweredGraph(fused_file(file), name, function, make_inputs, item, face_of(file), file)
+    again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
+    return LoweredGraph(fused_file(file), name, function, make_inputs, item, face_of(file), file, again)
 
 
 def pair_of(item: Capture) -> Pair:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from backprint.errors import RefusedError, UsageError
-from backprint.graph.nouns import Pair
+from backprint.graph.nouns import Capture, Pair
 from backprint.kernels.checking.check import lifted_graph
 from backprint.kernels.fused.file_text import FusedFile, returned, words_of
 from backprint.kernels.fused.kernel_text import FusedKernel
@@ -41,6 +41,8 @@ class LoweredGraph(Lowered):
     """
 
     file: FusedFile = field(repr=False)
+    again: Callable[[Capture], LoweredGraph] = field(repr=False)
+    """Lowers another Capture of the program in the same way."""
 
     @property
     def jitted(self) -> str:
@@ -123,14 +125,12 @@ class LoweredGraph(Lowered):
 
     def with_draws(self) -> LoweredGraph:
         """Return the program with the numbers that it draws as further inputs."""
-        from backprint.kernels.fused.lower import lower_capture
-
         pair = self.capture.pairs[0]
         if pair.backward is not None and steps_that_draw(pair.backward):
             raise RefusedError(f"the backward of {self.name} draws random numbers, so nothing can be compared with it")
         lifted, _ = lifted_graph(pair.forward, fixed=False)
         item = replace(self.capture, pairs=(Pair(pair.name, lifted, pair.backward),))
-        return lower_capture(item, self.name, self.file.target, self.function, self.make_inputs)
+        return self.again(item)
 
     def cases(self, sizes: Sequence[int]) -> list[Case]:
         """Return the program on several inputs."""
