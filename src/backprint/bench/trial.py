@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backprint.bench.asking import CompilerFailed, CompilerProcess, PerformerDied
+from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
-from backprint.bench.clocks import CheatFound, TimingWithheld
 from backprint.bench.compilers.table import Compiler
 from backprint.bench.contents import VariedInputs
 from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
@@ -41,7 +40,6 @@ from backprint.bench.judge import (
     parts_of,
     redrawn_graphs,
 )
-from backprint.bench.roofline import least_step_work, least_work
 from backprint.bench.timing import time_pair
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import BackprintError, SampleError
@@ -52,6 +50,9 @@ from backprint.jobs.processes import ChildEnd, in_child
 from backprint.jobs.task import Task, failure, one_line, stage
 from backprint.jobs.turns import GraphClock, Turns, turns_folder
 from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps, graph_classes, opened_graph
+from backprint.measuring.asking import CompilerFailed, PerformerDied
+from backprint.measuring.clocks import CheatFound, TimingWithheld
+from backprint.measuring.roofline import least_step_work, least_work
 from backprint.sample.export import graphs_needed
 from backprint.sample.judged import text_of_kind
 from backprint.sample.rerun import EagerRun, copies, rebuilt
@@ -619,8 +620,8 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
-    from backprint.bench.clocks import compute_in_float32
     from backprint.bench.compilers.table import compiler_named
+    from backprint.measuring.clocks import compute_in_float32
     from backprint.values.settings import with_settings
 
     torch.set_num_threads(options["threads"])

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from backprint._torch import pytree
-from backprint.bench.judge import STEPS, redrawn
 from backprint.derivatives.called import Call, Place
 from backprint.derivatives.setting import inputs_of_backward, is_inexact, widened_graph, without_reads
 from backprint.errors import BackprintError, RefusedError
@@ -22,6 +21,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair, Port, TensorSpec
 from backprint.graph.sizes import evaluate, implied, known, outside
 from backprint.lowering.subjects import lifted_draws, opened_graph, steps_that_draw
+from backprint.measuring.contents import STEPS, redrawn
 from backprint.replaying.run import run_graph
 from backprint.sample.rerun import laid
 

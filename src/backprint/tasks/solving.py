@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.bench.asking import AskedProcess, CompilerFailed, PerformerDied
-from backprint.bench.clocks import CheatFound
-from backprint.bench.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.derivatives.compared import TINY, precise, size_of
 from backprint.derivatives.setting import is_inexact
 from backprint.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
+from backprint.measuring.asking import AskedProcess, CompilerFailed, PerformerDied
+from backprint.measuring.clocks import CheatFound
+from backprint.measuring.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
 from backprint.values.likeness import bytes_of

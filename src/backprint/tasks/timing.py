@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.bench.asking import CompilerFailed, PerformerDied
-from backprint.bench.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
-from backprint.bench.peaks import measure_peaks
-from backprint.bench.roofline import Peaks, Work, least_seconds
-from backprint.bench.transfer import put_inputs
 from backprint.derivatives.compared import TINY, size_of
 from backprint.derivatives.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
+from backprint.measuring.asking import CompilerFailed, PerformerDied
+from backprint.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
+from backprint.measuring.peaks import measure_peaks
+from backprint.measuring.roofline import Peaks, Work, least_seconds
+from backprint.measuring.transfer import put_inputs
 from backprint.tasks.nouns import SolutionTime, Task, TaskWork
 from backprint.tasks.program import Reference, TaskProgram, fresh_values
 from backprint.tasks.solver import solution_of_file
