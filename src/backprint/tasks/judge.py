@@ -9,9 +9,11 @@ other shapes (`sizes`), and at the end, whether equal calls were equal and wheth
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,6 +36,7 @@ from backprint.derivatives.compared import (
 from backprint.derivatives.differences import by_differences
 from backprint.derivatives.function import checks_of
 from backprint.derivatives.hostile import indices_of
+from backprint.derivatives.otherwise import unless_rounding
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
@@ -46,13 +49,17 @@ from backprint.tasks.program import Reference, ReferenceFailed, TaskProgram, cap
 from backprint.tasks.rounding import rounding_rows
 from backprint.tasks.sizes import other_sizes
 from backprint.tasks.solver import PR_SET_DUMPABLE
-from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
+from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess, SolutionRaised
 from backprint.tasks.timing import timed_against_eager
 from backprint.tasks.usage import usage_rows
 from backprint.values.settings import outside_modes, preserving_random_states
 
 SCALES = (1.0, 1.0, 1e-2, 8.0)
+
 """How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
+
+LARGER = "inputs times 8"
+"""The check of larger draws, at which functions saturate: other rounding is allowed there, as for edge values."""
 
 DRAWS = 8
 """How often contents are drawn until they move an output: those of a spiking program may not."""
@@ -80,13 +87,28 @@ def judge(
     first: bool = False,
 ) -> TaskReport:
     """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
+    with judging(read, load, times=times, limit=limit, warm_up=warm_up, memory=memory, first=first) as solution:
+        return solution.report(title, timed)
+
+
+@contextlib.contextmanager
+def judging(
+    read: ReadTask,
+    load: Callable[[], Callable[..., Any]],
+    *,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> Iterator[Judging]:
+    """Fork the process of a solution, and end it with the block."""
     check_platform()
-    program = read.program
     most = memory or int(available_bytes() * 0.9)
     with outside_modes(), preserving_random_states():
         process = SolutionProcess(load, warm_up, most)
         try:
-            return Judging(read, Remote(program, process), times, limit, first).report(title, timed)
+            yield Judging(read, Remote(read.program, process), times, limit, first)
         finally:
             process.close()
             prctl(PR_SET_DUMPABLE, 1)
@@ -106,9 +128,13 @@ class Judging:
         self.seed = 0
         self.text = ""
         """The captured dtype, in words."""
+        self.raised = False
+        """Whether it raised when it was loaded or called first."""
 
-    def report(self, title: str, timed: bool) -> TaskReport:
-        """Judge it, and time it if it is right."""
+    def report(
+        self, title: str, timed: bool, alone: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+    ) -> TaskReport:
+        """Judge it, and time it if it is right: in a block of `alone`, that nothing else on the machine be timed."""
         measured: tuple[SolutionTime, ...] = ()
         untimed = ""
         if self.loaded():
@@ -119,7 +145,10 @@ class Judging:
                     break
         if not self.reason and timed:
             allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
-            measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, self.seed, self.limit, allowed)
+            with alone():
+                measured, untimed, wrong = timed_against_eager(
+                    self.read.task, self.remote, self.seed, self.limit, allowed
+                )
             if wrong:
                 self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
         self.remote.process.drain()
@@ -157,6 +186,7 @@ class Judging:
                     return False
             forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
         except SolutionFailed as error:
+            self.raised = isinstance(error, SolutionRaised)
             self.fail(str(error))
         self.remote.process.limit = self.limit
         self.remote.heard.clear()
@@ -266,7 +296,8 @@ class Judging:
         except NoReference as error:
             yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
             return
-        for row, fault in with_inputs(subject, check, values, expected):
+        results = with_inputs(subject, check, values, expected)
+        for row, fault in unless_rounding(subject, results) if check == LARGER else results:
             yield refusal_is_wrong(row), fault
         yield from rounding_rows(subject, expected)
 

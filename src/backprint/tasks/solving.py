@@ -46,6 +46,10 @@ class SolutionFailed(RuntimeError):
     """The solution raised, or returned what no solution returns; the message says what."""
 
 
+class SolutionRaised(SolutionFailed):
+    """The solution raised; the message is its error."""
+
+
 class SolutionProcess(AskedProcess):
     """A solution's own process, with a limit of seconds for each answer and of bytes of memory."""
 
@@ -178,7 +182,7 @@ class Remote:
         except PerformerDied as error:
             self.ended = str(error)
         except CompilerFailed as error:
-            raise SolutionFailed(str(error)) from None
+            raise SolutionRaised(str(error)) from None
         except (ValueError, KeyError, TypeError, RuntimeError) as error:
             self.ended = f"its process answers what cannot be read ({type(error).__name__}: {str(error)[:200]})"
         raise SolutionFailed(self.ended)
@@ -218,6 +222,8 @@ class Remote:
         passed = [tangent for tangent in tangents if tangent is not None]
         self.backwards += 1
         key = f"{self.backwards} backward"
+        if self.spoil:
+            self.forget(call)  # before it is asked: a backward that refuses has its results written to as well
         headers = iter(put_inputs(self.process.inputs_memory, passed))
         answer = self.ask(
             "backward",
@@ -230,8 +236,6 @@ class Remote:
         )
         names = [self.program.inputs[place].name for place in wanted]
         gradients = self.read(answer["results"], [inputs[place] for place in wanted], names)
-        if self.spoil:
-            self.forget(call)
         if len(gradients) != len(wanted):
             raise SolutionFailed(f"its backward returns {len(gradients)} gradients, and {len(wanted)} are wanted")
         for gradient, place in zip(gradients, wanted, strict=True):

@@ -85,7 +85,9 @@ def time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> Solution
     change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
     seconds = decile(ours)
     share = least_seconds(Work(work.flops, work.bytes), peaks) / seconds
-    return SolutionTime(what, seconds, decile(eager), change.ratio, change.low, change.high, min(share, 1.0))
+    interval = change.ratio, change.low, change.high
+    means = statistics.fmean(ours), statistics.fmean(eager)
+    return SolutionTime(what, seconds, decile(eager), *interval, min(share, 1.0), *means, len(ours))
 
 
 def decile(seconds: Sequence[float]) -> float:

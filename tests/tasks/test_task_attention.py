@@ -1,0 +1,84 @@
+"""Attention as kernels compute it: right though it is rounded otherwise than eager, and wrong where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import backprint as bp
+
+FLASH = '''
+import torch
+
+
+class Solution(torch.autograd.Function):
+    """Saves its result, with which autograd refuses a backward if the result was written to."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        top = scores.amax(-1, keepdim=True)
+        weights = (scores - top).exp()
+        total = weights.sum(-1, keepdim=True)
+        result = weights @ v / total
+        ctx.save_for_backward(q, k, v, result, top, total)
+        return result
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, result, top, total = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        weights = (q @ k.mT * scale - top).exp() / total
+        scores = weights * (g @ v.mT - (g * result).sum(-1, keepdim=True)) * scale
+        return scores @ k, scores.mT @ q, weights.mT @ g
+'''
+
+FROM_TORCH = """
+from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def Solution(q, k, v):
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+"""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
+
+    torch.manual_seed(0)
+    place = tmp_path_factory.mktemp("task") / "attention"
+    bp.tasks.make(bp.capture(attention, *(torch.randn(2, 64, 16, requires_grad=True) for _ in range(3))), place)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [FLASH, FROM_TORCH], ids=["flash", "torch"])
+def test_other_rounding_where_a_softmax_saturates_is_no_fault(text: str, task: Path, tmp_path: Path) -> None:
+    """Eager is exact there by accident: a weight is 1, and its gradient 0."""
+    (tmp_path / "solution.py").write_text(text)
+    report = bp.tasks.check(task, tmp_path / "solution.py", timed=False)
+    assert report.good, report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("scores = q @ k.mT * q.shape[-1] ** -0.5\n", "scores = (q @ k.mT * q.shape[-1] ** -0.5).clamp(-60, 60)\n"),
+        ("(q @ k.mT * scale - top).exp() / total", "((q @ k.mT * scale - top).exp() / total).clamp(max=0.999)"),
+        ("top = scores.amax(-1, keepdim=True)", "top = torch.zeros_like(scores[..., :1])"),
+    ],
+    ids=["scores are clamped", "weights are clamped", "no maximum is subtracted"],
+)
+def test_what_is_wrong_where_it_saturates_is_a_fault(before: str, after: str, task: Path, tmp_path: Path) -> None:
+    assert before in FLASH
+    (tmp_path / "solution.py").write_text(FLASH.replace(before, after, 1))
+    report = bp.tasks.check(task, tmp_path / "solution.py", timed=False)
+    assert not report.good, report
