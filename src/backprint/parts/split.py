@@ -411,6 +411,10 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
     return renamed(captured_again.pairs[0], graph, title)
 
 
+GENERATED = "<eval_with_key>"
+"""How the name of the file begins that torch.fx gives to the text of a GraphModule."""
+
+
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     ports = dict(enumerate(graph.inputs))
@@ -444,9 +448,18 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         own = graph.outputs[at(port.name)]
         return replace(own, spec=port.spec)
 
+    sources = {step.name: step.source for step in graph.steps}
+
+    def with_own_source(step: Step) -> Step:
+        """Return a step with the line of the program in the place of that of the text that was captured."""
+        if step.source is None or not step.source.file.startswith(GENERATED):
+            return step
+        written = re.match(r"\w+", step.source.code.strip())
+        return replace(step, source=sources.get(written[0]) if written else None)
+
     def side(was: Graph) -> Graph:
         inputs, outputs = tuple(map(incoming, was.inputs)), tuple(map(outgoing, was.outputs))
-        return replace(was, inputs=inputs, outputs=outputs, title=title)
+        return replace(was, inputs=inputs, outputs=outputs, steps=tuple(map(with_own_source, was.steps)), title=title)
 
     return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
 
