@@ -256,6 +256,25 @@ def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart
 
 
 @pytest.mark.slow
+def test_a_part_whose_result_is_transposed_can_be_saved(tmp_path: Path) -> None:
+    """Its tangent has these strides, too, and a sample whose recipe makes others is not read."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (project(x).view(2, 3, 2, 2).transpose(1, 2) for project in (self.q, self.k, self.v))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 3, 4)
+
+    capture = bp.capture(Attention(), torch.randn(2, 3, 4))
+    for number, part in enumerate(bp.split(capture, "module").parts):
+        place = tmp_path / str(number)
+        part.capture.save(place)
+        assert all(verdict.good for verdict in bp.load(place).verify()), part.label
+
+
 def test_a_part_that_is_captured_again_has_the_lines_of_the_program() -> None:
     class Norm(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

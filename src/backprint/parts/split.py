@@ -68,6 +68,7 @@ from backprint.replaying.run import perform_steps, run_graph, subgraphs
 from backprint.replaying.verify import verify_capture
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs, without_data
 from backprint.sample.recipes import derive
+from backprint.sample.rerun import laid
 from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
@@ -346,10 +347,18 @@ def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping
     """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
     values."""
     inputs = fit_inputs(capture, values, "exact" if exact else "seed")
-    named = with_tangents({}, {name: value.contiguous() for name, value in tangents.items()})
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    specs = {port.name: port.spec for backward in backwards for port in backward.by_role("tangent")}
+    named = with_tangents({}, {name: laid_as(value, specs.get(name)) for name, value in tangents.items()})
     recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if exact else ())
     kept = exact_data(named, recipes)
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
+
+
+def laid_as(tangent: Tensor, spec: Spec | None) -> Tensor:
+    """Return a tangent with the strides that the backward takes it with."""
+    stride = spec.stride if isinstance(spec, TensorSpec) else None
+    return tangent.contiguous() if not stride or 0 in stride else laid(tangent, tuple(map(int, stride)))
 
 
 def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
