@@ -223,7 +223,7 @@ def tried_solution(
         return
     if len(capture.pairs) > 1:
         blanks = {title: blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
-        reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus split` makes one of each"
+        reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus split` cuts it up"
         yield from (replace(blank, outcome="skipped", reason=reason) for blank in blanks.values())
         return
     on_begin(wanted[0], FIRST_PART)
