@@ -82,3 +82,13 @@ def test_what_is_wrong_where_it_saturates_is_a_fault(before: str, after: str, ta
     (tmp_path / "solution.py").write_text(FLASH.replace(before, after, 1))
     report = bp.tasks.check(task, tmp_path / "solution.py", timed=False)
     assert not report.good, report
+
+
+@pytest.mark.slow
+def test_the_reference_is_right_for_inputs_in_other_memory(tmp_path: Path) -> None:
+    """The kernel that it calls reads garbage from other memory than the captured one."""
+    inputs = (torch.randn(2, 5, 2, 8).transpose(1, 2).requires_grad_() for _ in range(3))
+    capture = bp.capture(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v), *inputs)
+    bp.tasks.make(capture, tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report

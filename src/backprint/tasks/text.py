@@ -47,6 +47,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "class Reference(torch.autograd.Function):",
         "    @staticmethod",
         "    def forward(ctx, *inputs):",
+        f"        inputs = [laid(*pair) for pair in zip(inputs, {strides_of_inputs(forward)})]",
         "        results = forward_graph(*inputs)",
         "        ctx.values = (inputs, results)",
         f"        shown = tuple(results[place].clone() for place in {shown})",
@@ -62,11 +63,13 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         f"        return ({''.join(f'{at_place(text)}, ' for text in returned).rstrip()})",
         "",
         "",
-        "def laid(tangent, stride):",
+        "def laid(value, stride):",
         "    if stride is None:",
-        "        return tangent.contiguous()",
-        "    place = torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device)",
-        "    return place.copy_(tangent)",
+        "        return value.contiguous()",
+        "    if stride == 'any' or value.stride() == stride:",
+        "        return value",
+        "    place = torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device)",
+        "    return place.copy_(value)",
         "",
         "",
         "def dense(gradient):",
@@ -81,6 +84,18 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
 
 def at_place(text: str) -> str:
     return text if text == "None" else f"gradients[{text}]"
+
+
+def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | str | None]:
+    """Return the strides that the graph takes its inputs with: None for contiguous ones, and `any` for those with sizes
+    that are symbolic or elements that are expanded. A kernel of PyTorch may read other memory without a word."""
+    strides: list[tuple[int, ...] | str | None] = []
+    for port in forward.inputs:
+        stride = port.spec.stride if isinstance(port.spec, TensorSpec) else None
+        known = stride is None or all(isinstance(step, int) and step > 0 for step in stride)
+        plain = None if stride is None else tuple(step for step in stride if isinstance(step, int))
+        strides.append(plain if known and not forward.symbols else "any")
+    return strides
 
 
 def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
