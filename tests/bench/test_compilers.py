@@ -94,7 +94,9 @@ def test_modes_of_inductor_are_compilers() -> None:
 def test_an_unknown_name_is_answered_with_near_ones() -> None:
     with pytest.raises(UsageError, match=r"no compiler is called 'inductr': did you mean inductor") as caught:
         compiler_named("inductr")
-    assert "package.module:name or file.py:name: a function gm, inputs -> callable(*inputs), a function forward" in str(caught.value)
+    assert "package.module:name or file.py:name: a function gm, inputs -> callable(*inputs), a function forward" in str(
+        caught.value
+    )
     with pytest.raises(UsageError, match=r"'aot_eagr': did you mean aot_eager"):
         compiler_named("aot_eagr")
 

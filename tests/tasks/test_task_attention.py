@@ -92,3 +92,32 @@ def test_the_reference_is_right_for_inputs_in_other_memory(tmp_path: Path) -> No
     bp.tasks.make(capture, tmp_path / "T")
     report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
     assert report.good, report
+
+
+@pytest.mark.slow
+def test_a_result_that_is_transposed_has_such_a_tangent_when_it_is_timed(tmp_path: Path) -> None:
+    """As in the model: eager's backward has a view that takes no other."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (torch.nn.Linear(32, 32) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (project(x).view(2, 16, 4, 8).transpose(1, 2) for project in (self.q, self.k, self.v))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 16, 32)
+
+    torch.manual_seed(0)
+    parts = bp.split(bp.capture(Attention(), torch.randn(2, 16, 32)), "module").parts
+    tasks = 0
+    for number, part in enumerate(parts):
+        graph = part.capture.pairs[0].forward
+        transposed = any(port.role == "output" and port.spec.stride is not None for port in graph.outputs)
+        if transposed and part.capture.pairs[0].backward is not None:
+            place = tmp_path / f"{number}"
+            bp.tasks.make(part.capture, place)
+            report = bp.tasks.check(place, place / "reference.py")
+            assert report.good, report
+            assert not report.untimed or "too short" in report.untimed, report
+            tasks += 1
+    assert tasks
