@@ -1,17 +1,24 @@
 """Loops as kernels: programs that walk time, lowered, compared with eager, built, and beside Inductor.
 
     python benchmarks/lowering.py [NAME…] [--lengths 1,2,7,64,1000] [--halves] [--inductor STEPS]
+    python benchmarks/lowering.py lengths [NAME…] [--lengths 1,2,7,64,1000]
+    python benchmarks/lowering.py operators
 
 A row for each program of `tests/kernels/loop_programs.py`, with a state of 5 x 33: seconds to lower, seconds to check,
 the worst difference from eager (relative to the largest value of its tensor; of halves, the error beside that of
 eager), kernels of each direction, the bytes that they move against the fewest at 64 steps, states a step, registers on
 sm_80 and sm_90. With `--inductor`, the kernels and bytes of Inductor for the same captures of so many steps: a call
 that reads all of its inputs and writes all of its outputs moves as many bytes at least.
+
+`lengths` prints, for each program in float32, float16 and bfloat16, the worst error at each number of steps as a part
+of what is allowed. `operators` compares loops of one operator each (`tests/kernels/loop_operators.py`) with eager,
+those of FlexSN's table and others.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 import warnings
@@ -23,13 +30,15 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kernels"))
 
+import loop_programs
 from loop_programs import PROGRAMS, STATE
 
 import backprint as bp
 from backprint.errors import BackprintError
 from backprint.kernels.alone_file import least_bytes
 from backprint.kernels.loops.call import call_of
-from backprint.kernels.loops.check import widened
+from backprint.kernels.lowered import counted
+from backprint.kernels.lowered_check import widened
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
@@ -76,6 +85,21 @@ def row_of(
         )
 
 
+def print_lengths(
+    name: str, function: Callable[..., Any], make_inputs: Callable[[int], Any], dtype: str, lengths: list[int]
+) -> None:
+    """Print the worst error of a program at each number of steps, as a part of what is allowed."""
+    begun = time.perf_counter()
+    comparison = bp.lower(function, make_inputs, name=name).check(lengths, timeout=3600.0)
+    worst = {
+        steps: max(row.difference / row.allowed for row in comparison.rows if row.size == counted(steps, "step"))
+        for steps in lengths
+    }
+    cells = " | ".join(f"{worst[steps]:.3f}" for steps in lengths)
+    verdict = "right" if comparison.ok else "WRONG"
+    print(f"| {name} | {dtype} | {cells} | {verdict} | {time.perf_counter() - begun:.0f} |", flush=True)
+
+
 def print_inductor(
     name: str, function: Callable[..., Any], make_inputs: Callable[[int], Any], steps: int, own: dict[str, int]
 ) -> None:
@@ -104,14 +128,24 @@ def main() -> None:
     parser.add_argument("--halves", action="store_true")
     parser.add_argument("--inductor", type=int, default=0, metavar="STEPS")
     options = parser.parse_args()
+    if options.names == ["operators"]:
+        script = Path(loop_programs.__file__).with_name("loop_operators.py")
+        raise SystemExit(subprocess.run([sys.executable, str(script)], check=False).returncode)
     warnings.simplefilter("ignore")
     lengths = [int(word) for word in options.lengths.split(",")]
-    print("| program | lower s | check s | | worst | kernels | bytes | states a step | registers 80; 90 |")
-    print("|---|---:|---:|---|---:|---|---:|---:|---:|")
-    for name in options.names or PROGRAMS:
+    by_length = options.names[:1] == ["lengths"]
+    if by_length:
+        print(
+            f"| program | dtype | {' | '.join(map(str, lengths))} | | s |\n|---|---|{'---:|' * len(lengths)}---|---:|"
+        )
+    else:
+        print("| program | lower s | check s | | worst | kernels | bytes | states a step | registers 80; 90 |")
+        print("|---|---:|---:|---|---:|---|---:|---:|---:|")
+    halves = (torch.float16, torch.bfloat16)
+    dtypes = (torch.float32, *halves) if by_length else halves if options.halves else (torch.float32,)
+    for name in options.names[by_length:] or PROGRAMS:
         function, make_inputs = PROGRAMS[name]
         torch.manual_seed(0)
-        dtypes = (torch.float16, torch.bfloat16) if options.halves else (torch.float32,)
         for dtype in dtypes:
             program: Any = widened(function).to(dtype) if isinstance(function, torch.nn.Module) else function
 
@@ -120,8 +154,11 @@ def main() -> None:
 
             title = name if dtype is torch.float32 else f"{name}_{str(dtype)[6:]}"
             try:
-                row_of(title, program, inputs, lengths, options.inductor)
-            except BackprintError as error:
+                if by_length:
+                    print_lengths(name, program, inputs, str(dtype)[6:], lengths)
+                else:
+                    row_of(title, program, inputs, lengths, options.inductor)
+            except (BackprintError, RuntimeError) as error:  # a program may not run in a half: RWKV's -1e38 does not
                 print(f"| {title} | {type(error).__name__}: {str(error)[:200]} |", flush=True)
 
 

@@ -42,7 +42,7 @@ OF_EXTRAS = {
 TRITON = {"2.13.0": "triton==3.7.1"}
 """The Triton that belongs to a torch without a GPU, which brings none; else the newest."""
 
-WITH_TRITON = ("fused_neuron.md", "lowering.md")
+WITH_TRITON = ("drop_ins.md", "fused_neuron.md", "lowering.md")
 """Pages whose reader installs Triton and numpy first, as they say: Triton's interpreter runs kernels there."""
 
 QUIET = ("-W", "error", "-W", "ignore:Failed to initialize NumPy", "-W", "ignore:Backprint was tried with torch")

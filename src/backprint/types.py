@@ -14,10 +14,12 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
 from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
 from backprint.jobs import CorpusRun
-from backprint.kernels.loops.build import BuiltLoop
-from backprint.kernels.loops.check import LoopCheck, LoopRow
-from backprint.kernels.loops.lowered import Lowered
+from backprint.kernels.fused.lowered import LoweredGraph
+from backprint.kernels.loops.lowered import LoweredLoop
 from backprint.kernels.loops.traffic import Traffic
+from backprint.kernels.lowered import Lowered
+from backprint.kernels.lowered_build import BuiltFunction
+from backprint.kernels.lowered_check import LoweredCheck, LoweredRow
 from backprint.kernels.nouns import CaptureKernels, Kernel
 from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
@@ -33,7 +35,7 @@ __all__ = [
     "BenchOutput",
     "BenchRun",
     "BenchTiming",
-    "BuiltLoop",
+    "BuiltFunction",
     "Capture",
     "CaptureKernels",
     "CheckReport",
@@ -49,9 +51,11 @@ __all__ = [
     "KernelPair",
     "KernelRun",
     "Link",
-    "LoopCheck",
-    "LoopRow",
     "Lowered",
+    "LoweredCheck",
+    "LoweredGraph",
+    "LoweredLoop",
+    "LoweredRow",
     "MinifiedSample",
     "Pair",
     "Port",

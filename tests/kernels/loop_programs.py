@@ -245,6 +245,27 @@ def attention_of_rows(x: Tensor) -> Tensor:
     return torch.stack(out)
 
 
+def two_shapes(x: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+    """A state for each element, and one for each row that follows its mean."""
+    h, n, out = torch.zeros_like(x[0]), first, []
+    for t in range(x.shape[0]):
+        h = h * 0.5 + x[t]
+        n = n * 0.9 + h.mean(-1)
+        h = torch.tanh(h - torch.sigmoid(n).unsqueeze(-1))
+        out.append(h)
+    return torch.stack(out), n
+
+
+def gated_rows(x: Tensor, gate: Tensor) -> Tensor:
+    """A gate for each row, with a state of its own."""
+    h, n, out = torch.zeros_like(x[0]), torch.zeros_like(gate[0]), []
+    for t in range(x.shape[0]):
+        n = n * 0.9 + gate[t]
+        h = h * torch.sigmoid(n) + x[t]
+        out.append(h)
+    return torch.stack(out)
+
+
 def adam(grads: Tensor, p: Tensor, m: Tensor, v: Tensor, c1: Tensor, c2: Tensor) -> tuple[Tensor, ...]:
     """Steps of Adam on one tensor, with the corrections of each step as inputs."""
     with torch.no_grad():
@@ -287,6 +308,8 @@ PROGRAMS: dict[str, Program] = {
     "dropout": (dropout, lambda T: (sequence(T), 2 * (torch.rand(T, *STATE) > 0.5).float())),
     "norm": (Norm(), sequence),
     "softmax": (attention_of_rows, sequence),
+    "two_shapes": (two_shapes, lambda T: (sequence(T), draw(5))),
+    "gated_rows": (gated_rows, lambda T: (sequence(T), draw(T, 5, 1))),
     "adam": (
         adam,
         lambda T: (

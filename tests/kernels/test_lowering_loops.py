@@ -20,10 +20,10 @@ from torch import Tensor
 import backprint as bp
 from backprint.cli import main
 from backprint.errors import RefusedError, UsageError
-from backprint.kernels.loops.check import row_of
 from backprint.kernels.loops.keeping import Network
 from backprint.kernels.loops.lower import lower_loop
 from backprint.kernels.loops.nouns import Elements
+from backprint.kernels.lowered_check import Case, row_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
@@ -33,7 +33,7 @@ needs_triton = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def plif() -> bp.types.Lowered:
+def plif() -> bp.types.LoweredLoop:
     return bp.lower(PLIF(33), sequence)
 
 
@@ -51,7 +51,7 @@ def test_a_neuron_is_one_loop_a_direction() -> None:
     assert lowered.least == 1
 
 
-def kernels_of(lowered: bp.types.Lowered) -> list[ast.FunctionDef]:
+def kernels_of(lowered: bp.types.LoweredLoop) -> list[ast.FunctionDef]:
     """Return the kernels of a file."""
     return [
         node
@@ -77,7 +77,7 @@ def test_a_program_moves_the_fewest_bytes(name: str) -> None:
     assert imported == {"torch", "triton", "triton.language"}
 
 
-def test_what_is_kept_is_the_least(plif: bp.types.Lowered) -> None:
+def test_what_is_kept_is_the_least(plif: bp.types.LoweredLoop) -> None:
     element = torch.Size(STATE).numel() * 4
     states = sum(traffic.moved for traffic in plif.traffic(1000).values()) / element / 1000
     assert states <= 7.01, "x, spikes and v forward; v, x, both gradients backward"
@@ -109,7 +109,7 @@ def test_a_state_that_is_an_output_is_not_kept_again() -> None:
     assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
 
 
-def test_sums_by_atomics(plif: bp.types.Lowered) -> None:
+def test_sums_by_atomics(plif: bp.types.LoweredLoop) -> None:
     atomics = bp.lower(PLIF(33), sequence, sums="atomics")
     assert "tl.atomic_add(grad_w_ptr + e // w_inner % w_size" in atomics.source
     assert "atomic" not in plif.source
@@ -137,6 +137,17 @@ def test_a_norm_a_step_is_a_row_a_program() -> None:
     assert "mask = tl.arange(0, BLOCK) < 33" in lowered.source
     assert "tl.sum(tl.where(mask, " in lowered.source
     assert "this file was written for 33" in lowered.source
+
+
+def test_a_state_for_each_row_is_one_number_a_program() -> None:
+    function, make_inputs = PROGRAMS["two_shapes"]
+    lowered = bp.lower(function, make_inputs)
+    assert "tl.store(output_1_ptr + row, n_1)" in lowered.source
+    assert "tl.store(kept_sigmoid_ptr + at_row, sigmoid)" in lowered.source
+    assert "sizes((x,), (first[..., None],))" in lowered.source
+    assert "every number of rows of 33 elements" in lowered.explain()
+    gated = bp.lower(*PROGRAMS["gated_rows"])
+    assert "tl.store(grad_gate_ptr + at_row, " in gated.source
 
 
 def test_an_input_that_did_not_require_grad_may_not_later() -> None:
@@ -174,12 +185,12 @@ def test_a_value_that_the_program_reads_is_refused() -> None:
         bp.lower(program, lambda T: (sequence(T), torch.ones(())))
 
 
-def test_explain_says_what_is_one_kernel(plif: bp.types.Lowered) -> None:
+def test_explain_says_what_is_one_kernel(plif: bp.types.LoweredLoop) -> None:
     text = plif.explain()
     assert "two kernels, one a direction" in text
     assert "reads w, x; writes kept_v, output" in text
     assert "sums of grad_w: over t in registers, then over elements by torch" in text
-    assert repr(plif) == "Lowered(plif: forward and backward, 1 steps or more; print(lowered.explain()))"
+    assert repr(plif) == "LoweredLoop(plif: forward and backward, 1 steps or more; print(lowered.explain()))"
 
 
 # ------------------------------------------------------------------ what is refused
@@ -255,13 +266,13 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
         lambda T: (draw(T, 2, 4), draw(4, 3)),
         r"aten\.mm.*mixes elements of the state",
     ),
-    "time twice": (lambda x: x @ x.T, lambda T: draw(T, 4), r"'output' has the shapes \[6, 6\] after 6 steps"),
+    "time twice": (lambda x: x @ x.T, lambda T: draw(T, 4), r"Inductor writes no kernel for it: all of it is calls"),
     "time second": (with_time_second, lambda T: draw(4, T, 3), r"first dimension of 'x'.*x\.movedim\(1, 0\)"),
     "draws": (with_draws, sequence, r"random|rand"),
     "every second step": (with_every_second, sequence, r"program of an iteration|not written alike|other program"),
     "a running sum": (with_running_sum, sequence, r"cumsum.*is not an operation on elements"),
     "another place": (with_other_places, lambda T: (draw(T, 1, 5), draw(T, 5, 5)), r"it makes .* across time"),
-    "no time": (lambda x: x * 2, lambda T: draw(4, 3), r"no argument has a length"),
+    "no time": (lambda x: x * 2, lambda T: draw(4, 3), r"no argument has a size that changes"),
 }
 
 
@@ -285,7 +296,7 @@ def test_a_wrong_call_is_a_usage_error(lengths: tuple[int, ...], sums: str) -> N
 def test_it_is_right_at_lengths_that_were_not_captured() -> None:
     comparison = bp.lower(lif, sequence).check((1, 2, 7, 64))
     assert comparison.ok, comparison
-    assert {row.steps for row in comparison.rows} == {1, 2, 7, 64}
+    assert {row.size for row in comparison.rows} == {"1 step", "2 steps", "7 steps", "64 steps"}
 
 
 @needs_triton
@@ -325,7 +336,7 @@ def test_sums_by_atomics_are_right(name: str) -> None:
 
 def test_a_difference_is_seen() -> None:
     lowered = bp.lower(lif, sequence)
-    case: Any = type("Case", (), {"steps": 7, "reference": {}})
+    case = Case("7 steps", {}, (), {}, {})
     right = torch.ones(3)
     assert row_of(case, "output", right, right).ok
     assert not row_of(case, "output", right + 1e-4, right).ok

@@ -182,7 +182,7 @@ NAMES = {
         "torch._inductor.graph.GraphLowering",
         "Lowers a graph to Inductor's loops, and writes a wrapper and kernels of them.",
         (private.KERNELS,),
-        passed=("example_inputs", "is_backward", "is_inference"),
+        passed=("example_inputs", "is_backward", "is_inference", "shape_env"),
     ),
     "record_strides": Private(
         "torch._inductor.compile_fx.record_original_output_strides",
@@ -214,6 +214,11 @@ NAMES = {
     "BaseSchedulerNode": Private(
         "torch._inductor.scheduler.BaseSchedulerNode",
         "The class of what is scheduled: the nodes that a kernel is made of.",
+        (private.KERNELS,),
+    ),
+    "WhyNoFuse": Private(
+        "torch._inductor.scheduler.WhyNoFuse",
+        "Called with the reason why two nodes of a schedule are not one kernel; `name1` and `name2` are theirs.",
         (private.KERNELS,),
     ),
     "aggregate_origins": Private(

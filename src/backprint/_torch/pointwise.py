@@ -66,6 +66,8 @@ def pointwise_of(
             raise NotPointwise(f"Inductor's lowering of {target} returns a {type(box).__name__}")
         if len(box.get_size()) != 1:
             raise NotPointwise(f"Inductor's lowering of {target} makes {len(box.get_size())} dimensions of one")
+        if not isinstance(box.data, ir.StorageBox) or not isinstance(box.data.data, (ir.Pointwise, ir.InputBuffer)):
+            raise NotPointwise("it takes more than one element to make one")
         place = sympy.Symbol("i")
         with V.set_ops_handler(recorder(elements, record, place)):
             result = box.make_loader()([place])

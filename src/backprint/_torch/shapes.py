@@ -8,14 +8,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from backprint._torch import private
-from backprint._torch.private import Private, Probe, look_up, probes_of
+from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch._guards import SLoc as SLoc
     from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 
+
+@uses("torch.utils._sympy.printers.PythonPrinter", needed_by=(private.KERNELS,))
+def size_text(size: Any) -> str:
+    """Return a size, or an expression of symbols, as an expression of Python."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    expression = size.node.expr if isinstance(size, torch.SymInt) else size
+    return str(expression) if isinstance(expression, int) else str(PythonPrinter().doprint(expression))
+
+
+def size_at_capture(size: Any) -> int:
+    """Return the value that a size had at capture."""
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+
+def conditions_of(shapes: Any) -> list[str]:
+    """Return what a ShapeEnv was told to assume of its symbols, as expressions of Python."""
+    return list(dict.fromkeys(size_text(guard.expr) for guard in shapes.guards))
+
+
 # ---- Probes
+
+
+def sizes_have_texts() -> bool:
+    """Probe: whether a symbolic size, and a condition on it, can be written as Python."""
+    shapes = NAMES["ShapeEnv"].value()()
+    symbol = shapes.create_symbol(5, NAMES["LocalSource"].value()("x"), dynamic_dim=NAMES["DimDynamic"].value().DYNAMIC)
+    size = shapes.create_symintnode(symbol, hint=5)
+    holds = bool(size * 2 < 99)
+    values = {symbol.name: 5}
+    conditions = conditions_of(shapes)
+    return (
+        holds and eval(size_text(size * 3 + 1), values) == 16 and [eval(text, values) for text in conditions] == [True]
+    )
 
 
 def sizes_are_symbolic() -> bool:
@@ -105,4 +140,5 @@ PROBES = probes_of(
     __name__,
     NAMES,
     Probe("torch.fx.experimental.symbolic_shapes.ShapeEnv._get_sloc", sizes_are_symbolic, (private.AOT,)),
+    Probe("torch.utils._sympy.printers.PythonPrinter", sizes_have_texts, (private.KERNELS,)),
 )

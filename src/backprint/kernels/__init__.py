@@ -8,7 +8,9 @@ This module is the face: `extract`, `dedup` and `lower`.
   kernel as one file. `save`, `read`: kernels in folders. `work`: the verb of a run.
 - `normal`, `normal_triton`, `normal_order`, `normal_cpp`: a kernel without its names, and its hashes. `index`,
   `groups`: programs, their uses, and groups of equal ones. `reports`: the report of an index.
-- `checking/`: kernels run and compared with eager. `loops/`: programs that walk time, as one kernel a direction.
+- `checking/`: kernels run and compared with eager.
+- `lowered`, `lowered_check`, `lowered_build`: what `lower` returns. `loops/`: programs that walk time, as one kernel a
+  direction. `fused/`: all other programs, in Inductor's kernels.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from backprint.kernels.nouns import CaptureKernels, Kernel, KernelTimes, NormalF
 if TYPE_CHECKING:
     from backprint.graph.verdicts import Verdict
     from backprint.kernels.groups import KernelGroups
-    from backprint.kernels.loops.lowered import Lowered
+    from backprint.kernels.lowered import Lowered
     from backprint.kernels.nouns import BuiltKernel
 
 
@@ -73,27 +75,45 @@ def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGro
 
 
 def lower(
-    function: Callable[..., Any],
-    make_inputs: Callable[[int], Any],
-    lengths: Sequence[int] = (6, 7, 8),
+    program: Capture | Callable[..., Any],
+    inputs: Any = None,
+    lengths: Sequence[int] | None = None,
     *,
     sums: str = "stages",
     name: str | None = None,
+    target: str = "cuda:90",
 ) -> Lowered:
-    """Lower a program that walks time to one Triton kernel a direction.
+    """Lower a program to Triton kernels in a file that needs torch and triton alone.
 
-    `function` is a function or a module that loops over the first dimension of its inputs. `make_inputs(T)` returns its
-    arguments for T steps: a tuple, a dict of keywords, or one tensor. It is captured at three `lengths`; what the
-    captures have in common is the loop, for every number of steps and every shape of the state. What a loop cannot be
-    is refused by name, with a RefusedError.
+    `bp.lower(function, make_inputs)`: `make_inputs(n)` returns the arguments for a number n, a tuple, a dict of
+    keywords, or one tensor. If the function loops over n, over the first dimension of its inputs, it becomes one kernel
+    a direction, for every number of steps and every shape of the state; it is captured at three `lengths`, by default
+    6, 7 and 8. What a loop cannot be is refused by name, with a RefusedError. `sums` is how gradients of parameters are
+    added up over elements: `"stages"` (deterministic) or `"atomics"`. If the function does not loop, the kernels are
+    Inductor's, for every n; it is captured at two `lengths`, by default 64 and 128, and Inductor chooses for the
+    larger.
 
-    `sums` is how gradients of parameters are added up over elements: `"stages"` (deterministic) or `"atomics"`. `name`
-    is that of the function in the file. `.source` is a file that needs torch and triton alone, `.module()` the program
-    as a module that runs it, `.check()` compares it with eager, and `.explain()` says what it does.
+    `bp.lower(function, inputs)` with a tuple, a dict or a tensor, and `bp.lower(capture)`: the kernels are Inductor's,
+    for the sizes of these inputs, or of the Capture. `target` is the GPU that Inductor writes for, which need not be
+    there: the file runs on others too.
+
+    `name` is that of the function in the file. `.source` is the file, `.module()` the program as a module that runs it,
+    `.check()` compares it with eager, `.build()` compiles it, and `.explain()` says what is one kernel, and what not.
     """
-    from backprint.kernels.loops.lower import lower_loop
+    from backprint.kernels.fused.lower import SIZES, lower_capture, lower_inputs, lower_sized
+    from backprint.kernels.loops.lower import LENGTHS, loops_over, lower_loop
 
-    return lower_loop(function, make_inputs, lengths, sums, name)
+    if isinstance(program, Capture):
+        if inputs is not None:
+            raise UsageError("a Capture takes no further inputs: pass its function or module to capture another")
+        return lower_capture(program, name, target)
+    if not callable(program) or inputs is None:
+        raise UsageError("pass a function or a module and its inputs, or a function of a number that returns them")
+    if not callable(inputs):
+        return lower_inputs(program, inputs, name, target)
+    if loops_over(program, inputs, sorted(set(lengths or LENGTHS))[:2]):
+        return lower_loop(program, inputs, lengths or LENGTHS, sums, name)
+    return lower_sized(program, inputs, lengths or SIZES, name, target)
 
 
 def kernels_in(items: Iterable[object]) -> Iterator[Kernel]:

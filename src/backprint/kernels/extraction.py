@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from backprint._torch import pytree
 from backprint._torch.inductor import devices_not_switched, kernels_compiled_by
 from backprint._torch.modes import TorchDispatchMode
 from backprint._torch.operators import HigherOrderOperator, schema_if_any, schema_of
@@ -62,6 +63,8 @@ class RecordedCalls:
     kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     externs: Counter[str] = field(default_factory=Counter)
+    moved: int = 0
+    """The bytes of the arguments and results of the extern operators."""
 
     def add(self, name: str, args: Sequence[Any]) -> None:
         """Record a call of a kernel."""
@@ -107,7 +110,11 @@ class ExternRecorder(TorchDispatchMode):
             self.recorded.externs[str(function)] += 1
         try:
             call = result_like if function in LIKE else for_program
-            return call(function, *args, **({} if function in LIKE else kwargs or {}))
+            results = call(function, *args, **({} if function in LIKE else kwargs or {}))
+            if not views and str(function) not in MEMORY:
+                tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
+                self.recorded.moved += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+            return results
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
             if is_defect(error):
                 raise

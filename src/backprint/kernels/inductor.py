@@ -12,7 +12,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -251,6 +251,10 @@ class InductorCode:
 
     wrapper: str
     steps: Mapping[str, tuple[str, ...]]
+    nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The nodes of Inductor's schedule that each kernel is made of."""
+    apart: tuple[tuple[frozenset[str], frozenset[str], str], ...] = ()
+    """Two sets of such nodes, and why Inductor did not make one kernel of them."""
 
 
 def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
@@ -276,11 +280,17 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         record_strides(module)
         with fx.traceback.preserve_node_meta():
             post_grad_passes(module, True)
-        graph = GraphLowering(module, example_inputs=prepared.inputs, is_backward=backward, is_inference=True)
-        with V.set_graph_handler(graph), record_steps() as steps:
+        graph = GraphLowering(
+            module,
+            example_inputs=prepared.inputs,
+            is_backward=backward,
+            is_inference=True,
+            shape_env=prepared.mode.shape_env,
+        )
+        with V.set_graph_handler(graph), record_steps() as steps, refusals_to_fuse() as apart:
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
-    return InductorCode(str(getattr(code, "value", code)), steps)
+    return InductorCode(str(getattr(code, "value", code)), steps.computed, steps.nodes, tuple(apart))
 
 
 @contextlib.contextmanager
@@ -322,17 +332,27 @@ def nodes_of(value: Any) -> list[fx.Node]:
     return [value] if isinstance(value, fx.Node) else []
 
 
-@contextlib.contextmanager
-def record_steps() -> Iterator[dict[str, tuple[str, ...]]]:
-    """Record, for each kernel that Inductor writes, the steps that it computes."""
-    from backprint._torch.inductor import CppScheduling, TritonScheduling
+@dataclass(frozen=True, slots=True)
+class KernelParts:
+    """What each kernel is made of: the steps of the captured graph, and the nodes of Inductor's schedule."""
 
-    steps_of_kernel: dict[str, tuple[str, ...]] = {}
+    computed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def record_steps() -> Iterator[KernelParts]:
+    """Record, for each kernel that Inductor writes, the steps that it computes."""
+    from backprint._torch.inductor import BaseSchedulerNode, CppScheduling, TritonScheduling
+
+    parts = KernelParts()
 
     def noting(define: Callable[..., str]) -> Callable[..., str]:
         def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
             name = define(self, source, nodes, *args)
-            steps_of_kernel[name] = tuple(dict.fromkeys([*steps_of_kernel.get(name, ()), *steps_of(nodes)]))
+            parts.computed[name] = tuple(dict.fromkeys([*parts.computed.get(name, ()), *steps_of(nodes)]))
+            scheduled = [node.get_name() for node in nodes or [] if isinstance(node, BaseSchedulerNode)]
+            parts.nodes[name] = tuple(dict.fromkeys([*parts.nodes.get(name, ()), *scheduled]))
             return name
 
         return defined
@@ -340,7 +360,22 @@ def record_steps() -> Iterator[dict[str, tuple[str, ...]]]:
     with contextlib.ExitStack() as patches:
         for writer in (CppScheduling, TritonScheduling):
             patches.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
-        yield steps_of_kernel
+        yield parts
+
+
+@contextlib.contextmanager
+def refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
+    """Record why Inductor makes no one kernel of two sets of nodes."""
+    from backprint._torch.inductor import WhyNoFuse
+
+    refusals: list[tuple[frozenset[str], frozenset[str], str]] = []
+
+    def noted(self: Any, reason: str, *args: Any) -> None:
+        text = reason % args if args else reason
+        refusals.append((frozenset(self.name1.split("_")), frozenset(self.name2.split("_")), text))
+
+    with mock.patch.object(WhyNoFuse, "__call__", noted):
+        yield refusals
 
 
 def steps_of(nodes: Any) -> list[str]:

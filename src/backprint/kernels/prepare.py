@@ -27,7 +27,7 @@ from backprint._torch.fake import (
 from backprint._torch.graphs import make_fx
 from backprint._torch.operators import OpOverload, schema_if_any
 from backprint.errors import BackprintError, RefusedError, is_defect
-from backprint.fx.to_fx import to_fx
+from backprint.fx.to_fx import Examples, to_fx
 from backprint.graph.canonical import is_effect, mutated
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import at_hints, evaluate, hints, known
@@ -183,15 +183,22 @@ class PreparedGraph:
 
 
 def prepared_graph(
-    graph: Graph, target: KernelTarget, forms: Mapping[Any, Any], saved: Mapping[str, PortLayout] | None = None
+    graph: Graph,
+    target: KernelTarget,
+    forms: Mapping[Any, Any],
+    saved: Mapping[str, PortLayout] | None = None,
+    symbols: Examples | None = None,
 ) -> PreparedGraph:
-    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has."""
+    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has.
+
+    Sizes are those of the capture. With `symbols`, they stay symbolic: the graph is then prepared for all sizes.
+    """
     from backprint._torch.inductor import load_inductor, select_decompositions
 
     load_inductor("lowering")  # not loaded by what follows, which needs it
 
-    sizes, sized = hints(graph), at_hints(graph)
-    module = to_fx(in_canonical_order(sized))
+    sizes, sized = ({}, graph) if symbols else (hints(graph), at_hints(graph))
+    module = to_fx(in_canonical_order(sized), symbols)
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
     remarks = sizes_note(sizes), guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
     notes = [note for note in remarks if note]
@@ -201,10 +208,16 @@ def prepared_graph(
     replace_views(module)  # results on the target, and those of a form, may have other strides
     name_sources(module)
     # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
-    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
+    shapes = symbols.mode.shape_env if symbols else None
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shapes)
     table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
-        inputs = [fake_input(port, device, saved or {}, sizes) for port in sized.inputs]
+        inputs = [
+            symbolic_input(port, device, saved or {}, symbols)
+            if symbols
+            else fake_input(port, device, saved or {}, sizes)
+            for port in sized.inputs
+        ]
         lowered = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
     return PreparedGraph(lowered, inputs, mode, saved_layouts(graph, lowered), tuple(notes))
 
@@ -343,6 +356,23 @@ def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout]
     if spec.stride is None:
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
+
+
+def symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], symbols: Examples) -> Any:
+    """Return an input of a graph as a fake tensor on the device, or as a number, of symbolic sizes."""
+    spec = port.spec
+    if isinstance(spec, ScalarSpec) and spec.kind == "SymInt" and spec.expression:
+        return symbols.size(spec.expression)
+    if not isinstance(spec, TensorSpec):
+        raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
+    shape, stride = [*map(symbols.size, spec.shape)], spec.stride and [*map(symbols.size, spec.stride)]
+    dtype = getattr(torch, spec.dtype)
+    if port.role == "saved" and port.name in saved:
+        layout = saved[port.name]
+        shape, stride, dtype = list(layout.shape), list(layout.stride), layout.dtype
+    if stride is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device)
 
 
 def saved_layouts(graph: Graph, lowered: fx.GraphModule) -> dict[str, PortLayout]:

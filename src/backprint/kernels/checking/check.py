@@ -55,9 +55,10 @@ from backprint.sample.save import write_staged
 # eager drew become further inputs. Every step that depends on a draw stays in the graph.
 
 
-def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them."""
-    base = unguarded_graph(graph)
+def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ...]]:
+    """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
+    are those of the capture, unless not `fixed`."""
+    base = unguarded_graph(graph) if fixed else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
     base = read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
     base = replace(base, steps=tuple(replacement for step in base.steps for replacement in masked_steps(step, drawing)))

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,9 +11,10 @@ import torch
 from backprint.errors import RefusedError
 from backprint.kernels.build_triton import cache_of_ours, files_by_package
 from backprint.kernels.loops.triton_text import HALVES, KernelText
+from backprint.kernels.lowered_build import BuiltFunction, resources
 
 if TYPE_CHECKING:
-    from backprint.kernels.loops.lowered import Lowered
+    from backprint.kernels.loops.lowered import LoweredLoop
 
 POINTERS: Mapping[torch.dtype, str] = {
     torch.float64: "*fp64",
@@ -35,19 +30,7 @@ POINTERS: Mapping[torch.dtype, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltLoop:
-    """A kernel that Triton compiled. `registers` and `spilled` bytes are known where cuobjdump is there."""
-
-    name: str
-    capability: int
-    ptx: str = field(repr=False)
-    cubin: bytes = field(repr=False)
-    registers: int | None = None
-    spilled: int | None = None
-
-
-def built(lowered: Lowered, capability: int) -> tuple[BuiltLoop, ...]:
+def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
     """Return the kernels of a Lowered, compiled."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
@@ -66,12 +49,14 @@ def built(lowered: Lowered, capability: int) -> tuple[BuiltLoop, ...]:
             compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
             registers, spilled = resources(compiled.asm["cubin"])
             results.append(
-                BuiltLoop(kernel.name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
+                BuiltFunction(kernel.name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
             )
     return tuple(results)
 
 
-def types_of(lowered: Lowered, kernel: KernelText, function: Any) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
+def types_of(
+    lowered: LoweredLoop, kernel: KernelText, function: Any
+) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
     """Return the types of a kernel's arguments, and its constants."""
     layout = lowered.parts.layout
     pointers = {}
@@ -86,23 +71,7 @@ def types_of(lowered: Lowered, kernel: KernelText, function: Any) -> tuple[dict[
     return signature, {(names.index(name),): value for name, value in flags.items() if name in names}
 
 
-def module_block(lowered: Lowered) -> int:
+def module_block(lowered: LoweredLoop) -> int:
     """Return the number of lanes of a program of the grid."""
     columns = lowered.parts.layout.columns
     return 1 << (columns - 1).bit_length() if columns else 128
-
-
-def resources(cubin: bytes) -> tuple[int | None, int | None]:
-    """Return registers and spilled bytes of a cubin, from cuobjdump; None where that is not there."""
-    import triton
-
-    own = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    tool = str(own) if own.exists() else shutil.which("cuobjdump")
-    if tool is None:
-        return None, None
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
-    match = re.search(r"REG:(\d+) STACK:(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else (None, None)

@@ -43,15 +43,20 @@ TENSORS = (Input, Whole, Slots, Summed)
 def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
     """Return a Pair of a length as writes of elements. `timed` are the names of ports whose first dimension is time."""
     forward, backward = pair.forward, pair.backward
-    state = state_shape(pair, timed)
+    state, by_row = state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
-    results = Reader(elements, forward, state, timed, length, {}).read(tensors)
+    folds = elements.folds
+    results = Reader(elements, forward, state, timed, length, {}, by_row).read(tensors)
     known = {port.name: value for port, value in results if port.role == "saved"}
     results = [(port, value) for port, value in results if value is not None]
     outputs = [(port, value) for port, value in results if port.role != "saved"]
     gradients: list[tuple[Port, Tensor]] = []
     if backward is not None:
-        gradients = Reader(elements, backward, state, timed, length, known).read(tensors)
+        elements.folds = True
+        try:
+            gradients = Reader(elements, backward, state, timed, length, known, by_row).read(tensors)
+        finally:
+            elements.folds = folds
         gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
     writes = [
         tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors, length))
@@ -67,13 +72,21 @@ PRODUCTS = frozenset(
 """Operators that are often in a loop, and no operation on elements."""
 
 
-def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[int, ...]:
-    """Return the shape that all inputs are broadcast to, without time."""
+def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Return the shape that all inputs are broadcast to, without time, and the ports that have a value for each row
+    of it alone: all of its dimensions but the last."""
     ports = [port for graph in (pair.forward, pair.backward) if graph for port in graph.inputs if port.role != "saved"]
-    shapes = {port.name: shape_of(port)[port_key(port) in timed :] for port in ports}
+    shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}
     try:
-        return tuple(torch.broadcast_shapes(*shapes.values()))
+        return tuple(torch.broadcast_shapes(*shapes.values())), frozenset()
     except RuntimeError:
+        rank = max(map(len, shapes.values()))
+        wide = [shape for shape in shapes.values() if len(shape) == rank]
+        if all(sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
+            state = tuple(torch.broadcast_shapes(*wide))
+            others = {name: shape for name, shape in shapes.items() if not fits(shape, state)}
+            if all(shape == state[:-1] for shape in others.values()):
+                return state, frozenset(others)
         product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
         if product is not None:
             raise RefusedError(
@@ -82,6 +95,11 @@ def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[int, ...]:
             ) from None
         known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
+
+
+def sizes_agree(sizes: Sequence[int]) -> bool:
+    """Whether sizes broadcast to one."""
+    return len({size for size in sizes if size != 1}) <= 1
 
 
 def port_key(port: Port) -> str:
@@ -110,10 +128,14 @@ def writes_of(
         raise RefusedError(f"the program writes to its argument {port.name!r}: return the new value instead")
     if isinstance(value, Input):
         raise RefusedError(f"the program returns its argument {value.name!r} as it is: return only what it computes")
-    shape = value.shape[isinstance(value, Slots) :]
-    wanted = state if not isinstance(value, Summed) else None
-    if wanted is not None and tuple(shape) != wanted:
-        raise RefusedError(f"{port.role} {port.name!r} has the shape {list(shape)} of a state of {list(state)}")
+    shape = tuple(value.shape[isinstance(value, Slots) :])
+    by_row = not isinstance(value, Summed) and value.by_row
+    is_row = shape == (state[:-1] if by_row else (*state[:-1], 1)) and torch.Size(shape).numel() > 1
+    if not isinstance(value, Summed) and shape != state and not is_row:
+        raise RefusedError(
+            f"{port.role} {port.name!r} has the shape {list(shape)} of a state of {list(state)}: it may have that of "
+            "the state, or one value for each of several rows"
+        )
     if isinstance(value, Summed) and port.role != "gradient":
         raise RefusedError(f"output {port.name!r} is a sum over the state: return the terms, and sum outside")
     name = known_name(port, tensors)
@@ -122,7 +144,7 @@ def writes_of(
     timed = isinstance(value, Slots)
     dtype = value.dtype if isinstance(value, Slots) else value.element.dtype
     dims = value.dims if isinstance(value, Summed) else None
-    tensors[name] = TensorFacts(name, port.name, port.role, value.shape[timed:], dtype, timed, dims)
+    tensors[name] = TensorFacts(name, port.name, port.role, value.shape[timed:], dtype, timed, dims, by_row)
     if isinstance(value, Slots):
         zero = elements.constant(0, value.dtype)
         return [Write(name, slot, zero if part is None else part) for slot, part in enumerate(value.parts)]
@@ -176,9 +198,10 @@ class Reader:
         timed: frozenset[str],
         length: int,
         known: Mapping[str, Tensor],
+        by_row: frozenset[str],
     ) -> None:
         self.elements, self.graph, self.state, self.timed = elements, graph, state, timed
-        self.length, self.known = length, known
+        self.length, self.known, self.by_row = length, known, by_row
 
     def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
         """Return each output with what it is, and note the inputs."""
@@ -197,10 +220,15 @@ class Reader:
             shape, timed = shape_of(port), port_key(port) in self.timed
             name = known_name(port, tensors)
             dtype = getattr(torch, port.spec.dtype)  # type: ignore[union-attr]
-            tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed)
-            inputs[port.local] = Input(name, shape, dtype, timed)
+            by_row = port_key(port) in self.by_row
+            tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed, None, by_row)
+            inputs[port.local] = Input(name, shape, dtype, timed, by_row)
         results = self.run(module, inputs)
-        return list(zip(self.graph.outputs, results, strict=True))
+        ports = list(zip(self.graph.outputs, results, strict=True))
+        return [
+            (port, self.of_row_sum(value) if isinstance(value, Summed) and port.name in self.by_row else value)
+            for port, value in ports
+        ]
 
     def run(self, module: torch.fx.GraphModule, inputs: Mapping[str, Any], inside: torch.fx.Node | None = None) -> Any:
         """Return what a graph returns; a call that was decomposed is a graph `inside` of a node of another."""
@@ -221,8 +249,11 @@ class Reader:
                 line = (inside or node).meta.get("source")
                 self.elements.source, self.elements.name = line, node.name
                 try:
-                    if inside is None and node.target not in STRUCTURE and decomposition(node.target) is not None:
-                        values[node] = self.decomposed(node, args, dict(kwargs))
+                    target: Any = node.target
+                    if target in REWRITTEN:
+                        values[node] = self.decomposed(node, REWRITTEN[target], args, dict(kwargs))
+                    elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
+                        values[node] = self.decomposed(node, target, args, dict(kwargs))
                     else:
                         values[node] = self.call(node.target, args, dict(kwargs), node.meta["val"])
                 except NotPointwise as error:
@@ -247,11 +278,25 @@ class Reader:
                 [self.part(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
                 for slot in range(shape[0])
             ]
-            return Slots(shape, tuple(self.of_row(target, row, kwargs, meta.dtype) for row in rows), meta.dtype)
-        if not fits(shape, self.state):
+            by_row = self.is_by_row(tensors)
+            return Slots(shape, tuple(self.of_row(target, row, kwargs, meta.dtype) for row in rows), meta.dtype, by_row)
+        by_row = self.is_by_row(tensors)
+        if not fits(shape, self.state[:-1] if by_row else self.state):
             raise NotPointwise(f"it makes {list(shape)} of a state of {list(self.state)}")
         row = [self.whole(item) if isinstance(item, TENSORS) else item for item in args]
-        return Whole(shape, self.pointwise(target, row, kwargs))
+        return Whole(shape, self.pointwise(target, row, kwargs), by_row)
+
+    def is_by_row(self, tensors: Sequence[Any]) -> bool:
+        """Whether tensors have a value for each row, without the last dimension; raise if others are among them."""
+        if not any(item.by_row for item in tensors if not isinstance(item, Summed)):
+            return False
+        for item in tensors:
+            shape = tuple(item.shape[self.has_time(item) :])
+            is_number = isinstance(item, Whole) and item.element.op == "constant" and fits(shape, self.state[:-1])
+            is_plain = isinstance(item, Summed) or not item.by_row
+            if is_plain and not is_number and torch.Size(shape).numel() > 1:
+                raise NotPointwise(f"it takes {list(shape)} beside values of rows: add a dimension, as in n[..., None]")
+        return True
 
     def of_row(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
         """Return the element of one time, where None is a zero that nothing computed."""
@@ -290,9 +335,8 @@ class Reader:
                 values[item] = self.elements.make(item.op, args, item.dtype)
         return values[template]
 
-    def decomposed(self, node: torch.fx.Node, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operator that Inductor decomposes."""
-        target: Any = node.target
+    def decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the result of an operator, or of a function of operators, that Inductor decomposes."""
         tensors: list[Any] = []
 
         def stand(value: Any) -> Any:
@@ -343,10 +387,15 @@ class Reader:
 
     def of_row_sum(self, value: Summed) -> Tensor:
         """Return a sum over the last dimension alone as one number a row; another sum as it is."""
-        rank = len(self.state)
-        if value.dims != (rank - 1,) or tuple(value.shape) != (*self.state[:-1], 1):
+        rank, shape = len(self.state), tuple(value.shape)
+        if value.dims != (rank - 1,) or shape not in ((*self.state[:-1], 1), self.state[:-1]):
             return value
-        return Whole(value.shape, self.elements.make("row_sum", (value.element,), value.element.dtype))
+        by_row = len(shape) < rank
+        return Whole(shape, self.elements.make("row_sum", (value.element,), value.element.dtype), by_row)
+
+    def settled(self, value: Any) -> Any:
+        """Return a tensor where sums of rows are numbers that the kernel computes."""
+        return self.of_row_sum(value) if isinstance(value, Summed) else value
 
     def whole(self, value: Any) -> Element:
         """Return the element of a tensor without a time."""
@@ -374,13 +423,14 @@ class Reader:
             return value
         if isinstance(value, Input) and value.timed:
             parts = tuple(self.part(value, slot, value.shape) for slot in range(value.shape[0]))
-            return Slots(value.shape, parts, value.dtype)
+            return Slots(value.shape, parts, value.dtype, value.by_row)
         raise NotPointwise("it reads a time of what has none")
 
     def at_slot(self, value: Slots, slot: int) -> Whole:
         """Return one time of a tensor."""
         part = value.parts[slot]
-        return Whole(value.shape[1:], self.elements.constant(0, value.dtype) if part is None else part)
+        element = self.elements.constant(0, value.dtype) if part is None else part
+        return Whole(value.shape[1:], element, value.by_row)
 
 
 PASS_DRAWS = "pass them as an argument, a slice a step"
@@ -431,32 +481,38 @@ def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The variance and the mean of a row, by a second pass over its registers."""
     value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
-    keeps = kwargs.get("keepdim", False)
+    by_row = not kwargs.get("keepdim", False)
     row = [len(reader.state) - 1]
-    if (
-        not keeps
-        or dims is None
-        or [dim % len(value.shape) for dim in dims] != row
-        or tuple(value.shape) != reader.state
-    ):
+    if dims is None or [dim % len(value.shape) for dim in dims] != row or tuple(value.shape) != reader.state:
         raise NotPointwise("it is not over rows, the last dimension of the state")
     element, columns = reader.whole(value), reader.state[-1]
     mean = reader.pointwise(aten.div.Tensor, [reader.elements.make("row_sum", (element,), element.dtype), columns], {})
     off = reader.pointwise(aten.sub.Tensor, [element, mean], {})
     square = reader.elements.make("row_sum", (reader.pointwise(aten.mul.Tensor, [off, off], {}),), element.dtype)
     count = max(0, columns - kwargs.get("correction", 1))
-    shape = (*reader.state[:-1], 1)
-    return Whole(shape, reader.pointwise(aten.div.Tensor, [square, count], {})), Whole(shape, mean)
+    shape = reader.state[:-1] if by_row else (*reader.state[:-1], 1)
+    spread = reader.pointwise(aten.div.Tensor, [square, count], {})
+    return Whole(shape, spread, by_row), Whole(shape, mean, by_row)
 
 
-def row_max(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def variance(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    return var_mean(reader, target, args, kwargs, meta)[0]
+
+
+def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The largest or the smallest of a row, or whether one of it is true."""
     defaults: list[Any] = [[], False]
     value, dims, keeps = list(args) + defaults[len(args) - 1 :]
-    if not keeps or [dim % len(value.shape) for dim in dims] != [len(reader.state) - 1]:
-        raise NotPointwise("it is not over rows, the last dimension of the state, with keepdim=True")
+    dims = [dims] if isinstance(dims, int) else dims
+    if [dim % len(value.shape) for dim in dims] != [len(reader.state) - 1]:
+        raise NotPointwise("it is not over rows, the last dimension of the state")
     if tuple(value.shape) != reader.state:
         raise NotPointwise(f"it takes {list(value.shape)} of a state of {list(reader.state)}")
-    return Whole(tuple(meta.shape), reader.elements.make("row_max", (reader.whole(value),), meta.dtype))
+    element = reader.whole(value)
+    if target is aten.any.dim and element.dtype != torch.bool:
+        element = reader.pointwise(aten.ne.Scalar, [element, 0], {})
+    op = {aten.amax.default: "row_max", aten.amin.default: "row_min", aten.any.dim: "row_any"}[target]
+    return Whole(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), not keeps)
 
 
 def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
@@ -505,24 +561,28 @@ def stack(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts time into dimension {dim}: stack along 0, and transpose outside")
-    return Slots(tuple(meta.shape), tuple(reader.whole(value) for value in values), meta.dtype)
+    values = [reader.settled(value) for value in values]
+    by_row = reader.is_by_row(values)
+    return Slots(tuple(meta.shape), tuple(reader.whole(value) for value in values), meta.dtype, by_row)
 
 
 def cat(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts tensors together along dimension {dim}, which is not time")
-    parts = tuple(part for value in values for part in reader.times(value).parts)
-    return Slots(tuple(meta.shape), parts, meta.dtype)
+    times = [reader.times(value) for value in values]
+    parts = tuple(part for value in times for part in value.parts)
+    return Slots(tuple(meta.shape), parts, meta.dtype, reader.is_by_row(times))
 
 
 def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     value, shape, dim, index = args
     if dim % len(shape):
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
+    value = reader.settled(value)
     parts: list[Element | None] = [None] * shape[0]
     parts[index % shape[0]] = reader.whole(value)
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype)
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, value.by_row)
 
 
 def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
@@ -531,7 +591,7 @@ def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: An
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
     parts = list(reader.times(value).parts)
     parts[index % len(parts)] = reader.whole(source)
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype)
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, reader.is_by_row([value, reader.settled(source)]))
 
 
 def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
@@ -545,9 +605,12 @@ def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
     shape = tuple(meta.shape)
     if fits(shape, reader.state):  # what no step has written is any number
         return Whole(shape, reader.elements.constant(0, meta.dtype))
-    if len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state):
+    if shape == reader.state[:-1]:
+        return Whole(shape, reader.elements.constant(0, meta.dtype), True)
+    by_row = shape[1:] == reader.state[:-1] and not fits(shape[1:], reader.state)
+    if not by_row and (len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state)):
         raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
-    return Slots(shape, (None,) * shape[0], meta.dtype)
+    return Slots(shape, (None,) * shape[0], meta.dtype, by_row)
 
 
 def slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
@@ -557,7 +620,8 @@ def slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) 
         return value
     if dim % len(value.shape) or not reader.has_time(value):
         raise NotPointwise(f"it reads a part of dimension {dim}, which is not time")
-    return Slots(tuple(meta.shape), reader.times(value).parts[slice(start, stop, step)], meta.dtype)
+    times = reader.times(value)
+    return Slots(tuple(meta.shape), times.parts[slice(start, stop, step)], meta.dtype, times.by_row)
 
 
 def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
@@ -565,23 +629,31 @@ def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: An
     if dim % len(shape):
         raise NotPointwise(f"it writes a part of dimension {dim}, which is not time")
     parts: list[Element | None] = [None] * shape[0]
-    parts[slice(start, stop, step)] = reader.times(value).parts
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype)
+    times = reader.times(value)
+    parts[slice(start, stop, step)] = times.parts
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, times.by_row)
 
 
 def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     value, dims = args
     if [dim % len(value.shape) for dim in dims] != [0]:
         raise NotPointwise(f"it turns dimensions {list(dims)} around, which are not time")
-    return Slots(tuple(meta.shape), reader.times(value).parts[::-1], meta.dtype)
+    times = reader.times(value)
+    return Slots(tuple(meta.shape), times.parts[::-1], meta.dtype, times.by_row)
 
 
 def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     value, shape = args[0], tuple(meta.shape)
-    if isinstance(value, Summed):
+    if isinstance(value, Summed) and torch.Size(shape).numel() == torch.Size(value.shape).numel():
         return Summed(shape, value.element, value.dims)
     if tuple(value.shape) == shape:
         return value
+    value = reader.settled(value)
+    of_rows = view_of_rows(reader, value, shape)
+    if of_rows is not None:
+        return of_rows
+    if value.by_row:
+        raise NotPointwise(f"it makes {list(shape)} of values of rows: add the last dimension, as in n[..., None]")
     if reader.has_time(value):
         if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
             times = reader.times(value)
@@ -603,6 +675,19 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
 
 
+def view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
+    """Return values of rows with the last dimension or without it; None for other views."""
+    rows, timed = reader.state[:-1], reader.has_time(value)
+    here, there = tuple(value.shape[timed:]), shape[timed:]
+    adds, drops = value.by_row and there == (*here, 1), not value.by_row and here == (*rows, 1) and there == rows
+    if not (adds or drops) or torch.Size(here).numel() == 1 or shape[:timed] != tuple(value.shape[:timed]):
+        return None
+    if timed:
+        times = reader.times(value)
+        return Slots(shape, times.parts, times.dtype, drops)
+    return Whole(shape, reader.whole(value), drops)
+
+
 def keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
     """Whether a view leaves each dimension at its place from the right, or has but one element."""
     sizes = [list(before), list(after)]
@@ -619,8 +704,10 @@ def full(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     constant = reader.elements.constant(value, meta.dtype)
     if fits(shape, reader.state):
         return Whole(shape, constant)
-    if fits(shape[1:], reader.state):
-        return Slots(shape, (constant,) * shape[0], meta.dtype)
+    if shape == reader.state[:-1]:
+        return Whole(shape, constant, True)
+    if fits(shape[1:], reader.state) or shape[1:] == reader.state[:-1]:
+        return Slots(shape, (constant,) * shape[0], meta.dtype, not fits(shape[1:], reader.state))
     raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
 
 
@@ -629,7 +716,8 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
     if isinstance(value, Summed):
         raise NotPointwise("it sums a sum again")
     if dtype_of(value) != meta.dtype:
-        raise NotPointwise(f"it sums {dtype_of(value)} into {meta.dtype}: convert it first")
+        wide = torch.empty(tuple(value.shape), dtype=meta.dtype, device="meta")
+        value = reader.call(torch.ops.prims.convert_element_type.default, (value, meta.dtype), {}, wide)
     rank = len(value.shape)
     dims = sorted(dim % rank for dim in (args[1] if len(args) > 1 and args[1] else range(rank)))
     if reader.has_time(value):
@@ -639,11 +727,22 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
         total = parts[0]
         for part in parts[1:]:
             total = reader.pointwise(aten.add.Tensor, [total, part], {})
-        return Whole(tuple(meta.shape), total)
+        return Whole(tuple(meta.shape), total, value.by_row)
     if tuple(value.shape) != reader.state:
         raise NotPointwise(f"it sums {list(value.shape)} of a state of {list(reader.state)}")
     return Summed(tuple(meta.shape), reader.whole(value), tuple(dims))
 
+
+def shrink_backward(grad: torch.Tensor, value: torch.Tensor, limit: float) -> torch.Tensor:
+    """The backward of hardshrink and of softshrink, as ATen has it."""
+    return torch.where((value >= -limit) & (value <= limit), 0.0, grad)
+
+
+REWRITTEN: Mapping[Any, Callable[..., Any]] = {
+    aten.hardshrink_backward.default: shrink_backward,
+    aten.softshrink_backward.default: shrink_backward,
+}
+"""Operators that Inductor leaves to ATen, as functions of others."""
 
 STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.select.int: select,
@@ -663,7 +762,8 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.mean.dim: mean,
     aten.mean.default: mean,
     aten.var_mean.correction: var_mean,
-    aten.amax.default: row_max,
+    aten.var.correction: variance,
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.any.dim), of_row),
     aten.empty.memory_format: empty,
     aten.empty_like.default: empty,
     aten.new_empty.default: empty,

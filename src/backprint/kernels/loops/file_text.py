@@ -41,6 +41,16 @@ class FileParts:
     without_grad: tuple[int, ...] = ()
     """The places of the inputs that did not require grad."""
 
+    @property
+    def library(self) -> tuple[str, ...]:
+        """The functions of CUDA's libdevice that kernels call, which Triton's interpreter does not run."""
+        kernels = [
+            self.forward,
+            self.backward,
+            *(part for short in self.shorts for part in (short.forward, short.backward)),
+        ]
+        return tuple(sorted(set().union(*(kernel.library for kernel in kernels if kernel))))
+
 
 def file_text(parts: FileParts) -> str:
     """Return the source of a file."""
@@ -71,7 +81,8 @@ def short_texts(parts: FileParts, short: Short) -> list[str]:
 
 def head_text(parts: FileParts) -> str:
     name = parts.name
-    return f'''"""{name} as one Triton kernel a direction, for every number of steps and every shape of the state.
+    shapes = shapes_text(parts.layout)
+    return f'''"""{name} as one Triton kernel a direction, for every number of steps and {shapes}.
 
 Written by Backprint from {parts.origin}. This file needs torch and triton alone. `{name}({", ".join(parts.inputs)})` is
 the program, and gradients flow through it. A kernel walks time with its state in registers: an element of the state is
@@ -81,9 +92,19 @@ one lane. Halves are computed in float32. `kept_` tensors are what the forward k
 import torch
 import triton
 import triton.language as tl
-
+{library_text(parts)}
 {block_text(parts.layout)}
 '''
+
+
+def shapes_text(layout: Layout) -> str:
+    """Return in words for which shapes of the state kernels are."""
+    return f"every number of rows of {layout.columns} elements" if layout.columns else "every shape of the state"
+
+
+def library_text(parts: FileParts) -> str:
+    """Return the import of CUDA's libdevice, if a kernel calls it."""
+    return "from triton.language.extra import libdevice\n" * bool(parts.library)
 
 
 def block_text(layout: Layout) -> str:
@@ -141,6 +162,8 @@ def laid(parts: FileParts, name: str) -> list[str]:
     if kind == "whole":
         size = "(T, *state)" if facts.timed else "state"
         return [f"{shown} = {shown}.expand({size}).contiguous()"]
+    if kind == "row":
+        return [f"{shown} = {shown}.expand({layout.row_shape(name)}).contiguous()  # a number a row"]
     if kind == "one":
         size = "(T,)" if facts.timed else "()"
         return [
@@ -153,7 +176,8 @@ def laid(parts: FileParts, name: str) -> list[str]:
 def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
     """Return the lines that launch a kernel."""
     names = [*map(parts.layout.name, kernel.tensors), *kernel.sizes]
-    names = ["(T - 1) * n" if name == "last" else name for name in names]
+    computed = {"last": "(T - 1) * n", "rows": f"n // {parts.layout.columns}"}
+    names = [computed.get(name, name) for name in names]
     flags = [f"SAVE={save}"] if kernel.saves else []
     arguments = wrapped([*names, *flags, "BLOCK=BLOCK", "enable_fp_fusion=False"])
     text = f"    {kernel.name}[grid]({arguments})".split("\n")
@@ -164,10 +188,14 @@ def forward_lines(parts: FileParts) -> list[str]:
     layout = parts.layout
     timed = [name for name in parts.inputs if layout.facts[name].timed]
     others = [name for name in parts.inputs if not layout.facts[name].timed]
+
+    def whole(name: str) -> str:
+        return f"{name}[..., None]" if layout.facts[name].by_row else name
+
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
         *checks(parts),
-        f"T, state, n = sizes({listed(timed)}, {listed(others)})",
+        f"T, state, n = sizes({listed([*map(whole, timed)])}, {listed([*map(whole, others)])})",
     ]
     if parts.backward is not None and parts.without_grad:
         rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
@@ -188,6 +216,7 @@ def forward_lines(parts: FileParts) -> list[str]:
     for name in (*parts.outputs, *kept):
         facts = layout.facts[name]
         size = "(T, *state)" if facts.timed else "state"
+        size = layout.row_shape(name) if layout.is_row(name) else size
         if facts.role == "saved":
             lines.append(
                 f"{layout.name(name)} = torch.empty({size} if save else (0,), dtype={dtype_text(facts)}, {device})"
@@ -222,7 +251,7 @@ def saved_names(parts: FileParts) -> list[str]:
 def spread_sizes(parts: FileParts) -> list[str]:
     """Return the sizes of broadcast inputs that the backward kernel takes."""
     assert parts.backward is not None
-    return [name for name in parts.backward.sizes if name not in ("n", "last", "T")]
+    return [name for name in parts.backward.sizes if name not in ("n", "last", "rows", "T")]
 
 
 def backward_lines(parts: FileParts) -> list[str]:
@@ -246,6 +275,10 @@ def backward_lines(parts: FileParts) -> list[str]:
         make = "empty"
         if facts.dims is None:
             size = "(T, *state)" if facts.timed else "state"
+        if layout.is_row(name):
+            size = layout.row_shape(name)
+        elif facts.dims is None:
+            pass
         elif layout.kind(name) == "one":
             size = "grid" if parts.sums == "stages" else "()"
             make = "empty" if parts.sums == "stages" else "zeros"
@@ -265,7 +298,7 @@ def backward_lines(parts: FileParts) -> list[str]:
         shape = f"ctx.shapes[{index}]"
         if facts.dims is not None and layout.kind(gradient) == "one":
             value = f"{shown}.sum().reshape({shape})"
-        elif facts.dims is not None and parts.sums == "atomics":
+        elif facts.dims is not None and parts.sums == "atomics" and not layout.is_row(gradient):
             value = f"fitted({shown}, {shape}, state)"
         else:
             value = f"{shown}.sum_to_size({shape})"

@@ -8,7 +8,7 @@ iteration's graph between what it takes and what the backward uses: once for one
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,7 +24,7 @@ from backprint.kernels.loops.nouns import (
     TensorFacts,
     Write,
     behind,
-    is_of_row,
+    row_elements,
 )
 
 ENDLESS = 1 << 40
@@ -40,9 +40,15 @@ class Kept:
 
 
 def kept(
-    forward: Loop, backward: Loop, elements: Elements, tensors: Mapping[str, TensorFacts], state: tuple[int, ...]
+    forward: Loop,
+    backward: Loop,
+    elements: Elements,
+    tensors: Mapping[str, TensorFacts],
+    state: tuple[int, ...],
+    is_row_tensor: Callable[[str], bool],
 ) -> Kept:
     """Return the two directions with the fewest bytes between them."""
+    of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
     uses = kept_uses(backward)
     each_step = {body for body, slot in uses if isinstance(slot, Now)}
     at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
@@ -59,9 +65,9 @@ def kept(
     if forward.peeled:
         outputs = {}
     handed_out = outputs_handed_on(forward, outputs, elements)
-    cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state)
+    cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
     if not all(computable(body, cut) for body in at_edges):
-        cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state)
+        cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
     places: dict[Element, str] = {}
     facts: list[TensorFacts] = []
     writes = list(forward.writes)
@@ -72,13 +78,15 @@ def kept(
             continue
         elif body.op != "load":
             places[body] = name = f"kept_{len(facts)}"
-            facts.append(TensorFacts(name, name, "saved", state, body.dtype, True))
+            shape = (*state[:-1], 1) if body in of_rows else state
+            facts.append(TensorFacts(name, name, "saved", shape, body.dtype, True))
             writes.append(Write(name, Now(), body))
     after = list(forward.after)
     final_places = {}
     for number, body in enumerate(finals):
         final_places[body] = name = f"final_{number}"
-        facts.append(TensorFacts(name, name, "saved", state, body.dtype, False))
+        shape = (*state[:-1], 1) if body in of_rows else state
+        facts.append(TensorFacts(name, name, "saved", shape, body.dtype, False))
         after.append(Write(name, None, body))
     starts = {item: (handed_out[item], forward.start[item.args[0]]) for item in cut if item in handed_out}
     readers = Readers(elements, places, final_places, starts)
@@ -143,6 +151,7 @@ def cheapest(
     read_anyway: Iterable[str],
     tensors: Mapping[str, TensorFacts],
     state: tuple[int, ...],
+    of_rows: frozenset[Element],
 ) -> list[Element]:
     """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes."""
     roots = list(uses)
@@ -157,7 +166,8 @@ def cheapest(
             share = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
             cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
         else:
-            cost = ENDLESS if is_of_row(item) else bytes_of(item) * whole * (1 if item in outputs else 2)
+            lanes = whole // state[-1] if item in of_rows else whole
+            cost = bytes_of(item) * lanes * (1 if item in outputs else 2)
         net.edge((item, 0), (item, 1), cost + 1)
         if item.op in ("load", "carried"):
             net.edge("source", (item, 0), ENDLESS)

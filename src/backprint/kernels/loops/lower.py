@@ -1,4 +1,4 @@
-"""A program that walks time, from captures of a few lengths to a Lowered."""
+"""A program that walks time, from captures of a few lengths to a LoweredLoop."""
 
 from __future__ import annotations
 
@@ -14,24 +14,39 @@ from backprint.kernels.loops.call import call_of
 from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
-from backprint.kernels.loops.lowered import Lowered
+from backprint.kernels.loops.lowered import LoweredLoop
 from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
 from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
 from backprint.kernels.loops.triton_text import Layout, kernel_text
+from backprint.kernels.lowered import Face
 
 SUMS = ("stages", "atomics")
+
+LENGTHS = (6, 7, 8)
+"""Numbers of steps at which a program is captured."""
 
 SHORT = (1, 2)
 """Lengths at which a loop is compared too, without being looked for there."""
 
 
+def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], lengths: Sequence[int]) -> bool:
+    """Whether a program has more steps for a larger number: it loops over it."""
+    counts: list[int] = []
+    for length in lengths:
+        call = call_of(make_inputs(length))
+        item = capture(function, args=call.args, kwargs=dict(call.kwargs))
+        graphs = [graph for pair in item.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        counts.append(sum(not step.is_guard for graph in graphs for step in graph.steps))
+    return len(set(counts)) > 1
+
+
 def lower_loop(
     function: Callable[..., Any],
     make_inputs: Callable[[int], Any],
-    lengths: Sequence[int] = (6, 7, 8),
+    lengths: Sequence[int] = LENGTHS,
     sums: str = "stages",
     name: str | None = None,
-) -> Lowered:
+) -> LoweredLoop:
     """Return a program that walks time as one Triton kernel a direction."""
     if sums not in SUMS:
         raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
@@ -234,19 +249,19 @@ def lowered(
     least: int,
     shorter: Sequence[Program],
     sums: str,
-) -> Lowered:
-    """Return the Lowered of loops."""
+) -> LoweredLoop:
+    """Return the LoweredLoop of loops."""
     program, forward, backward = loops.program, loops.forward, loops.backward
     tensors = dict(program.tensors)
     for short in shorter:  # may have gradients that the loop has not
         tensors = short.tensors | tensors
+    layout = Layout(tensors, program.state)
+    if has_rows(layout, program, *shorter):
+        layout.columns = program.state[-1]
     if backward is not None:
-        both = kept(forward, backward, elements, tensors, program.state)
+        both = kept(forward, backward, elements, tensors, program.state, layout.is_row)
         forward, backward = both.forward, both.backward
         tensors |= {facts.name: facts for facts in both.tensors}
-    layout = Layout(tensors, program.state)
-    if has_rows(program, *shorter):
-        layout.columns = program.state[-1]
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     read_later = frozenset(second.tensors if second is not None else ())
     rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
@@ -284,12 +299,18 @@ def lowered(
         grads = tuple(item if item in has else None for item in gradients)
         shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
     parts = replace(parts, shorts=tuple(shorts))
-    return Lowered(
+    return LoweredLoop(
         source=file_text(parts),
         name=name,
         function=function,
         make_inputs=make_inputs,
         capture=item,
+        face=Face(
+            tuple(tensors[key].port for key in inputs),
+            tuple(gradient is not None for gradient in gradients),
+            tuple(tensors[key].port for key in outputs),
+            tuple(key in tangents for key in outputs),
+        ),
         forward=forward,
         backward=backward,
         parts=parts,
@@ -297,10 +318,12 @@ def lowered(
     )
 
 
-def has_rows(*programs: Program) -> bool:
-    """Whether a kernel works on rows of the state."""
-    roots = [write.element for program in programs for write in (*program.forward, *program.backward)]
-    return any(item.op in ROWS for item in behind(roots))
+def has_rows(layout: Layout, *programs: Program) -> bool:
+    """Whether a kernel works on rows of the state, or writes one value for a row."""
+    writes = [write for program in programs for write in (*program.forward, *program.backward)]
+    facts = [layout.facts[write.tensor] for write in writes]
+    of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
+    return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
 
 
 def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:

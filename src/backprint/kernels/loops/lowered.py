@@ -1,96 +1,45 @@
-"""What `bp.lower` returns: the source, the program as a module that runs it, what it does, and its check."""
+"""What `bp.lower` returns of a program that walks time: one Triton kernel a direction."""
 
 from __future__ import annotations
 
-import copy
-import linecache
-import sys
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
 
-from backprint.errors import UsageError
-from backprint.graph.nouns import Capture
-from backprint.kernels.loops.build import BuiltLoop, built
-from backprint.kernels.loops.check import LoopCheck, checked
-from backprint.kernels.loops.file_text import FileParts
+from backprint.kernels.loops.build import built
+from backprint.kernels.loops.file_text import FileParts, shapes_text
 from backprint.kernels.loops.nouns import Loop
 from backprint.kernels.loops.traffic import Traffic, traffic_of
-from backprint.replaying.arguments import arguments
+from backprint.kernels.loops.words import functions_text
+from backprint.kernels.lowered import Lowered, counted
+from backprint.kernels.lowered_build import BuiltFunction
+from backprint.kernels.lowered_check import LoweredCheck, case_of_function, compared
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
+@dataclass(frozen=True)
+class LoweredLoop(Lowered):
     """A program that walks time, as one Triton kernel a direction.
 
-    `source` is a file that needs torch and triton alone; `name` is its function. `least` is the fewest steps that it
-    takes. `print(lowered.explain())` says what is one kernel, and how many bytes it moves.
+    `least` is the fewest steps that it takes.
     """
 
-    source: str
-    name: str
     least: int
-    function: Callable[..., Any] = field(repr=False)
-    make_inputs: Callable[[int], Any] = field(repr=False)
-    capture: Capture = field(repr=False)
     forward: Loop = field(repr=False)
     backward: Loop | None = field(repr=False)
     parts: FileParts = field(repr=False)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the source into a file."""
-        place = Path(path)
-        place.write_text(self.source, encoding="utf-8")
-        return place
+    @property
+    def jitted(self) -> str:
+        """The name of one of the kernels in the file."""
+        return f"{self.name}_forward"
 
-    def load(self) -> types.ModuleType:
-        """Return the source as a Python module."""
-        file = f"<lowered {self.name} {abs(hash(self.source)):x}>"
-        linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
-        module = types.ModuleType(f"lowered_{self.name}")
-        module.__file__ = file
-        sys.modules.setdefault(module.__name__, module)
-        exec(compile(self.source, file, "exec"), vars(module))
-        return module
+    @property
+    def library(self) -> str:
+        """The functions of libdevice that the kernels call, which Triton's interpreter has not."""
+        return functions_text(self.parts.library)
 
-    def module(self) -> nn.Module:
-        """Return the program as a module that runs the kernels: a drop-in, with the parameters of the program.
-
-        It takes the arguments that the program takes. On a GPU it runs there; on a CPU, in Triton's interpreter, where
-        TRITON_INTERPRET=1 is set before triton is imported.
-        """
-        file = self.load()
-        run = getattr(file, self.name)
-        compiled = isinstance(getattr(file, f"{self.name}_forward"), file.triton.JITFunction)  # else it is interpreted
-        program = self.function if isinstance(self.function, nn.Module) else None
-        ports = [self.parts.layout.facts[name] for name in self.parts.inputs]
-        signature = self.capture.signature
-        outputs = [self.parts.layout.facts[name].port for name in self.parts.outputs]
-
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            named = state_of(module) | dict(self.capture.origin.constants) | arguments(self.capture, args, kwargs)
-            missing = [facts.port for facts in ports if facts.port not in named]
-            if missing:
-                raise UsageError(f"{self.name} needs {', '.join(missing)}")
-            if compiled and all(named[facts.port].device.type == "cpu" for facts in ports):
-                raise UsageError(
-                    f"{self.name}: the inputs are on a CPU, where Triton's interpreter runs the kernels: set "
-                    "TRITON_INTERPRET=1 before triton is imported"
-                )
-            results = run(*(named[facts.port] for facts in ports))
-            results = results if isinstance(results, tuple) else (results,)
-            return self.capture.origin.rebuild(signature.output, dict(zip(outputs, results, strict=True)))
-
-        module = copy.copy(program) if program is not None else nn.Module()
-        module.forward = forward  # an instance's own, which nn.Module calls
-        return module
-
-    def build(self, capability: int = 90) -> tuple[BuiltLoop, ...]:
+    def build(self, capability: int = 90) -> tuple[BuiltFunction, ...]:
         """Return PTX and cubin of both kernels for a GPU of a compute capability, 80 or 90, that need not be there."""
         return built(self, capability)
 
@@ -106,7 +55,7 @@ class Lowered:
         element = torch.Size(layout.state).numel() * 4
         lines = [
             f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} "
-            "or more steps and every shape of the state"
+            f"or more steps and {shapes_text(layout)}"
         ]
         traffic = self.traffic(steps)
         for name, loop in (("forward", self.forward), ("backward", self.backward)):
@@ -137,6 +86,8 @@ class Lowered:
         lines += [
             f"{counted(short.length, 'step')}: kernels of their own, without a loop" for short in self.parts.shorts
         ]
+        if self.library:
+            lines.append(f"calls {self.library} of CUDA's libdevice, which Triton's interpreter has not: needs a GPU")
         halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
         if halves:
             lines.append(
@@ -147,24 +98,18 @@ class Lowered:
         )
         return "\n".join(lines)
 
-    def check(self, lengths: Sequence[int] = (1, 2, 7, 64), timeout: float = 600.0) -> LoopCheck:
+    def check(self, sizes: Sequence[int] = (1, 2, 7, 64), timeout: float = 600.0) -> LoweredCheck:
         """Run the file in a process of its own, and compare outputs and gradients with the program in eager.
 
-        On a CPU the kernels run in Triton's interpreter. In float32 the largest difference may be 1e-5 of a tensor's
-        largest value. Halves are compared with the program in float32, and their error with that of eager.
+        `sizes` are numbers of steps. On a CPU the kernels run in Triton's interpreter. In float32 the largest
+        difference may be 1e-5 of a tensor's largest value. Halves are compared with the program in float32, and their
+        error with that of eager.
         """
-        return checked(self, [length for length in lengths if length >= self.least] or [self.least], timeout)
+        assert self.make_inputs is not None
+        lengths = [length for length in sizes if length >= self.least] or [self.least]
+        cases = [case_of_function(self, counted(steps, "step"), self.make_inputs(steps), nudges=0) for steps in lengths]
+        return compared(self, cases, timeout)
 
     def __repr__(self) -> str:
         kernels = "forward and backward" if self.backward else "forward"
-        return f"Lowered({self.name}: {kernels}, {self.least} steps or more; print(lowered.explain()))"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of a module by name."""
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return f"LoweredLoop({self.name}: {kernels}, {self.least} steps or more; print(lowered.explain()))"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -65,7 +65,8 @@ Slot: TypeAlias = "int | Now | Edge | None"
 class Elements:
     """Makes elements: the same for the same operation on the same arguments.
 
-    While `steps` is set, a constant of that value is the number of steps, an element `steps`.
+    While `steps` is set, a constant of that value is the number of steps, an element `steps`. While it `folds`, sums
+    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Elements:
         self.source: Source | None = None
         self.name = ""
         self.steps: int | None = None
+        self.folds = False
 
     def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
         """Return the element of an operation."""
@@ -81,6 +83,8 @@ class Elements:
             return arguments[0]  # exactly the same number
         if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
             op, arguments = "steps", ()
+        if self.folds and op in ARITHMETIC and all(is_constant(item) for item in arguments):
+            return self.constant(folded_number(op, arguments, dtype).item(), dtype)
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.made:
             self.made[key] = Element(op, arguments, dtype, self.source, self.name)
@@ -105,16 +109,29 @@ class Elements:
         return self.make("zero", (), dtype)
 
 
-ROWS = ("row_sum", "row_max")
+ARITHMETIC: Mapping[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "truediv": torch.div,
+    "neg": torch.neg,
+}
+"""Operations whose results IEEE 754 defines: a number of the file is that of the program."""
+
+
+def is_constant(value: Any) -> bool:
+    """Whether an argument is an element that is a number."""
+    return isinstance(value, Element) and value.op == "constant"
+
+
+def folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
+    """Return an operation on constants. Halves are computed in float32, as kernels do."""
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)
+
+
+ROWS = ("row_sum", "row_max", "row_min", "row_any")
 """Operations that take a row of the state, its last dimension, to one number."""
-
-
-def is_of_row(element: Element) -> bool:
-    """Whether an element is the same number all along a row."""
-    if element.op in ROWS or not element.inputs:
-        return element.op in ROWS
-    varying = [item for item in element.inputs if item.op not in ("constant", "steps", "zero")]
-    return bool(varying) and all(is_of_row(item) for item in varying)
 
 
 INPUTS = ("input", "parameter", "buffer", "constant")
@@ -123,7 +140,7 @@ INPUTS = ("input", "parameter", "buffer", "constant")
 RESERVED = frozenset(
     (
         *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
-        *("ctx", "state", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
+        *("ctx", "state", "row", "rows", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
     )
 )
 """Names that a generated file has for itself."""
@@ -153,12 +170,14 @@ def behind(elements: Iterable[Element]) -> Iterator[Element]:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A whole input. If it is `timed`, its first dimension is time."""
+    """A whole input. If it is `timed`, its first dimension is time. If it is `by_row`, it has one value for each row
+    of the state, so the state's last dimension is not there."""
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
     timed: bool
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +186,7 @@ class Whole:
 
     shape: tuple[int, ...]
     element: Element
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +196,7 @@ class Slots:
     shape: tuple[int, ...]
     parts: tuple[Element | None, ...]
     dtype: torch.dtype
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +255,8 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """A tensor of a kernel: its role, its shape at capture without time, its dtype, and whether it has time."""
+    """A tensor of a kernel: its role, its shape at capture without time, its dtype, and whether it has time. `dims` are
+    those of the state over which it is summed. `by_row`: it has a value for each row, and not the last dimension."""
 
     name: str
     port: str
@@ -243,6 +265,30 @@ class TensorFacts:
     dtype: torch.dtype
     timed: bool
     dims: tuple[int, ...] | None = None
+    by_row: bool = False
+
+
+def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[Element]:
+    """Return the elements of a loop that are one number for a whole row of the state."""
+    roots = [*loop.start, *loop.following, *loop.absent]
+    order = list(behind([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
+    carried = set(range(len(loop.start)))
+    while True:
+        rows: dict[Element, bool | None] = {}  # None: a number, which is a row's if others are
+        for element in order:
+            if element.op == "carried":
+                rows[element] = element.args[0] in carried
+            elif element.op in ("load", "previous"):
+                rows[element] = is_row_tensor(element.args[0])
+            elif element.op in ROWS or not element.inputs:
+                rows[element] = True if element.op in ROWS else None
+            else:
+                of_inputs = {rows[item] for item in element.inputs} - {None}
+                rows[element] = None if not of_inputs else of_inputs == {True}
+        still = {index for index in carried if rows[loop.following[index]] and rows[loop.start[index]] in (True, None)}
+        if still == carried:
+            return frozenset(element for element, is_row in rows.items() if is_row)
+        carried = still
 
 
 @dataclass(frozen=True, slots=True)

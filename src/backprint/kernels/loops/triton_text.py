@@ -11,8 +11,10 @@ import torch
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
 from backprint.kernels.loops.nouns import (
+    ARITHMETIC,
     INPUTS,
     RESERVED,
+    ROWS,
     Edge,
     Element,
     Loop,
@@ -21,9 +23,9 @@ from backprint.kernels.loops.nouns import (
     TensorFacts,
     Write,
     behind,
-    is_of_row,
+    row_elements,
 )
-from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX, LOOSE
+from backprint.kernels.loops.words import BITS, CALLS, FORMULAS, INFIX, LIBDEVICE, LOOSE, NEEDS, ON_TENSORS, SINGLE
 
 TYPES = {
     torch.float64: "tl.float64",
@@ -61,7 +63,8 @@ LONGEST = 88
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A kernel: its name, its source, the tensors and the sizes that it takes, and the FORMULAS that it calls."""
+    """A kernel: its name, its source, the tensors and the sizes that it takes, the FORMULAS and the functions of
+    libdevice that it calls."""
 
     name: str
     source: str
@@ -70,6 +73,7 @@ class KernelText:
     formulas: frozenset[str]
     saves: bool
     named: Mapping[str, str]
+    library: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -83,11 +87,23 @@ class Layout:
     """The length of a row, if a kernel works on rows: a program of the grid is one row then."""
 
     def kind(self, tensor: str) -> str:
-        """Return whether a tensor has the `whole` state, `one` number, or is broadcast from `some`."""
-        shape = self.facts[tensor].shape
-        if tuple(shape) == self.state:
+        """Return whether a tensor has the `whole` state, `one` number, one a `row`, or is broadcast from `some`."""
+        facts = self.facts[tensor]
+        if tuple(facts.shape) == self.state and not facts.by_row:
             return "whole"
-        return "one" if torch.Size(shape).numel() == 1 else "some"
+        if torch.Size(facts.shape).numel() == 1:
+            return "one"
+        return "row" if self.columns and (facts.by_row or facts.shape[-1] == 1) else "some"
+
+    def is_row(self, tensor: str) -> bool:
+        """Whether a tensor has one number for each row."""
+        return self.kind(tensor) == "row"
+
+    def row_shape(self, tensor: str) -> str:
+        """Return the shape of a tensor of rows, as text."""
+        facts = self.facts[tensor]
+        lead, last = "T, " * facts.timed, "" if facts.by_row else ", 1"
+        return f"({lead}*state[:-1]{last or ',' * (not lead)})"
 
     def input_of(self, gradient: str) -> str:
         """Return the input of a gradient."""
@@ -118,6 +134,7 @@ class Writer:
         self.tensors: dict[str, None] = {}
         self.sizes: dict[str, None] = {}
         self.formulas: set[str] = set()
+        self.library: set[str] = set()
         self.widths: dict[Element, int] = {}
         self.source: Source | None = None
         self.is_inside = False
@@ -131,6 +148,9 @@ class Writer:
         }
         roots = [write.element for write in (*loop.before, *loop.writes, *loop.after)]
         self.roots = frozenset(roots)
+        self.rows = row_elements(loop, layout.is_row) if layout.columns else frozenset()
+        self.blocks: dict[Element, bool] = {}
+        self.row_carried = {item.args[0] for item in self.rows if item.op == "carried"}
         self.order = list(behind([*roots, *loop.start, *loop.following]))
         self.users: dict[Element, list[Element]] = {}
         for element in self.order:
@@ -190,7 +210,8 @@ class Writer:
         arguments = wrapped([*pointers, *numbers, *flags])
         columns = self.layout.columns
         lanes = [
-            f"    e = tl.program_id(0).to(tl.int64) * {columns} + tl.arange(0, BLOCK)  # a row",
+            "    row = tl.program_id(0).to(tl.int64)",
+            f"    e = row * {columns} + tl.arange(0, BLOCK)",
             f"    mask = tl.arange(0, BLOCK) < {columns}",
         ]
         if not columns:
@@ -201,7 +222,14 @@ class Writer:
         head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
         text = "\n".join([*head, *self.lines]) + "\n"
         return KernelText(
-            self.name, text, tuple(tensors), tuple(numbers), frozenset(self.formulas), self.saves, self.kept_names
+            self.name,
+            text,
+            tuple(tensors),
+            tuple(numbers),
+            frozenset(self.formulas),
+            self.saves,
+            self.kept_names,
+            frozenset(self.library),
         )
 
     def span(self) -> str:
@@ -219,14 +247,21 @@ class Writer:
             name = self.free(self.wish(following, f"carried_{index}"))
             names.append(name)
             kind = TYPES[following.dtype]
+            is_row = index in self.row_carried
             if start.op in ("constant", "zero"):
                 number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
-                text = f"tl.zeros([BLOCK], {kind})" if number in ("0.0", "0") else f"tl.full([BLOCK], {number}, {kind})"
+                text = (
+                    f"tl.full([], {number}, {kind})"
+                    if is_row
+                    else f"tl.zeros([BLOCK], {kind})"
+                    if number in ("0.0", "0")
+                    else f"tl.full([BLOCK], {number}, {kind})"
+                )
             else:
                 if start.op != "load":
                     self.section([], [start], 1)
                 text = self.expression(start, set())[0]
-                text = text if self.is_block(start) else f"tl.zeros([BLOCK], {kind}) + {text}"
+                text = text if is_row or self.is_block(start) else f"tl.zeros([BLOCK], {kind}) + {text}"
             self.lines.append(f"    {name} = {text}")
         for item in self.order:
             if item.op == "carried":
@@ -235,10 +270,16 @@ class Writer:
 
     def is_block(self, element: Element) -> bool:
         """Whether an element is one a lane, and not one number."""
-        return not is_of_row(element) and any(
-            item.op in ("carried", "previous") or (item.op == "load" and self.layout.kind(item.args[0]) != "one")
-            for item in behind([element])
-        )
+        for item in behind([element]):
+            if item in self.blocks:
+                continue
+            if item in self.rows or item.op in ROWS:
+                self.blocks[item] = False
+            elif item.op in ("load", "previous"):
+                self.blocks[item] = self.layout.kind(item.args[0]) != "one"
+            else:
+                self.blocks[item] = item.op == "carried" or any(self.blocks[part] for part in item.inputs)
+        return self.blocks[element]
 
     def hoist(self, roots: Sequence[Element]) -> None:
         """Write what is the same in every iteration before the loop."""
@@ -372,7 +413,7 @@ class Writer:
             text = f"tl.where(t == {first}, 0.0, {text})"
         if element in self.rounded and self.is_inside:
             text = f"({text}){self.rounding(element)}"
-        if name is not None and not self.is_block(element):
+        if name is not None and not self.is_block(element) and element not in self.rows:
             text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
         name = name or self.free(self.wish(element, CALLED.get(element.op, element.op)))
         self.lines.append(f"{'    ' * depth}{name} = {text}")
@@ -407,7 +448,8 @@ class Writer:
             if facts.dtype == torch.bool and write.element.op != "constant"
             else value
         )
-        self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}, mask)")
+        mask = "" if self.layout.is_row(write.tensor) else ", mask"
+        self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}{mask})")
 
     def store_sum(self, write: Write, value: str, depth: int) -> None:
         """Write the sum of a gradient of what is broadcast."""
@@ -421,6 +463,8 @@ class Writer:
                 self.lines.append(f"{pad}tl.atomic_add({pointer}, {total})")
             else:
                 self.lines.append(f"{pad}tl.store({pointer} + tl.program_id(0), {total})")
+        elif self.layout.is_row(tensor):
+            self.lines.append(f"{pad}tl.store({pointer} + row, tl.sum(tl.where(mask, {value}, 0.0), 0))")
         elif self.sums == "atomics":
             self.lines.append(f"{pad}tl.atomic_add({pointer} + {self.spread(tensor)}, {value}, mask)")
         else:
@@ -444,12 +488,16 @@ class Writer:
 
     def pointer(self, tensor: str) -> str:
         """Return the name of the offset of a tensor at t."""
-        return "at" if self.layout.kind(tensor) == "whole" else f"at_{self.layout.name(tensor)}"
+        kind = self.layout.kind(tensor)
+        return {"whole": "at", "row": "at_row"}.get(kind, f"at_{self.layout.name(tensor)}")
 
     def stride(self, tensor: str) -> str:
         """Return how far apart two times of a tensor are."""
         if self.layout.kind(tensor) == "whole":
             return "n"
+        if self.layout.is_row(tensor):
+            self.sizes["rows"] = None
+            return "rows"
         size = f"{self.layout.name(tensor)}_size"
         self.sizes[size] = None
         return size
@@ -467,7 +515,7 @@ class Writer:
         kind = self.layout.kind(tensor)
         if kind == "one":
             return f"T - {edge.count + 1}" if edge.last else str(edge.count)
-        base = "e" if kind == "whole" else self.spread(tensor)
+        base = {"whole": "e", "row": "row"}.get(kind) or self.spread(tensor)
         step = self.stride(tensor)
         if not edge.last:
             return base + f" + {step}" * edge.count
@@ -482,7 +530,9 @@ class Writer:
         pointer = f"{self.layout.name(tensor)}_ptr"
         kind = self.layout.kind(tensor)
         if slot is None:
-            return pointer if kind == "one" else f"{pointer} + {'e' if kind == 'whole' else self.spread(tensor)}"
+            if kind == "one":
+                return pointer
+            return f"{pointer} + { {'whole': 'e', 'row': 'row'}.get(kind) or self.spread(tensor) }"
         if isinstance(slot, Now):
             return f"{pointer} + {'t' if kind == 'one' else self.pointer(tensor)}"
         assert isinstance(slot, Edge)
@@ -525,14 +575,22 @@ class Writer:
             return self.cast(element, *parts[0])
         if element.op == "pow" and is_fraction(element.inputs[1]):
             return f"tl.exp({parts[1][0]} * tl.log({parts[0][0]}))", 5
+        if element.op == "div_rn" and element.dtype == torch.float64:
+            return f"{bracket(*parts[0], 3)} / {bracket(*parts[1], 4)}", 3
+        texts = [text for text, _ in parts]
+        if element.op in ON_TENSORS:  # functions of this file that look at a dtype
+            texts = [
+                text if folded(item) is None else f"tl.full([BLOCK], {text}, {TYPES[item.dtype]})"
+                for text, item in zip(texts, element.inputs, strict=True)
+            ]
+        library = LIBDEVICE | SINGLE if element.inputs[0].dtype == torch.float64 else LIBDEVICE
+        if element.op in library:
+            self.library.add(element.op)
+            return f"libdevice.{library[element.op]}({', '.join(texts)})", 5
         if element.op in CALLS:
-            if element.op in FORMULAS:
-                self.formulas.add(element.op)
-            text = CALLS[element.op].format(*(text for text, _ in parts))
-            return text, LOOSE.get(element.op, 5)
-        raise RefusedError(
-            f"{element.op}{at_line(element)} has no formula here that Triton's interpreter runs too: write it in others"
-        )
+            self.formulas |= {name for name in (element.op, *NEEDS.get(element.op, ())) if name in FORMULAS}
+            return CALLS[element.op].format(*texts), LOOSE.get(element.op, 5)
+        raise RefusedError(f"{element.op}{at_line(element)} is no function of Triton or libdevice: write it in others")
 
     def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
         """Return a value in another dtype."""
@@ -551,7 +609,8 @@ class Writer:
         tensor, slot = element.args
         facts = self.layout.facts[tensor]
         address = self.address(tensor, slot)
-        text = f"tl.load({address})" if self.layout.kind(tensor) == "one" else f"tl.load({address}, mask)"
+        is_number = self.layout.kind(tensor) in ("one", "row")
+        text = f"tl.load({address})" if is_number else f"tl.load({address}, mask)"
         if facts.dtype == torch.bool:
             return f"({text} != 0)"
         return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
@@ -561,7 +620,8 @@ class Writer:
         tensor, start = element.args
         facts = self.layout.facts[tensor]
         other = literal(start, facts.dtype)
-        text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, mask & (t > 0), {other})"
+        mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
+        text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, {mask}, {other})"
         return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
 
     # ---- Names
@@ -638,9 +698,7 @@ def computed(element: Element) -> torch.Tensor | None:
     if element.op == "constant":
         return torch.tensor(element.args[0], dtype=dtype)
     parts = [computed(item) for item in element.inputs]
-    function = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.div, "neg": torch.neg}.get(
-        element.op
-    )
+    function = ARITHMETIC.get(element.op)
     if function is None or any(part is None for part in parts):
         function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
         if function is None or any(part is None for part in parts):
