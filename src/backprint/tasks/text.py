@@ -64,9 +64,10 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "",
         "",
         "def laid(value, stride):",
+        '    """Return a tensor in the memory that the graphs were captured for; kernels may depend on it."""',
         "    if stride is None:",
         "        return value.contiguous()",
-        "    if stride == 'any' or value.stride() == stride:",
+        "    if stride in ((), value.stride()):",
         "        return value",
         "    place = torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device)",
         "    return place.copy_(value)",
@@ -86,18 +87,6 @@ def at_place(text: str) -> str:
     return text if text == "None" else f"gradients[{text}]"
 
 
-def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | str | None]:
-    """Return the strides that the graph takes its inputs with: None for contiguous ones, and `any` for those with sizes
-    that are symbolic or elements that are expanded. A kernel of PyTorch may read other memory without a word."""
-    strides: list[tuple[int, ...] | str | None] = []
-    for port in forward.inputs:
-        stride = port.spec.stride if isinstance(port.spec, TensorSpec) else None
-        known = stride is None or all(isinstance(step, int) and step > 0 for step in stride)
-        plain = None if stride is None else tuple(step for step in stride if isinstance(step, int))
-        strides.append(plain if known and not forward.symbols else "any")
-    return strides
-
-
 def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
     """Return the places of the results without a tangent."""
     graded = {port.name for port in backward.by_role("tangent")}
@@ -111,14 +100,25 @@ def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[
 def strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[tuple[int, ...] | None]:
     """Return the strides that the backward was captured for, of each result's tangent; None for contiguous ones."""
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
-    strides: list[tuple[int, ...] | None] = []
-    for index in shown:
-        port = forward.outputs[index]
-        spec = specs.get(port.name) if port.role == "output" else None
-        stride = spec.stride if isinstance(spec, TensorSpec) else None
-        known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
-        strides.append(tuple(step for step in stride or () if isinstance(step, int)) if known else None)
-    return strides
+    ports = [forward.outputs[index] for index in shown]
+    return [stride_of(specs.get(port.name) if port.role == "output" else None) for port in ports]
+
+
+def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | None]:
+    """Return the strides of the inputs that the forward was captured for: None for contiguous ones, () for those that
+    stay as they are, because a stride is 0 or no number."""
+    specs = [port.spec for port in forward.inputs]
+    return [
+        () if isinstance(spec, TensorSpec) and spec.stride is not None and stride_of(spec) is None else stride_of(spec)
+        for spec in specs
+    ]
+
+
+def stride_of(spec: object) -> tuple[int, ...] | None:
+    """Return the strides of a tensor; None for a contiguous one, and where a stride is 0 or no number."""
+    stride = spec.stride if isinstance(spec, TensorSpec) else None
+    known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
+    return tuple(step for step in stride or () if isinstance(step, int)) if known else None
 
 
 def source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
