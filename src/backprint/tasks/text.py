@@ -47,8 +47,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "class Reference(torch.autograd.Function):",
         "    @staticmethod",
         "    def forward(ctx, *inputs):",
-        f"        strides = {strides_of_inputs(forward)}",
-        "        inputs = [value if stride is None else laid(value, stride) for value, stride in zip(inputs, strides)]",
+        f"        inputs = [laid(*pair) for pair in zip(inputs, {strides_of_inputs(forward)})]",
         "        results = forward_graph(*inputs)",
         "        ctx.values = (inputs, results)",
         f"        shown = tuple(results[place].clone() for place in {shown})",
@@ -68,7 +67,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         '    """Return a tensor in the memory that the graphs were captured for; kernels may depend on it."""',
         "    if stride is None:",
         "        return value.contiguous()",
-        "    if value.stride() == stride:",
+        "    if stride in ((), value.stride()):",
         "        return value",
         "    place = torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device)",
         "    return place.copy_(value)",
@@ -106,12 +105,17 @@ def strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -
 
 
 def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | None]:
-    """Return the strides of the inputs that the forward was captured for, None where these are no numbers."""
-    return [stride_of(port.spec) for port in forward.inputs]
+    """Return the strides of the inputs that the forward was captured for: None for contiguous ones, () for those that
+    stay as they are, because a stride is 0 or no number."""
+    specs = [port.spec for port in forward.inputs]
+    return [
+        () if isinstance(spec, TensorSpec) and spec.stride is not None and stride_of(spec) is None else stride_of(spec)
+        for spec in specs
+    ]
 
 
 def stride_of(spec: object) -> tuple[int, ...] | None:
-    """Return the strides of a tensor; None where one is 0 or no number."""
+    """Return the strides of a tensor; None for a contiguous one, and where a stride is 0 or no number."""
     stride = spec.stride if isinstance(spec, TensorSpec) else None
     known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
     return tuple(step for step in stride or () if isinstance(step, int)) if known else None
