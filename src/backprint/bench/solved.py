@@ -32,7 +32,7 @@ from backprint.sample.judged import one_to_the_bit
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.judge import Judging, judging, reason_of
 from backprint.tasks.nouns import SolutionTime, TaskReport
-from backprint.tasks.program import TaskProgram, captured_values, fresh_values, program_of
+from backprint.tasks.program import TaskProgram, captured_values, program_of
 from backprint.tasks.solver import function_of
 from backprint.tasks.solving import SolutionFailed
 from backprint.tasks.usage import tangents_of
@@ -56,7 +56,7 @@ def cells_of_solution(
     try:
         program = program_of(capture)
         read = ReadTask(Path(), task_of(program, capture.name), program)
-        with judging(read, loader_of(compiler, program)) as solution:
+        with judging(read, [loader_of(compiler, program)]) as (solution,):
             report = solution.report(compiler.name, timed, turns.alone)
             peak = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None
             outputs = outputs_of(solution, report)
@@ -145,7 +145,7 @@ def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]
     program, task = solution.program, solution.read.task
     if solution.remote.ended or not report.seed:
         return ()
-    subject = solution.subject(fresh_values(program, report.seed))
+    subject = solution.subject(solution.contents.fresh())
     expected = expected_of(subject, subject.values)
     if expected.own is None:
         return ()

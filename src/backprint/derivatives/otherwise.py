@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from backprint.derivatives.called import run_forward
+from backprint.derivatives.called import Program, run_forward
 from backprint.derivatives.checked import OK, WRONG
 from backprint.derivatives.compared import Result, Subject, distance, of_reference
 from backprint.derivatives.reproduced import Fault
@@ -25,11 +25,14 @@ from backprint.values.closeness import NUDGES, TIMES
 DETAIL = "the reference moves as far if its operators round otherwise"
 
 
-def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Result]:
-    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not."""
+def unless_rounding(subject: Subject, reference: Program, results: Iterator[Result]) -> Iterator[Result]:
+    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not.
+
+    `reference` is that of the subject, and remembers no runs.
+    """
     for row, fault in results:
         if row.verdict == WRONG and fault is not None and row.error is not None and math.isfinite(row.error):
-            allowed = moved_by_rounding(subject, fault)
+            allowed = moved_by_rounding(replace(subject, reference=reference), fault)
             if row.error <= allowed:
                 row = replace(row, allowed=allowed, verdict=OK, detail=DETAIL)
         yield row, fault

@@ -60,6 +60,7 @@ class SolutionProcess(AskedProcess):
         os.set_blocking(self.output, False)
         prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
         super().__init__(lambda inputs, results, line: begin(load, hidden, write, inputs, results, line))
+        self.inherited = resident_bytes(self.pid)
         os.close(write)
 
     def request(self, do: str, **values: Any) -> dict[str, Any]:
@@ -75,7 +76,12 @@ class SolutionProcess(AskedProcess):
         pids = [self.pid, *filter(resident_bytes, descendants(self.pid))]  # one that has ended has no memory
         if len(pids) > MOST_PROCESSES:
             self.end(f"it started {len(pids) - 1} processes")
-        if self.memory and (held := memory_in_use(pids, self.memory)) > self.memory:
+        if not self.memory:
+            return
+        held = (
+            memory_in_use(pids, self.inherited + self.memory) - self.inherited
+        )  # the judge's own is not the solution's
+        if held > self.memory:
             self.end(f"it uses {held / GIB:.2f} GiB, and {self.memory / GIB:.2f} are allowed")
 
     def wait_for(self, poller: select.poll) -> None:
@@ -119,7 +125,9 @@ class SolutionProcess(AskedProcess):
         raise PerformerDied(why)
 
     def close(self) -> None:
-        """End the process and those that it started."""
+        """End the process and those that it started; a second time, do nothing."""
+        if self.output < 0:
+            return
         if self.pid:
             self.drain()
             others = descendants(self.pid)
@@ -128,6 +136,7 @@ class SolutionProcess(AskedProcess):
             kill(descendants(self.pid))
         super().close()
         os.close(self.output)
+        self.output = -1
 
 
 @dataclass(slots=True)
