@@ -24,11 +24,12 @@ from typing import Any
 import torch
 
 import backprint as bp
-from backprint.bench import clocks, performer
+from backprint.bench import performer
 from backprint.bench.compilers.table import compiler_named
 from backprint.bench.judge import PartJudge
 from backprint.bench.trial import TrialPlan, tried
 from backprint.jobs.turns import GraphClock, Turns, turns_folder
+from backprint.measuring import clocks
 from backprint.sample.rerun import EagerRun, Program
 
 

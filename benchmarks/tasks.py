@@ -5,12 +5,14 @@
     python benchmarks/tasks.py graphnet FOLDER             parts of GraphNet samples: folders with `model.py`
     python benchmarks/tasks.py summary --json FILE         the counts of a file
 
-Each program is captured and cut (`--by`), each different part becomes a task in a folder, which is read again. Its
-`reference.py` is judged as a solution. Then faults are planted in the text of `reference.py`, at least 20 a task: one
-change of the forward or the backward, which is another operand of the same type, a constant times 1.5, 1.1, 1.01 or
-1.001, the result of a step times 0.5, 1.01 or -1, a dropped addend, or two results swapped. A fault counts if it moves
-a result or a gradient, on inputs of the recipes or drawn anew, by more than CHANGED of its norm. With `--json FILE`
-each row is appended to a file, and what is in the file is not run again, so that a run may be continued.
+Each program is captured and cut (`--by`) in a process of its own, and each different part becomes a task in a folder:
+with `--smallest`, those of the fewest elements first, else in random order, and at most `--parts` of a program. The
+folder is read again, and its `reference.py` is judged as a solution. Then faults are planted in the text of
+`reference.py`, at least 20 a task: one change of the forward or the backward, which is another operand of the same
+type, a constant times 1.5, 1.1, 1.01 or 1.001, the result of a step times 0.5, 1.01 or -1, a dropped addend, or two
+results swapped. A fault counts if it moves a result or a gradient, on inputs of the recipes or drawn anew, by more than
+CHANGED of its norm. With `--json FILE` each row is appended to a file, and what is in the file is not run again, so
+that a run may be continued.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import multiprocessing
 import random
 import signal
 import sys
@@ -40,7 +43,7 @@ from backprint.derivatives.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Ref, Step, TensorSpec
 from backprint.tasks.folder import ReadTask, read_task
-from backprint.tasks.judge import judge
+from backprint.tasks.judge import judge, judge_together
 from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values, program_of
 from backprint.tasks.sets import parts_of
 from backprint.tasks.solver import solution_of_text
@@ -60,6 +63,12 @@ USUAL = 2e-4
 
 SCALES = (0.5, 1.01, -1.0)
 """What the result of a step is multiplied by."""
+
+MOST_REMEMBERED = 1 << 30
+"""The bytes of the reference's results that are kept."""
+
+TOGETHER = 10
+"""How many faults are judged by the same contents."""
 
 MOST_TRIED = 4
 """So many times as many faults are drawn as are wanted: many change nothing."""
@@ -146,15 +155,22 @@ def type_of(spec: Any) -> Any:
     return (spec.shape, spec.dtype) if isinstance(spec, TensorSpec) else object()
 
 
-def results_of(program: TaskProgram, values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor | None]:
+def results_of(reference: Reference, values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor | None]:
     """Return all results and gradients in float64 on some inputs, for random tangents."""
-    call = replace(program.call, values=dict(values))
-    forward = run_forward(
-        Program(Reference(program), {}, 0), call, {name: wide(value) for name, value in values.items()}
-    )
+    call = replace(reference.program.call, values=dict(values))
+    forward = run_forward(Program(reference, {}, 0), call, {name: wide(value) for name, value in values.items()})
     source = torch.Generator().manual_seed(seed)
     tangents = {name: drawn_like(forward.outputs[name].detach(), source) for name in forward.differentiable}
     return {**{n: v.detach() for n, v in forward.outputs.items()}, **forward.gradients(tangents)}
+
+
+def reference_with(fault: TaskProgram, right: Reference) -> Reference:
+    """Return a program with a fault as a reference; if its backward has it, with the forwards that have run already."""
+    reference = Reference(fault, right.most)
+    if fault.forward is right.program.forward:
+        backward = reference.graphs("wide").backward
+        reference.runs = [replace(run, backward=backward, gradients=[]) for run in right.runs]
+    return reference
 
 
 def change(right: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> float:
@@ -186,18 +202,21 @@ def chosen_faults(read: ReadTask, wanted: int, source: random.Random) -> tuple[l
         *(("forward", kind, make) for kind, make in faults_of(program.forward, source)),
         *(("backward", kind, make) for kind, make in faults_of(program.backward, source)),
     ]
+    reference = Reference(program, MOST_REMEMBERED)
     draws = [captured_values(program), fresh_values(program, 77)]
-    right = [results_of(program, values, number) for number, values in enumerate(draws)]
+    right = [results_of(reference, values, number) for number, values in enumerate(draws)]
     kinds = [getattr(torch, port.dtype) for port in read.task.inputs if port.differentiable]
     least = max(CHANGED.get(kind, USUAL) for kind in kinds)
     faults, same, raised = [], 0, 0
     for side, kind, make in source.sample(every, min(MOST_TRIED * wanted, len(every))):
+        moved = 0.0
         try:
             faulty = replace(program, **{side: make()})
-            moved = max(
-                change(before, results_of(faulty, values, number))
-                for number, (before, values) in enumerate(zip(right, draws, strict=True))
-            )
+            other = reference_with(faulty, reference)
+            for number, (before, values) in enumerate(zip(right, draws, strict=True)):
+                moved = max(moved, change(before, results_of(other, values, number)))
+                if moved > least:
+                    break
         except (BackprintError, RuntimeError, ValueError, IndexError, NotImplementedError, TypeError):
             raised += 1
             continue
@@ -213,28 +232,26 @@ def chosen_faults(read: ReadTask, wanted: int, source: random.Random) -> tuple[l
 # ---- One part
 
 
-def row_of_part(program: str, label: str, part: Capture, count: int, wanted: int, folder: Path) -> Row:
-    """Return the row of a part: its task is written, read, and judged with the reference and with faults."""
-    start = time.perf_counter()
-    steps = sum(len(graph.steps) for pair in part.pairs for graph in (pair.forward, pair.backward) if graph)
-    key = hash_of_program(program_of(part))
-    place = folder / "task"
-    write_task(part, place, named(f"{program} {label}"), overwrite=True)
+def row_of_task(row: Row, place: Path, wanted: int) -> Row:
+    """Return the row of a task: its folder is read, and judged with the reference and with faults."""
+    start = time.perf_counter() - row.seconds
     read = read_task(place)
     text = (place / "reference.py").read_text()
-    options: dict[str, Any] = dict(timed=False, timeout=120.0)
-    report = judge(read, solution_of_text(text), "reference.py", **options)
-    row = Row(program, label, key, "right", steps=steps, occurs=count, comparisons=len(report.rows))
+    report = judge(read, solution_of_text(text), "reference.py", timed=False, limit=120.0)
+    row = replace(row, word="right", detail="", comparisons=len(report.rows))
     if not report.right:
         return replace(row, word="wrong", detail=report.reason, seconds=time.perf_counter() - start)
-    faults, same, raised = chosen_faults(read, wanted, random.Random(key))
+    faults, same, raised = chosen_faults(read, wanted, random.Random(row.hash))
     missed, caught = [], 0
-    for kind, faulty in faults:
-        changed = reference_text(read.task, faulty.forward, faulty.backward, faulty.wanted)
-        verdict = judge(read, solution_of_text(changed), kind, first=True, **options)
-        caught += not verdict.right
-        if verdict.right:
-            missed.append(kind)
+    for first in range(0, len(faults), TOGETHER):
+        solutions = []
+        for kind, faulty in faults[first : first + TOGETHER]:
+            changed = reference_text(read.task, faulty.forward, faulty.backward, faulty.wanted)
+            solutions.append((kind, solution_of_text(changed)))
+        for verdict in judge_together(read, solutions, first=True, limit=120.0):
+            caught += not verdict.right
+            if verdict.right:
+                missed.append(verdict.solution)
     seconds = time.perf_counter() - start
     return replace(
         row, faults=len(faults), caught=caught, same=same, raised=raised, seconds=seconds, missed=tuple(missed)
@@ -286,39 +303,86 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 def rows_of_program(name: str, make: Make, options: argparse.Namespace, known: set[str]) -> Iterator[Row]:
     """Yield a row for each different part of a program."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = multiprocessing.get_context("fork").Process(
+            target=write_tasks, args=(name, make, options, known, Path(folder))
+        )
+        process.start()
+        process.join(options.limit)
+        slow = process.is_alive()
+        process.kill()
+        process.join()
+        rows = read_rows(Path(folder) / ROWS)
+        if slow:
+            yield Row(name, "", "", "timeout", "its capture, or the making of its tasks")
+        elif process.exitcode:
+            yield Row(name, "", "", "refused", f"its process ended with {process.exitcode}")
+        for row in rows:
+            if row.word != "made":
+                yield row
+                continue
+            known.add(row.hash)
+            try:
+                with time_limit(options.limit):
+                    yield row_of_task(row, Path(folder) / row.detail, options.faults)
+            except TimeIsOver:
+                yield replace(row, word="timeout", detail="")
+            except BackprintError as error:
+                yield replace(row, word="refused", detail=f"{error}"[:300])
+    yield Row(name, "", "", "done")
+
+
+ROWS = "rows.jsonl"
+
+
+def write_tasks(name: str, make: Make, options: argparse.Namespace, known: set[str], folder: Path) -> None:
+    """Capture a program, cut it, and write its tasks into a folder, with a row for each in a file."""
     torch.manual_seed(0)
     try:
-        with time_limit(options.limit):
-            capture = make()
-            parts = [] if capture is None else list(parts_of(capture, options.by))
-    except TimeIsOver:
-        yield Row(name, "", "", "timeout", "its capture")
-        return
+        capture = make()
+        parts = [] if capture is None else list(parts_of(capture, options.by))
     except Exception as error:  # what a program raises is an outcome
-        yield Row(name, "", "", "refused", f"{type(error).__name__}: {error}"[:300])
+        append(folder / ROWS, Row(name, "", "", "refused", f"{type(error).__name__}: {error}"[:300]))
         return
     random.Random(name).shuffle(parts)
+    if options.smallest:
+        parts.sort(key=lambda part: elements_of(part[1]))
     count = 0
     for label, part, why, occurs in parts:
         if count >= options.parts:
             break
+        start = time.perf_counter()
         try:
             if why:
                 raise BackprintError(why)
-            if len(part.pairs[0].forward.steps) < 2:
+            if len(part.pairs[0].forward.steps) < options.least:
                 continue
             key = hash_of_program(program_of(part))
             if key in known:
                 continue
             known.add(key)
-            with time_limit(options.limit), tempfile.TemporaryDirectory() as folder:
-                yield row_of_part(name, label, part, occurs, options.faults, Path(folder))
-            count += 1
-        except TimeIsOver:
-            yield Row(name, label, "", "timeout")
+            place = f"task{count}"
+            write_task(part, folder / place, named(f"{name} {label}"))
         except BackprintError as error:
-            yield Row(name, label, "", "refused", f"{error}"[:300])
-    yield Row(name, "", "", "done")
+            append(folder / ROWS, Row(name, label, "", "refused", f"{error}"[:300]))
+            continue
+        steps = sum(len(graph.steps) for pair in part.pairs for graph in (pair.forward, pair.backward) if graph)
+        seconds = time.perf_counter() - start
+        append(folder / ROWS, Row(name, label, key, "made", place, steps=steps, occurs=occurs, seconds=seconds))
+        count += 1
+
+
+def elements_of(part: Capture) -> int:
+    """Return how many elements the inputs and the results of all steps have."""
+    graphs = [graph for pair in part.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    specs = [item.spec for graph in graphs for item in (*graph.inputs, *graph.steps)]
+    return sum(spec.numel for spec in specs if isinstance(spec, TensorSpec))
+
+
+def append(place: Path, row: Row) -> None:
+    """Append a row to a file."""
+    with place.open("a") as file:
+        file.write(json.dumps(asdict(row)) + "\n")
 
 
 # ---- All of it
@@ -356,8 +420,11 @@ def main() -> int:
     parser.add_argument("--by", default="module")
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--parts", type=int, default=1000, help="The most tasks of a program.")
-    parser.add_argument("--limit", type=int, default=300, help="Seconds of a part, and of a capture.")
+    parser.add_argument("--smallest", action="store_true", help="Parts with the fewest elements first.")
+    parser.add_argument("--least", type=int, default=2, help="The least operators of a forward.")
+    parser.add_argument("--limit", type=int, default=300, help="Seconds of a task, and of a program's capture.")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", nargs="*", help="Programs, by name.")
     options = parser.parse_args()
     rows = read_rows(options.json)
     if options.source != "summary":
@@ -367,13 +434,12 @@ def main() -> int:
         done, known = {row.program for row in rows if row.word in ("done",)}, {row.hash for row in rows}
         programs = architectures() if options.source == "architectures" else graphnet(options.folder)
         for name, make in programs:
-            if name in done:
+            if name in done or (options.only and name not in options.only):
                 continue
             for row in rows_of_program(name, make, options, known):
                 rows.append(row)
                 if options.json is not None:
-                    with options.json.open("a") as file:
-                        file.write(json.dumps(asdict(row)) + "\n")
+                    append(options.json, row)
                 if row.word != "done":
                     missed = f"; missed {', '.join(row.missed)}" if row.missed else ""
                     print(

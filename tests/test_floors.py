@@ -174,7 +174,7 @@ def test_the_docstring_of_a_package_names_its_files() -> None:
         ("graph/text.py", "import backprint as bp", "backprint (floor"),
         ("tracing/aot.py", "def f():\n    from backprint.replaying import run", "replaying (floor"),
         ("sample/load.py", "if TYPE_CHECKING:\n    from backprint.replaying import run", "replaying (floor"),
-        ("bench/run.py", "from backprint.kernels.nouns import Kernel", "kernels (floor"),
+        ("corpus/run.py", "from backprint.kernels.nouns import Kernel", "kernels (floor"),
         ("api.py", "from backprint.cli import main", "cli (floor"),
     ],
 )

@@ -94,7 +94,9 @@ def test_modes_of_inductor_are_compilers() -> None:
 def test_an_unknown_name_is_answered_with_near_ones() -> None:
     with pytest.raises(UsageError, match=r"no compiler is called 'inductr': did you mean inductor") as caught:
         compiler_named("inductr")
-    assert "package.module:function or file.py:function, gm, inputs -> callable(*inputs)" in str(caught.value)
+    assert "package.module:name or file.py:name: a function gm, inputs -> callable(*inputs), a function forward" in str(
+        caught.value
+    )
     with pytest.raises(UsageError, match=r"'aot_eagr': did you mean aot_eager"):
         compiler_named("aot_eagr")
 
@@ -155,9 +157,9 @@ def test_a_place_without_that_function_says_so(tmp_path: Path) -> None:
     place = own_file(tmp_path, "def mine(gm, inputs):\n    return gm\n")
     with pytest.raises(UsageError, match="has no function 'mien': did you mean mine"):
         compiled_by(compiler_named(f"{place}:mien"))
-    with pytest.raises(UsageError, match=r"no file nowhere\.py; a function of your own"):
+    with pytest.raises(UsageError, match=r"no file nowhere\.py; a compiler of your own"):
         compiler_named("nowhere.py:mine")
-    with pytest.raises(UsageError, match="no module no_such_module; a function"):
+    with pytest.raises(UsageError, match="no module no_such_module; a compiler"):
         compiler_named("no_such_module:mine")
     with pytest.raises(UsageError, match="'1x' is no function's name"):
         compiler_named(f"{place}:1x")

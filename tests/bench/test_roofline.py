@@ -20,14 +20,14 @@ from torch.utils.flop_counter import (
 )
 
 import backprint as bp
-from backprint.bench.peaks import SIZES, measure_peaks
-from backprint.bench.roofline import Peaks, Work, least_step_work, least_work, share_reached
 from backprint.bench.runs import peaks_of
 from backprint.errors import UsageError
 from backprint.graph.cost import MOVES, PICKED, PRODUCTS, UNREAD, operator_name, specs_of, step_flops
 from backprint.graph.nouns import PLAIN_TARGETS, Graph, Ref, Step, Sub, TensorSpec
 from backprint.graph.operators import operators
 from backprint.graph.text import parse, read_spec
+from backprint.measuring.peaks import SIZES, measure_peaks
+from backprint.measuring.roofline import Peaks, Work, least_step_work, least_work, share_reached
 
 HEAD = """
 import math
@@ -341,7 +341,7 @@ def test_each_operator_of_the_tables_exists() -> None:
 
 
 def test_work_needs_no_torch() -> None:
-    code = "import sys, backprint.bench.roofline; sys.exit('torch' in sys.modules)"
+    code = "import sys, backprint.measuring.roofline; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -385,7 +385,7 @@ def test_peaks_are_measured_and_threads_are_put_back() -> None:
 
 @pytest.mark.slow
 def test_a_process_of_its_own_prints_its_peaks() -> None:
-    command = [sys.executable, "-m", "backprint.bench.peaks", "1", "cpu"]
+    command = [sys.executable, "-m", "backprint.measuring.peaks", "1", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)
     assert printed["torch"] == torch.__version__

@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from backprint.bench.clocks import STAGES, TimingChange, compare_in_stages, compare_timings
 from backprint.errors import UsageError
+from backprint.measuring.clocks import STAGES, TimingChange, compare_in_stages, compare_timings
 
 ROUNDS = 40
 

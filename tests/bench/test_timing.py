@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.bench import clocks
-from backprint.bench.clocks import TimingWithheld
 from backprint.bench.contents import (
     ALL,
     LARGER,
@@ -32,6 +30,8 @@ from backprint.bench.contents import (
 from backprint.bench.judge import movement, redrawn_graphs
 from backprint.bench.timing import stages_within
 from backprint.lowering.subjects import bench_graphs
+from backprint.measuring import clocks
+from backprint.measuring.clocks import TimingWithheld
 from backprint.sample.rerun import copies
 
 

@@ -256,6 +256,45 @@ def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart
 
 
 @pytest.mark.slow
+def test_a_part_whose_result_is_transposed_can_be_saved(tmp_path: Path) -> None:
+    """Its tangent has these strides, too, and a sample whose recipe makes others is not read."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (project(x).view(2, 3, 2, 2).transpose(1, 2) for project in (self.q, self.k, self.v))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 3, 4)
+
+    capture = bp.capture(Attention(), torch.randn(2, 3, 4))
+    for number, part in enumerate(bp.split(capture, "module").parts):
+        place = tmp_path / str(number)
+        part.capture.save(place)
+        assert all(verdict.good for verdict in bp.load(place).verify()), part.label
+
+
+def test_a_part_that_is_captured_again_has_the_lines_of_the_program() -> None:
+    class Norm(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.up = Norm(), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.up(self.norm(x))
+
+    capture = bp.capture(nn.Sequential(nn.Linear(4, 4), Residual()), torch.randn(3, 4))
+    for part in bp.split(capture, "module").parts:
+        for graph in (part.capture.pairs[0].forward, part.capture.pairs[0].backward):
+            sources = [step.source for step in graph.steps]
+            assert all(source is not None and not source.file.startswith("<") for source in sources), part.label
+
+
 def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*arguments: Any) -> Pair:
         raise splitting.Inseparable("for this test")

@@ -5,11 +5,12 @@ has eager's results.
 
 - `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
 - `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
-  process; `transfer`: tensors between the two. `contents`: the inputs of timed calls.
+  process. `contents`: the inputs of timed calls.
+- `solved`: a solution, which is a forward and a backward of the user's own; the judge of tasks judges it.
 - `widened`: whether a compiled backward is the derivative of the compiled forward, in float64.
-- `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `clocks`,
-  `timing`: time in turns with eager.
-- `compilers/`: the table of compilers. `roofline`, `peaks`: the least work of a graph, and the peaks of the machine.
+- `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `edges`,
+  `resized`: edge values among inputs, other sizes. `timing`: time in turns with eager.
+- `compilers/`: the table of compilers.
 - `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
 - `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible. `wrong_backward`:
   the smallest part whose backward is not the derivative.

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from backprint.bench.asking import CompilerProcess
-from backprint.bench.clocks import CheatFound
 from backprint.bench.contents import (
     ALL,
     INDEXING,
@@ -34,10 +33,11 @@ from backprint.bench.contents import (
     varied_pieces,
 )
 from backprint.bench.judge import GraphJudge, finite, same_values
-from backprint.bench.transfer import HeldBudget, ResultKind, UnsentValue, kind_of_result, read_results, slot_offsets
 from backprint.graph.nouns import Ref
 from backprint.graph.steps import used
 from backprint.lowering.subjects import BenchStep, RandomState, inputs_of_results, random_now, state_of
+from backprint.measuring.clocks import CheatFound
+from backprint.measuring.transfer import HeldBudget, ResultKind, UnsentValue, kind_of_result, read_results, slot_offsets
 from backprint.sample.alone import ports
 from backprint.sample.judged import within_tolerance
 from backprint.sample.rerun import copies

@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 
 from backprint.bench.cells import BenchOutput
-from backprint.bench.clocks import CheatFound
 from backprint.bench.scores import TOLERANCES
-from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture
 from backprint.graph.sizes import unguarded_graph
 from backprint.lowering.subjects import (
@@ -33,7 +31,8 @@ from backprint.lowering.subjects import (
     lifted_draws,
     steps_that_draw,
 )
-from backprint.replaying.other_inputs import held_by_guards
+from backprint.measuring.clocks import CheatFound
+from backprint.measuring.contents import STEPS, redrawn
 from backprint.replaying.results import moves, strength
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
@@ -47,7 +46,6 @@ from backprint.sample.judged import (
     text_of_kind,
     within_tolerance,
 )
-from backprint.sample.redraws import another, units
 from backprint.sample.rerun import EagerRun, Program, copies, laid, rebuilt
 from backprint.values.closeness import TOLERANCE
 
@@ -57,9 +55,6 @@ from backprint.values.closeness import TOLERANCE
 # from the first forward to the last backward, so that a backward takes values that its forward saved. If a graph does
 # not run on a redraw, or gives NaN or infinite numbers where the sample's own inputs give finite ones, the floats move
 # by a small step instead.
-
-STEPS = (None, 2**-6, 2**-10)
-"""How far floats move: None is a redraw, a number a share of their size."""
 
 SEEDS = (0x3D, 0x7B)
 """The seeds of the redraws."""
@@ -83,18 +78,6 @@ def redrawn_graphs(
                 graphs_by_seed.append([replace(graph, run=runs[graph.title]) for graph in graphs])
                 break
     return graphs_by_seed
-
-
-def redrawn(
-    capture: Capture, recipes: Mapping[str, Any], values: Mapping[str, Tensor], seed: int, size: float | None
-) -> dict[str, Tensor]:
-    """Return new values for inputs and tangents, but for constants and inputs that a guard holds."""
-    fixed = held_by_guards(capture) | {port.name for port in free_ports(capture) if port.role == "constant"}
-    redraws: dict[str, Tensor] = {}
-    for names in units(recipes).values():
-        if all(name in values and name not in fixed for name in names):
-            redraws |= another(names, recipes, values, seed, step=size) or {}
-    return redraws
 
 
 def played(

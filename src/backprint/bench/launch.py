@@ -243,7 +243,7 @@ def says_cuda(file: Path) -> bool:
 
 def measured_peaks(threads: int, device: str) -> dict[str, Any]:
     """Measure a matmul and a copy in a process of their own; return them with the version of torch."""
-    command = [sys.executable, "-P", "-m", "backprint.bench.peaks", str(threads), device]
+    command = [sys.executable, "-P", "-m", "backprint.measuring.peaks", str(threads), device]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][-300:]

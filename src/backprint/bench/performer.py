@@ -8,27 +8,29 @@ compiler's error; any other error is Backprint's own.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import json
-import os
-import socket
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.bench.clocks import (
+from backprint.bench.compilers.table import Compiler
+from backprint.bench.compilers.timed import compile_timed
+from backprint.bench.contents import Piece, VariedInputs
+from backprint.fx.to_fx import to_fx
+from backprint.graph.nouns import Graph
+from backprint.graph.sizes import unguarded_graph
+from backprint.lowering.subjects import inputs_of_results, memory_of, opened_graph, seed_generators
+from backprint.measuring.answering import Answering, CompilerRaised, compiler_errors, reason_of
+from backprint.measuring.clocks import (
     SHORT,
     CheatFound,
     EagerBaseline,
-    TimingWithheld,
     check_own,
     check_replaced,
     eager_baseline,
@@ -40,10 +42,7 @@ from backprint.bench.clocks import (
     two_clocks,
     with_device_bytes,
 )
-from backprint.bench.compilers.table import Compiler
-from backprint.bench.compilers.timed import compile_timed
-from backprint.bench.contents import Piece, VariedInputs
-from backprint.bench.transfer import (
+from backprint.measuring.transfer import (
     HeldBudget,
     ResultKind,
     SharedMemory,
@@ -52,12 +51,6 @@ from backprint.bench.transfer import (
     read_inputs,
     slot_offsets,
 )
-from backprint.fx.to_fx import to_fx
-from backprint.graph.nouns import Graph
-from backprint.graph.sizes import unguarded_graph
-from backprint.jobs.task import one_line
-from backprint.lowering.subjects import inputs_of_results, memory_of, opened_graph, seed_generators
-from backprint.sample.judged import first_line
 from backprint.sample.rerun import copies, laid
 from backprint.values.tree import strided_parts
 
@@ -131,31 +124,6 @@ class JoinedStep:
         return function_of_text(
             names, body, {"forward": self.forward, "backward": self.backward, "laid": laid, **space}
         )
-
-
-# ------------------------------------------------------------------ errors of the compiler
-
-
-class CompilerRaised(Exception):
-    """The compiler, or the function that it returned, raised; the text is the error."""
-
-
-@contextlib.contextmanager
-def compiler_errors() -> Any:
-    """Raise CompilerRaised in place of whatever the block raises."""
-    try:
-        yield
-    except BaseException as error:  # KeyboardInterrupt and SystemExit too: nothing else in this process raises them
-        raise CompilerRaised(reason_of(error)) from None
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an error as one line; where torch.compile wraps it, the compiler's own error."""
-    try:
-        inner = getattr(error, "inner_exception", None) or error
-        return one_line(f"{type(inner).__name__}: {first_line(inner)}")
-    except BaseException as second:  # a stranger's exception may raise where it is read
-        return f"{type(error).__name__}, whose message raises {type(second).__name__}"
 
 
 # ------------------------------------------------------------------ requests
@@ -232,26 +200,6 @@ class TimedProgram:
         torch.cuda.synchronize()
         spent, results = timed(complete, (), self.short)
         return spent, first.elapsed_time(last), results
-
-
-class Answering:
-    """What answers requests: each method `do_…` answers one kind."""
-
-    def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run a request; return its results, or the error as a value."""
-        name = request["do"]
-        values = {key: value for key, value in request.items() if key != "do"}
-        try:
-            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
-            return answer
-        except CompilerRaised as error:
-            return {"raised": str(error)}
-        except CheatFound as error:
-            return {"cheat": str(error)}
-        except TimingWithheld as error:
-            return {"withheld": str(error)}
-        except BaseException:
-            return {"defect": traceback.format_exc()}
 
 
 class Performer(Answering):
@@ -582,16 +530,3 @@ def wipe(values: Sequence[Any]) -> None:
             if isinstance(value, Tensor):
                 for part in strided_parts(value):
                     part.untyped_storage().fill_(0)
-
-
-def serve(performer: Callable[[], Answering], line: socket.socket) -> NoReturn:
-    """Answer requests until the socket is closed; then end this process."""
-    try:
-        gc.freeze()  # collecting what is older would copy every page of the process that this was forked from
-        work = performer()
-        with line.makefile("rwb") as both:
-            for request in both:
-                both.write(json.dumps(work.answer(json.loads(request))).encode() + b"\n")
-                both.flush()
-    finally:
-        os._exit(0)

@@ -33,7 +33,6 @@ from backprint.bench.graphnet_log import (
     size_class,
 )
 from backprint.bench.pictures import Scored, pictures, short_names
-from backprint.bench.roofline import Peaks, Work, share_reached
 from backprint.bench.runs import META, BenchRun, read_run
 from backprint.bench.scores import (
     UNMEASURED,
@@ -47,6 +46,7 @@ from backprint.bench.scores import (
 )
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+from backprint.measuring.roofline import Peaks, Work, share_reached
 from backprint.report.nouns import (
     Cell,
     Column,

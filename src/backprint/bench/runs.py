@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from backprint.bench.cells import STOPPED, BenchCell, cell_from_json
-from backprint.bench.roofline import Peaks
 from backprint.common import files
 from backprint.common.files import read_json
 from backprint.common.text import BENCH_DIRECTIONS, check_values
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
 from backprint.jobs.ledger import NAME, Ledger, place_of
+from backprint.measuring.roofline import Peaks
 
 FORMAT = 1
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import torch
 
 from backprint.bench.cells import BenchTiming
-from backprint.bench.clocks import (
+from backprint.bench.examine import Examination
+from backprint.measuring.clocks import (
     CLOCK,
     DECILE,
     FEWEST_ROUNDS,
@@ -32,7 +33,6 @@ from backprint.bench.clocks import (
     compare_timings,
     on_gpu,
 )
-from backprint.bench.examine import Examination
 
 PROGRAMS = ("eager", "compiled", "again")
 """The programs of a round; the last is eager too."""

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backprint.bench.asking import CompilerFailed, CompilerProcess, PerformerDied
+from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
-from backprint.bench.clocks import CheatFound, TimingWithheld
-from backprint.bench.compilers.table import Compiler
+from backprint.bench.compilers.table import GRAPH, Compiler, compiler_named
 from backprint.bench.contents import VariedInputs
+from backprint.bench.edges import check_edges
 from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
 from backprint.bench.judge import (
     AnyGraph,
@@ -41,17 +41,20 @@ from backprint.bench.judge import (
     parts_of,
     redrawn_graphs,
 )
-from backprint.bench.roofline import least_step_work, least_work
+from backprint.bench.resized import fault_when_resized, resized_graphs, with_resized, with_sizes
 from backprint.bench.timing import time_pair
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import BackprintError, SampleError
 from backprint.graph.nouns import Capture
-from backprint.graph.sizes import unguarded_graph
+from backprint.graph.sizes import at_hints, unguarded_graph
 from backprint.jobs import processes
 from backprint.jobs.processes import ChildEnd, in_child
 from backprint.jobs.task import Task, failure, one_line, stage
 from backprint.jobs.turns import GraphClock, Turns, turns_folder
 from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps, graph_classes, opened_graph
+from backprint.measuring.asking import CompilerFailed, PerformerDied
+from backprint.measuring.clocks import CheatFound, TimingWithheld
+from backprint.measuring.roofline import least_step_work, least_work
 from backprint.sample.export import graphs_needed
 from backprint.sample.judged import text_of_kind
 from backprint.sample.rerun import EagerRun, copies, rebuilt
@@ -174,6 +177,9 @@ def tried(
     """Yield a cell for each graph without an outcome in `known` (title -> outcome), and that of a step once more when
     its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins. If the
     compiler's process dies, the cell of that graph is the last, and the remaining graphs need another process."""
+    if plan.compiler.takes != GRAPH:
+        yield from tried_solution(capture, plan, known, turns, on_begin)
+        return
     graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
     wide = None
     if plan.derivative:
@@ -181,13 +187,15 @@ def tried(
 
         wide = WideGraphs(capture)
         graphs_of |= wide.by_title
+    graphs_of = with_resized(capture, graphs_of)
     process = CompilerProcess(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
     try:
         with stage("eager"):
             graphs = bench_graphs(capture)
             seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
             redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
-        trial = CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn)
+            sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
+        trial = CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn, sizes, resized)
         remaining = [
             title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
         ]
@@ -202,6 +210,32 @@ def tried(
                 return
     finally:
         process.close()
+
+
+def tried_solution(
+    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
+) -> Iterator[BenchCell]:
+    """Yield a cell for the forward and for the step of a solution, which is judged once for both."""
+    from backprint.bench.solved import cells_of_solution
+
+    wanted = titles(capture, directions_of(plan.compiler, plan.directions))
+    if not [title for title in wanted if title not in known]:
+        return
+    if len(capture.pairs) > 1:
+        blanks = {title: blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
+        reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus split` cuts it up"
+        yield from (replace(blank, outcome="skipped", reason=reason) for blank in blanks.values())
+        return
+    on_begin(wanted[0], FIRST_PART)
+    blanks = {title.partition(" ")[2]: blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
+    with stage("solution"):
+        yield from cells_of_solution(capture, plan.compiler, blanks, plan.timed, plan.derivative, turns)
+
+
+def directions_of(compiler: Compiler, directions: Sequence[str]) -> tuple[str, ...]:
+    """Return the directions that a compiler has cells of: the backward of a solution takes what its own forward saved,
+    so there is no cell of it alone."""
+    return tuple(name for name in directions if compiler.takes == GRAPH or name != BENCH_DIRECTIONS[1])
 
 
 def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
@@ -231,6 +265,10 @@ class CompilerTrial:
     outcomes: dict[str, str]
     graphs: dict[str, AnyGraph]
     moved: Sequence[Mapping[str, AnyGraph]]
+    sizes: str = ""
+    """Other sizes than the captured ones, in words."""
+    resized: Mapping[str, BenchGraph] = field(default_factory=dict)
+    """The graphs at these sizes."""
     judges: dict[str, GraphJudge] = field(default_factory=dict)
     plans: dict[str, VariedPlan] = field(default_factory=dict)
     compiled: set[str] = field(default_factory=set)
@@ -272,12 +310,23 @@ class CompilerTrial:
                 if cell.outcome:
                     break
             self.process.request("end")
+            if cell.right and title in self.resized:
+                with stage(f"{title}: other sizes"):
+                    cell = self.at_other_sizes(cell)
         except PerformerDied as error:
             self.died = True
             cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
         self.outcomes[title] = cell.outcome
         peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.process.pid)
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
+
+    def at_other_sizes(self, cell: BenchCell) -> BenchCell:
+        """Compile a right graph for other sizes, and compare it there."""
+        wrong, untried = fault_when_resized(self.process, self.resized[cell.graph])
+        if wrong:
+            return replace(cell, outcome="wrong", reason=one_line(f"compiled for {self.sizes}: {wrong}"), timing=None)
+        note = f"compiled for {self.sizes}, it is not compared: {untried}" if untried else f"right for {self.sizes} too"
+        return replace(cell, notes=(*cell.notes, one_line(note)))
 
     def derivative(self, wide: WideGraphs, title: str) -> BenchDerivative:
         """Return whether the compiled backward of a step is the derivative of its forward."""
@@ -482,6 +531,7 @@ class CompilerTrial:
             number = None if values is not None else examination.number()
             examination.checked_call(values, number, pause, occasion)
         examination.probe()
+        check_edges(examination)
         examination.look_again()
 
     def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
@@ -511,6 +561,20 @@ STEP = BENCH_DIRECTIONS[2]
 
 ENDED = ("crashed", "timeout", "out of memory")
 """Outcomes of a graph that would end the compiler's process in float64 too."""
+
+
+def blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
+    """Return the cell of a solution before it is judged. Values that eager saves are no part of its least work."""
+    from backprint.tasks.writing import without_saved_results
+
+    name, _, direction = title.partition(" ")
+    pair = capture.pairs[int(name.removeprefix("pair_"))]
+    forward, steps = at_hints(pair.forward), len(pair.forward.steps)
+    work = least_work(without_saved_results(forward))
+    if direction == STEP and pair.backward is not None:
+        work, steps = least_step_work(forward, at_hints(pair.backward)), steps + len(pair.backward.steps)
+    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
+    return BenchCell("", title, direction, compiler, "", steps=steps, **known)
 
 
 def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
@@ -563,7 +627,7 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     staging.mkdir()
     with stage("read"):
         capture = read_capture(task, options, staging)
-    wanted = titles(capture, options["directions"])
+    wanted = titles(capture, directions_of(compiler_named(options["asked"]), options["directions"]))
     file = staging / CELLS
     while remaining := [title for title in wanted if title not in outcomes(file)]:
         clock = GraphClock()
@@ -619,8 +683,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
-    from backprint.bench.clocks import compute_in_float32
-    from backprint.bench.compilers.table import compiler_named
+    from backprint.measuring.clocks import compute_in_float32
     from backprint.values.settings import with_settings
 
     torch.set_num_threads(options["threads"])

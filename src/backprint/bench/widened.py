@@ -13,12 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprint.bench.asking import CompilerFailed, CompilerProcess, PerformerDied
+from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import BenchDerivative
-from backprint.bench.clocks import CheatFound
 from backprint.bench.contents import ALL
 from backprint.bench.examine import inputs_of, step_told
-from backprint.bench.transfer import UnsentValue
 from backprint.derivatives.check import DRAWS
 from backprint.derivatives.compiled import (
     CompiledDerivative,
@@ -35,6 +33,9 @@ from backprint.graph.nouns import Capture, Graph, Pair
 from backprint.graph.verdicts import CANNOT_TELL
 from backprint.jobs.task import one_line
 from backprint.lowering.subjects import BenchGraph, BenchStep, random_now
+from backprint.measuring.asking import CompilerFailed, PerformerDied
+from backprint.measuring.clocks import CheatFound
+from backprint.measuring.transfer import UnsentValue
 from backprint.sample.rerun import EagerRun
 
 FLOAT64 = ":float64"

@@ -43,7 +43,7 @@ def command() -> None:
     multiple=True,
     required=True,
     metavar="NAME[,NAME…]",
-    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
+    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:NAME, a compiler or a kernel of yours.",
 )
 @click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
 @choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")

@@ -8,7 +8,7 @@
 - `beside`: its word beside that of a Verdict. `compiled`: the gradients of a compiled forward and backward, in the
   place of the captured ones.
 - `function`: a function alone against a reference (`bp.check`). `called`: its call, run on other values. `compared`:
-  its results beside the reference's. `unusual`: other tangents and inputs. `masks`: NaN where a mask hides it.
-  `differences`: the derivative of a function that cannot be captured. `checked`: the rows, and their table.
-  `reproduced`: a fault as a file.
+  its results beside the reference's. `otherwise`: how far other rounding moves the reference's. `unusual`: other
+  tangents and inputs. `masks`: NaN where a mask hides it. `differences`: the derivative of a function that cannot be
+  captured. `checked`: the rows, and their table. `reproduced`: a fault as a file.
 """

@@ -14,6 +14,7 @@ from backprint.derivatives.setting import is_inexact
 from backprint.errors import UsageError
 from backprint.tracing.program import NamedTensor, choose_requires_grad
 from backprint.values.results import outputs_of
+from backprint.values.settings import seed_generators
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name, number_duplicates
 
 
@@ -51,11 +52,13 @@ class Program:
     function: Callable[..., Any]
     state: dict[str, str]
     seed: int
+    is_pure: bool = False
+    """Whether it is known to draw no random numbers, and to return the same twice."""
 
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
         """Call it under the seed."""
         args, kwargs = call.arguments(values)
-        torch.manual_seed(self.seed)
+        seed_generators(self.seed)
         if not isinstance(self.function, nn.Module):
             return self.function(*args, **kwargs)
         state = {own: values[name] for own, name in self.state.items()}
@@ -231,8 +234,10 @@ def run_forward(program: Program, call: Call, values: Mapping[str, Tensor]) -> F
 
 def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tensor]) -> bool:
     """Whether a program draws from torch's random numbers, or returns something else a second time."""
+    if program.is_pure:
+        return False
     devices = {value.device for value in values.values() if value.is_cuda}
-    torch.manual_seed(program.seed)
+    seed_generators(program.seed)
     before, on_gpus = torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
     first = run_forward(program, call, values).outputs
     if not torch.equal(before, torch.get_rng_state()):

@@ -63,7 +63,7 @@ def build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
             node.meta["stack_trace"] = stack_trace(step.source)
         if not step.is_guard:
             env[step.name] = node
-    module_graph.output(evaluate(graph.results))
+    module_graph.output(evaluate(graph.results)).meta["ports"] = graph.outputs
     return fx.GraphModule(root, module_graph)
 
 

@@ -68,6 +68,7 @@ from backprint.replaying.run import perform_steps, run_graph, subgraphs
 from backprint.replaying.verify import verify_capture
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs, without_data
 from backprint.sample.recipes import derive
+from backprint.sample.rerun import laid
 from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
@@ -346,10 +347,18 @@ def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping
     """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
     values."""
     inputs = fit_inputs(capture, values, "exact" if exact else "seed")
-    named = with_tangents({}, {name: value.contiguous() for name, value in tangents.items()})
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    specs = {port.name: port.spec for backward in backwards for port in backward.by_role("tangent")}
+    named = with_tangents({}, {name: laid_as(value, specs.get(name)) for name, value in tangents.items()})
     recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if exact else ())
     kept = exact_data(named, recipes)
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
+
+
+def laid_as(tangent: Tensor, spec: Spec | None) -> Tensor:
+    """Return a tangent with the strides that the backward takes it with."""
+    stride = spec.stride if isinstance(spec, TensorSpec) else None
+    return tangent.contiguous() if not stride or 0 in stride else laid(tangent, tuple(map(int, stride)))
 
 
 def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
@@ -411,6 +420,10 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
     return renamed(captured_again.pairs[0], graph, title)
 
 
+GENERATED = "<eval_with_key>"
+"""How the name of the file begins that torch.fx gives to the text of a GraphModule."""
+
+
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     ports = dict(enumerate(graph.inputs))
@@ -444,9 +457,18 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         own = graph.outputs[at(port.name)]
         return replace(own, spec=port.spec)
 
+    sources = {step.name: step.source for step in graph.steps}
+
+    def with_own_source(step: Step) -> Step:
+        """Return a step with the line of the program in the place of that of the text that was captured."""
+        if step.source is None or not step.source.file.startswith(GENERATED):
+            return step
+        written = re.match(r"\w+", step.source.code.strip())
+        return replace(step, source=sources.get(written[0]) if written else None)
+
     def side(was: Graph) -> Graph:
         inputs, outputs = tuple(map(incoming, was.inputs)), tuple(map(outgoing, was.outputs))
-        return replace(was, inputs=inputs, outputs=outputs, title=title)
+        return replace(was, inputs=inputs, outputs=outputs, steps=tuple(map(with_own_source, was.steps)), title=title)
 
     return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint.bench.clocks import TimingChange, compare_in_stages, timed
 from backprint.errors import UsageError
+from backprint.measuring.clocks import TimingChange, compare_in_stages, timed
 from backprint.swapping.places import Place
 from backprint.swapping.steps import is_number, weighted
 from backprint.swapping.watched import as_they_were, put_in

@@ -17,10 +17,11 @@ from torch import Tensor
 from backprint.derivatives.called import run_forward
 from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derivatives.compared import NoReference, Result, Subject, differ, expected_of, precise, size_of
+from backprint.derivatives.otherwise import unless_rounding
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
-from backprint.tasks.program import ReferenceFailed
+from backprint.tasks.program import ReferenceFailed, without_memory
 from backprint.tasks.solving import SolutionFailed
 
 EDGES = {
@@ -75,7 +76,8 @@ def at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: boo
     if expected.own is None:
         return
     if finite and all(is_finite(value) for value in (*expected.exact.outputs.values(), *expected.own.outputs.values())):
-        yield from with_inputs(replace(subject, values=values), check, values, expected)
+        there = replace(subject, values=values)
+        yield from unless_rounding(there, without_memory(there.reference), with_inputs(there, check, values, expected))
         return
     try:
         outputs = run_forward(subject.ours, subject.call, values).outputs
@@ -87,8 +89,7 @@ def at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: boo
         if ours is None or ours.shape != exact.shape or not is_inexact(exact) or not exact.numel():
             continue
         moved = None if expected.moved is None else expected.moved.outputs[name]
-        taken = torch.ones_like(exact, dtype=torch.bool) if word_of_nan(check) else ~precise(exact).isnan()
-        yield compared(subject, check, name, values, taken, (ours, exact, own, moved))
+        yield compared(subject, check, name, values, (ours, exact, own, moved))
 
 
 def compared(
@@ -96,7 +97,6 @@ def compared(
     check: str,
     name: str,
     values: dict[str, Tensor],
-    taken: Tensor,
     results: tuple[Tensor, Tensor, Tensor, Tensor | None],
 ) -> Result:
     """Return the row of one output: of the same kind where the reference's is sure, and near it where it is finite."""
@@ -104,15 +104,9 @@ def compared(
     assert ours is not None
     assert exact is not None
     assert own is not None
-    sure = taken & (kind_of(exact) == kind_of(own))
-    if moved is not None:
-        sure = sure & (kind_of(exact) == kind_of(moved))
-    other = sure & (kind_of(ours) != kind_of(exact))
+    sure = sure_places(check, exact, own, moved)
     fault = Fault(subject.ours, subject.call, values, {}, name, exact, check, tuple(), {})
-    if bool(other.any()):
-        place = int(other.flatten().to(torch.int8).argmax())
-        got, wanted = float(ours.flatten()[place].real), float(exact.flatten()[place].real)
-        detail = f"element {place} is {got:g}, and the reference's {wanted:g}"
+    if detail := other_kind(sure, ours, exact):
         return CheckRow(check, subject.text, name, None, None, WRONG, detail), fault
     numbers = sure & (kind_of(exact) == 0)
     if not bool(numbers.any()):
@@ -123,9 +117,23 @@ def compared(
     return CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault
 
 
-def word_of_nan(check: str) -> bool:
-    """Whether NaN is what was put among the inputs: then a NaN that the reference makes of it is wanted."""
-    return check.startswith("NaN")
+def sure_places(check: str, exact: Tensor, own: Tensor, moved: Tensor | None) -> Tensor:
+    """Return the elements for which the reference is sure of the kind of its result: in float64, in its own dtype, and
+    on inputs that are rounded once more. A NaN counts if NaN is what was put among the inputs."""
+    sure = kind_of(exact) == kind_of(own)
+    if moved is not None:
+        sure = sure & (kind_of(exact) == kind_of(moved))
+    return sure if check.startswith("NaN") else sure & ~exact.isnan()
+
+
+def other_kind(sure: Tensor, ours: Tensor, exact: Tensor) -> str:
+    """Return the first of these elements that is of another kind than the reference's, or an empty text."""
+    other = sure & (kind_of(ours) != kind_of(exact))
+    if not bool(other.any()):
+        return ""
+    place = int(other.flatten().to(torch.int8).argmax())
+    got, wanted = float(ours.flatten()[place].real), float(exact.flatten()[place].real)
+    return f"element {place} is {got:g}, and the reference's {wanted:g}"
 
 
 def kind_of(value: Tensor) -> Tensor:

@@ -9,9 +9,11 @@ other shapes (`sizes`), and at the end, whether equal calls were equal and wheth
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,25 +36,37 @@ from backprint.derivatives.compared import (
 from backprint.derivatives.differences import by_differences
 from backprint.derivatives.function import checks_of
 from backprint.derivatives.hostile import indices_of
+from backprint.derivatives.otherwise import unless_rounding
 from backprint.derivatives.reproduced import Fault
-from backprint.derivatives.setting import is_inexact
+from backprint.derivatives.setting import is_inexact, wide
 from backprint.derivatives.unusual import with_inputs
 from backprint.errors import RefusedError
 from backprint.jobs.processes import check_platform, prctl
 from backprint.tasks.edges import edge_rows
 from backprint.tasks.folder import ReadTask
 from backprint.tasks.nouns import FirstWrong, SolutionTime, TaskReport
-from backprint.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
+from backprint.tasks.program import (
+    Reference,
+    ReferenceFailed,
+    TaskProgram,
+    captured_values,
+    fresh_values,
+    without_memory,
+)
 from backprint.tasks.rounding import rounding_rows
 from backprint.tasks.sizes import other_sizes
 from backprint.tasks.solver import PR_SET_DUMPABLE
-from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess
+from backprint.tasks.solving import Remote, SolutionFailed, SolutionProcess, SolutionRaised
 from backprint.tasks.timing import timed_against_eager
 from backprint.tasks.usage import usage_rows
 from backprint.values.settings import outside_modes, preserving_random_states
 
 SCALES = (1.0, 1.0, 1e-2, 8.0)
+
 """How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
+
+LARGER = "inputs times 8"
+"""The check of larger draws, at which functions saturate: other rounding is allowed there, as for edge values."""
 
 DRAWS = 8
 """How often contents are drawn until they move an output: those of a spiking program may not."""
@@ -80,46 +94,157 @@ def judge(
     first: bool = False,
 ) -> TaskReport:
     """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
+    options: dict[str, Any] = dict(times=times, limit=limit, warm_up=warm_up, memory=memory, first=first)
+    (report,) = judge_together(read, [(title, load)], timed=timed, **options)
+    return report
+
+
+def judge_together(
+    read: ReadTask,
+    solutions: Sequence[tuple[str, Callable[[], Callable[..., Any]]]],
+    *,
+    timed: bool = False,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> list[TaskReport]:
+    """Return the reports of several solutions of a task, each a title and what loads it.
+
+    All are loaded and called once before the seed is drawn, so that they are judged by the same contents, for which the
+    reference runs once.
+    """
+    options: dict[str, Any] = dict(times=times, limit=limit, warm_up=warm_up, memory=memory, first=first)
+    reports = []
+    with judging(read, [load for _, load in solutions], **options) as judgings:
+        for (title, _), solution in zip(solutions, judgings, strict=True):
+            reports.append(solution.report(title, timed))
+            solution.remote.process.close()
+    return reports
+
+
+@contextlib.contextmanager
+def judging(
+    read: ReadTask,
+    loads: Sequence[Callable[[], Callable[..., Any]]],
+    *,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> Iterator[list[Judging]]:
+    """Fork the processes of solutions, load each and call it once, and end them with the block."""
     check_platform()
-    program = read.program
     most = memory or int(available_bytes() * 0.9)
+    contents = Contents(read)
+    processes: list[SolutionProcess] = []
     with outside_modes(), preserving_random_states():
-        process = SolutionProcess(load, warm_up, most)
         try:
-            return Judging(read, Remote(program, process), times, limit, first).report(title, timed)
+            for load in loads:
+                processes.append(SolutionProcess(load, warm_up, most))
+            remotes = [Remote(read.program, process) for process in processes]
+            judgings = [Judging(read, contents, remote, times, limit, first) for remote in remotes]
+            for solution in judgings:
+                solution.load()
+            yield judgings
         finally:
-            process.close()
+            for process in processes:
+                process.close()
             prctl(PR_SET_DUMPABLE, 1)
+
+
+class Contents:
+    """What solutions of a task are judged by: inputs that are drawn from one seed, and the reference's results."""
+
+    def __init__(self, read: ReadTask) -> None:
+        self.task, self.program = read.task, read.program
+        self.reference = Program(Reference(read.program, MOST_REMEMBERED), {}, 0, is_pure=True)
+        self.captured = captured_values(read.program)
+        self.drawn: dict[tuple[int, float], dict[str, Tensor]] = {}
+        self.seed = 0
+
+    def draw(self) -> None:
+        """Draw the seed, with which the contents move an output; RefusedError if several draws move none."""
+        if self.seed:
+            return
+        for _ in range(DRAWS):
+            self.seed = int.from_bytes(os.urandom(6), "little") or 1
+            self.drawn.clear()
+            if self.has_power(self.fresh()):
+                return
+        raise RefusedError(
+            f"{self.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
+            "seen of a wrong solution"
+        )
+
+    def fresh(self, more: int = 0, scale: float = 1.0) -> dict[str, Tensor]:
+        """Return inputs drawn from the seed and a number, with larger or smaller floats."""
+        if (more, scale) not in self.drawn:
+            self.drawn[more, scale] = fresh_values(self.program, self.seed + more, scale)
+        return self.drawn[more, scale]
+
+    def has_power(self, values: Mapping[str, Tensor]) -> bool:
+        """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
+        before, now = (self.exact(some) for some in (self.captured, values))
+        least = TINY.get(self.kind, 1e-3)
+        return any(is_inexact(exact) and apart(exact, before[name]) > least for name, exact in now.items())
+
+    def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the reference's results in float64."""
+        widened = {name: wide(value) for name, value in values.items()}
+        return run_forward(self.reference, self.program.call, widened).outputs
+
+    @property
+    def kind(self) -> torch.dtype:
+        """The dtype of the first input with a gradient."""
+        kind: torch.dtype = getattr(torch, next(port.dtype for port in self.task.inputs if port.differentiable))
+        return kind
+
+
+MOST_REMEMBERED = 512 << 20
+"""The bytes of the reference's results that the judge keeps, for calls on equal inputs."""
 
 
 class Judging:
     """One solution being judged."""
 
-    def __init__(self, read: ReadTask, remote: Remote, times: float, limit: float, first: bool) -> None:
-        self.read, self.remote, self.times, self.limit, self.first = read, remote, times, limit, first
+    def __init__(
+        self, read: ReadTask, contents: Contents, remote: Remote, times: float, limit: float, first: bool
+    ) -> None:
+        self.read, self.contents, self.remote = read, contents, remote
+        self.times, self.limit, self.first = times, limit, first
         self.program: TaskProgram = read.program
         self.rows: list[CheckRow] = []
         self.wrong: FirstWrong | None = None
         self.reason = ""
         self.refused: dict[str, None] = {}
         self.notes: list[str] = []
-        self.seed = 0
         self.text = ""
         """The captured dtype, in words."""
+        self.raised = False
+        """Whether it raised when it was loaded or called first."""
 
-    def report(self, title: str, timed: bool) -> TaskReport:
-        """Judge it, and time it if it is right."""
+    def report(
+        self, title: str, timed: bool, alone: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+    ) -> TaskReport:
+        """Judge it, and time it if it is right: in a block of `alone`, that nothing else on the machine be timed."""
         measured: tuple[SolutionTime, ...] = ()
         untimed = ""
-        if self.loaded():
-            values = self.contents()
+        if not self.reason:
+            self.contents.draw()
+            values = self.contents.fresh()
+            self.text = self.subject(values).text
             for result in self.results(values):
                 self.enter(*result)
                 if self.reason and self.first:
                     break
         if not self.reason and timed:
             allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
-            measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, self.seed, self.limit, allowed)
+            seed = self.contents.seed
+            with alone():
+                measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
             if wrong:
                 self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
         self.remote.process.drain()
@@ -138,42 +263,29 @@ class Judging:
             tuple(self.notes),
             measured,
             untimed or ("" if timed else "it was not asked for"),
-            self.seed,
+            self.contents.seed,
             self.remote.calls,
         )
 
     # ---- What is done
 
-    def loaded(self) -> bool:
+    def load(self) -> None:
         """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now."""
-        values = captured_values(self.program)
+        values = self.contents.captured
         try:
             self.remote.ask("load")
             call = replace(self.program.call, values=values)
             forward = run_forward(self.ours, call, values)
-            for name, right in run_forward(Program(Reference(self.program), {}, 0), call, values).outputs.items():
+            for name, right in run_forward(self.contents.reference, call, values).outputs.items():
                 if (shape := list(forward.outputs[name].shape)) != list(right.shape):
                     self.fail(f"{shown(name)} has the shape {shape}, and the reference's {list(right.shape)}")
-                    return False
+                    return
             forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
         except SolutionFailed as error:
+            self.raised = isinstance(error, SolutionRaised)
             self.fail(str(error))
         self.remote.process.limit = self.limit
         self.remote.heard.clear()
-        return not self.reason
-
-    def contents(self) -> dict[str, Tensor]:
-        """Draw the seed, and return contents that move an output; RefusedError if several draws move none."""
-        for _ in range(DRAWS):
-            self.seed = int.from_bytes(os.urandom(6), "little")
-            values = fresh_values(self.program, self.seed)
-            if self.has_power(values):
-                self.text = self.subject(values).text
-                return values
-        raise RefusedError(
-            f"{self.read.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
-            "seen of a wrong solution"
-        )
 
     def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield every comparison."""
@@ -181,10 +293,10 @@ class Judging:
             "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
             "memory": self.memory_rows,
             "on the whole": lambda: self.on_the_whole(self.subject(values)),
-            "usage": lambda: usage_rows(self.subject(values), self.remote, fresh_values(self.program, self.seed + 51)),
+            "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.fresh(51)),
             "further draws": lambda: self.further_draws(values),
-            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.seed),
-            "other sizes": lambda: other_sizes(self.program, self.subject, self.seed),
+            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.contents.seed),
+            "other sizes": lambda: other_sizes(self.program, self.subject, self.contents.seed),
             **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
             DERIVATIVE: lambda: self.derivative(values),
             "at the end": self.at_the_end,
@@ -211,8 +323,7 @@ class Judging:
     def subject(self, values: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Subject:
         """Return the solution beside its reference, on these values."""
         call = replace(self.program.call, values=dict(values))
-        reference = Program(Reference(self.program), {}, 0)
-        return Subject(call, self.ours, reference, True, dtype, in_dtype(values, dtype), self.times)
+        return Subject(call, self.ours, self.contents.reference, True, dtype, in_dtype(values, dtype), self.times)
 
     @property
     def ours(self) -> Program:
@@ -229,28 +340,14 @@ class Judging:
         roles = {port.name: port.role for port in self.program.inputs}
         return sorted(self.program.wanted, key=lambda name: roles[name] != "input")
 
-    def has_power(self, values: Mapping[str, Tensor]) -> bool:
-        """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
-        captured = captured_values(self.program)
-        before, now = (expected_of(self.subject(some), some).exact.outputs for some in (captured, values))
-        return any(
-            is_inexact(exact) and apart(exact, before[name]) > TINY.get(self.kind, 1e-3) for name, exact in now.items()
-        )
-
-    @property
-    def kind(self) -> torch.dtype:
-        """The dtype of the first input with a gradient."""
-        kind: torch.dtype = getattr(torch, next(port.dtype for port in self.read.task.inputs if port.differentiable))
-        return kind
-
     def further_draws(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
         for number, scale in enumerate(SCALES, 1):
             self.remote.again = number % 2 == 1
-            drawn = fresh_values(self.program, self.seed + number, scale)
+            drawn = self.contents.fresh(number, scale)
             name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
             yield from self.compared(name, drawn)
-        for name, drawn in half_changed(self.program, self.names_of_inputs(), values, self.seed):
+        for name, drawn in half_changed(self.names_of_inputs(), values, self.contents.fresh(101), self.contents.seed):
             yield from self.compared(name, drawn)
         self.remote.again = False
 
@@ -266,7 +363,10 @@ class Judging:
         except NoReference as error:
             yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
             return
-        for row, fault in with_inputs(subject, check, values, expected):
+        results = with_inputs(subject, check, values, expected)
+        for row, fault in (
+            unless_rounding(subject, without_memory(subject.reference), results) if check == LARGER else results
+        ):
             yield refusal_is_wrong(row), fault
         yield from rounding_rows(subject, expected)
 
@@ -289,7 +389,7 @@ class Judging:
         if not self.read.task.is_derivative:
             return
         call = replace(self.program.call, values=dict(values))
-        reference = {product.name: product for product in by_differences(call, Program(Reference(self.program), {}, 0))}
+        reference = {product.name: product for product in by_differences(call, self.contents.reference)}
         for product in by_differences(call, self.ours):
             other = reference.get(product.name)
             if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
@@ -377,10 +477,9 @@ def refusal_is_wrong(row: CheckRow) -> CheckRow:
 
 
 def half_changed(
-    program: TaskProgram, inputs: Sequence[str], values: Mapping[str, Tensor], seed: int
+    inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone."""
-    other = fresh_values(program, seed + 101)
     source = torch.Generator().manual_seed(seed)
     names = [name for name in inputs if values[name].numel() > 1]
     for name in names[:MOST_INPUTS]:

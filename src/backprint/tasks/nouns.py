@@ -94,6 +94,10 @@ class SolutionTime:
     low: float
     high: float
     share: float | None
+    mean: float = 0.0
+    """The mean of all rounds, which shows a slowdown in some of them alone."""
+    mean_of_eager: float = 0.0
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

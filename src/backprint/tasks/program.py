@@ -7,23 +7,24 @@ captured dtypes, in others, and in float64: then every dtype in its graphs is fl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backprint._torch import pytree
-from backprint.bench.judge import STEPS, redrawn
-from backprint.derivatives.called import Call, Place
+from backprint.derivatives.called import Call, Place, Program
 from backprint.derivatives.setting import inputs_of_backward, is_inexact, widened_graph, without_reads
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair, Port, TensorSpec
 from backprint.graph.sizes import evaluate, implied, known, outside
 from backprint.lowering.subjects import lifted_draws, opened_graph, steps_that_draw
+from backprint.measuring.contents import STEPS, redrawn
 from backprint.replaying.run import run_graph
 from backprint.sample.rerun import laid
+from backprint.values.settings import seed_generators
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +146,36 @@ class GraphsInDtype:
     backward: Graph
 
 
-class Reference:
-    """A TaskProgram as a function that autograd differentiates by the captured backward."""
+@dataclass(slots=True, eq=False)
+class Run:
+    """A forward of a reference: its inputs, copies of them as they were `before`, all of its results, and the gradients
+    for tangents. `backward` is the graph that goes with it."""
 
-    def __init__(self, program: TaskProgram) -> None:
-        self.program = program
+    backward: Graph
+    values: dict[str, Tensor]
+    before: dict[str, Tensor | None]
+    results: dict[PortKey, Any]
+    gradients: list[tuple[dict[str, Tensor | None], tuple[Any, ...]]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds at most."""
+        tensors = [*self.values.values(), *self.before.values(), *self.results.values()]
+        for tangents, gradients in self.gradients:
+            tensors += [*tangents.values(), *gradients]
+        return sum(value.nbytes for value in tensors if isinstance(value, Tensor))
+
+
+class Reference:
+    """A TaskProgram as a function that autograd differentiates by the captured backward.
+
+    It remembers the runs of up to `most` bytes: a judge compares many calls with the results for equal inputs.
+    """
+
+    def __init__(self, program: TaskProgram, most: int = 0) -> None:
+        self.program, self.most = program, most
         self.known: dict[str, GraphsInDtype] = {}
+        self.runs: list[Run] = []
 
     def graphs(self, kind: str) -> GraphsInDtype:
         """Return the graphs: those of the captured dtypes, those in float64 (`wide`), or those without dtypes of
@@ -168,8 +193,8 @@ class Reference:
         results = ReferenceFunction.apply(self, *inputs)
         return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
 
-    def run_forward(self, inputs: tuple[Tensor, ...]) -> tuple[Graph, dict[str, Tensor], dict[PortKey, Any]]:
-        """Return the backward that goes with these inputs, the inputs by name, and all results of the forward."""
+    def run_forward(self, inputs: tuple[Tensor, ...]) -> Run:
+        """Run the forward on these inputs, or return the run on equal ones."""
         captured = [getattr(torch, port.spec.dtype) for port in self.program.inputs]  # type: ignore[union-attr]
         kinds = {value.dtype for value in inputs if is_inexact(value)}
         wide = bool(kinds) and kinds <= {torch.float64, torch.complex128}
@@ -180,9 +205,77 @@ class Reference:
             values[port.name] = laid_as(port, value, self.program.sized)
         if self.program.sized:
             check_sizes(self.program, values)
+        for run in reversed(self.runs):
+            if alike(run.before, values):
+                return run
+        before = copied_tensors(values) if self.most else {}
         results = run_graph(graphs.forward, values, strict=kind == "captured")
         keys = (port.key for port in graphs.forward.outputs)
-        return graphs.backward, values, dict(zip(keys, results, strict=True))
+        run = Run(graphs.backward, values, before, dict(zip(keys, results, strict=True)))
+        self.remember(run)
+        return run
+
+    def run_backward(self, run: Run, tangents: dict[str, Tensor | None]) -> tuple[Any, ...]:
+        """Run the backward of a forward for these tangents, or return the gradients for equal ones."""
+        for others, gradients in run.gradients:
+            if alike(others, tangents):
+                return gradients
+        before = copied_tensors(tangents) if self.most else {}
+        passed = inputs_of_backward(run.backward, run.values, run.results, tangents)
+        gradients = run_graph(run.backward, passed, strict=False)
+        if self.most:
+            run.gradients.append((before, gradients))
+            self.forget()
+        return gradients
+
+    def remember(self, run: Run) -> None:
+        """Remember a run, if there is room for one."""
+        if self.most:
+            self.runs.append(run)
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget the oldest runs where all together are too large."""
+        size = sum(run.size for run in self.runs)
+        while size > self.most:
+            size -= self.runs.pop(0).size
+
+
+def without_memory(reference: Program) -> Program:
+    """Return a reference that runs anew for inputs that it has had, as it must where its operators round otherwise."""
+    assert isinstance(reference.function, Reference)
+    return replace(reference, function=Reference(reference.function.program))
+
+
+def copied_tensors(values: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
+    """Return copies of tensors."""
+    return {name: None if value is None else value.detach().clone() for name, value in values.items()}
+
+
+def alike(left: Mapping[str, Tensor | None], right: Mapping[str, Tensor | None]) -> bool:
+    """Whether tensors have the same dtypes, shapes, strides and bits."""
+    return left.keys() == right.keys() and all(same_tensor(value, right[name]) for name, value in left.items())
+
+
+def same_tensor(left: Tensor | None, right: Tensor | None) -> bool:
+    """Whether two tensors have the same dtype, shape, strides and bits."""
+    if left is None or right is None:
+        return left is right
+    if (left.dtype, left.shape, left.stride()) != (right.dtype, right.shape, right.stride()):
+        return False
+    if not left.numel():
+        return True
+    first, other = (bits_of(value) for value in (left, right))
+    return torch.equal(first, other)
+
+
+def bits_of(value: Tensor) -> Tensor:
+    """Return the bits of a tensor's elements as integers; NaN is unequal to itself."""
+    plain = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach().resolve_neg()
+    return plain if plain.dtype is torch.bool else plain.view(INTEGERS[plain.itemsize])
+
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def without_specs(graph: Graph) -> Graph:
@@ -228,12 +321,12 @@ class ReferenceFunction(torch.autograd.Function):
     def forward(ctx: Any, reference: Reference, *inputs: Tensor) -> Any:
         """Run the forward."""
         try:
-            ctx.backward_graph, ctx.values, ctx.results = reference.run_forward(inputs)
+            ctx.run = reference.run_forward(inputs)
         except BackprintError as error:
             raise ReferenceFailed(str(error)) from error
         ctx.reference = reference
         program = reference.program
-        shown = [ctx.results[port.key] for _, port in program.outputs]
+        shown = [ctx.run.results[port.key] for _, port in program.outputs]
         shown = [value.clone() if isinstance(value, Tensor) else value for value in shown]
         ctx.mark_non_differentiable(
             *(value for (name, _), value in zip(program.outputs, shown, strict=True) if name not in program.tangents)
@@ -249,14 +342,18 @@ class ReferenceFunction(torch.autograd.Function):
             name: laid_as(ports[name], tangent, program.sized) if name in ports else tangent
             for (name, _), tangent in zip(program.outputs, tangents, strict=True)
         }
-        passed = inputs_of_backward(ctx.backward_graph, ctx.values, ctx.results, known)
         try:
-            returned = run_graph(ctx.backward_graph, passed, strict=False)
+            returned = ctx.reference.run_backward(ctx.run, known)
         except BackprintError as error:
             raise ReferenceFailed(str(error)) from error
-        gradients = dict(zip((port.name for port in ctx.backward_graph.outputs), returned, strict=True))
+        gradients = dict(zip((port.name for port in ctx.run.backward.outputs), returned, strict=True))
         wanted = [gradients.get(port.name) if port.name in program.wanted else None for port in program.inputs]
-        return (None, *(dense(gradient) for gradient in wanted))
+        return (None, *(copied(gradient) if ctx.reference.most else dense(gradient) for gradient in wanted))
+
+
+def copied(gradient: Any) -> Any:
+    """Return a dense copy of a gradient, which its caller may write into."""
+    return dense(gradient).clone() if isinstance(gradient, Tensor) else gradient
 
 
 def dense(gradient: Any) -> Any:
@@ -308,7 +405,7 @@ def with_draws(program: TaskProgram, values: dict[str, Tensor], seed: int) -> di
     """Return the inputs in port order, with the random numbers that the program draws from a seed."""
     if not program.draws:
         return values
-    torch.manual_seed(seed)
+    seed_generators(seed)
     results = run_graph(program.drawing, values, strict=False)
     values = values | {name: results[place].clone() for name, place in program.draws.items()}
     return {port.name: values[port.name] for port in program.inputs}

@@ -13,7 +13,7 @@ from backprint.derivatives.checked import NOT_TRIED, WRONG, CheckRow
 from backprint.derivatives.compared import NoReference, Result, Subject, expected_of
 from backprint.derivatives.unusual import with_inputs
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Symbol, TensorSpec
+from backprint.graph.nouns import InputRecipes, Symbol, TensorSpec
 from backprint.graph.sizes import evaluate
 from backprint.sample.recipes import derive, make
 from backprint.tasks.program import ReferenceFailed, TaskProgram, with_draws
@@ -45,31 +45,34 @@ def within(symbol: Symbol, size: int) -> int:
 
 def values_at(program: TaskProgram, sizes: Mapping[str, int], seed: int) -> dict[str, Tensor] | None:
     """Return inputs of other sizes, drawn as the recipes draw; None where a recipe has one size alone."""
-    recipes, exact = program.capture.recipes.recipes, program.capture.recipes.exact
     values = {}
     for port in program.inputs:
-        spec = port.spec
-        assert isinstance(spec, TensorSpec)
-        if port.name not in recipes:
+        if port.name not in program.capture.recipes.recipes:
             continue  # a draw of the program
-        recipe = recipes[port.name]
-        shape = tuple(int(evaluate(size, sizes)) for size in spec.shape)
-        if recipe.kind not in SHAPED:
-            if shape != tuple(recipe.shape):
-                return None
-            values[port.name] = program.capture.recipes.make(names=[port.name])[port.name]
-            continue
-        like = torch.empty(shape, device="meta")
-        drawn = replace(
-            recipe,
-            shape=shape,
-            stride=tuple(like.stride()),
-            extent=like.numel(),
-            offset=0,
-            seed=derive(seed, port.name),
-        )
-        values[port.name] = make(drawn, exact.get(port.name))
+        assert isinstance(port.spec, TensorSpec)
+        value = drawn_at(port.name, port.spec, program.capture.recipes, sizes, seed)
+        if value is None:
+            return None
+        values[port.name] = value
     return with_draws(program, values, seed)
+
+
+def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor | None:
+    """Return a tensor of other sizes, drawn as the recipe of this name draws; None where that has one size alone."""
+    recipe = recipes.recipes[name]
+    shape = tuple(int(evaluate(size, sizes)) for size in spec.shape)
+    if recipe.kind not in SHAPED:
+        return recipes.make(names=[name])[name] if shape == tuple(recipe.shape) else None
+    like = torch.empty(shape, device="meta")
+    drawn = replace(
+        recipe,
+        shape=shape,
+        stride=tuple(like.stride()),
+        extent=like.numel(),
+        offset=0,
+        seed=derive(seed, name),
+    )
+    return make(drawn, recipes.exact.get(name))
 
 
 def other_sizes(

@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from backprint.bench.clocks import check_own, check_replaced, own_functions
-from backprint.bench.performer import Answering, compiler_errors, serve
-from backprint.bench.transfer import HeldBudget, SharedMemory, put_results, read_inputs
 from backprint.jobs.processes import PR_SET_PDEATHSIG, adopt_orphans, prctl
+from backprint.measuring.answering import Answering, compiler_errors, serve
+from backprint.measuring.clocks import check_own, check_replaced, own_functions
+from backprint.measuring.transfer import HeldBudget, SharedMemory, put_results, read_inputs
 from backprint.values.tree import strided_parts
 
 NAME = "Solution"

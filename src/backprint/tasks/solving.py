@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.bench.asking import AskedProcess, CompilerFailed, PerformerDied
-from backprint.bench.clocks import CheatFound
-from backprint.bench.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.derivatives.compared import TINY, precise, size_of
 from backprint.derivatives.setting import is_inexact
 from backprint.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
+from backprint.measuring.asking import AskedProcess, CompilerFailed, PerformerDied
+from backprint.measuring.clocks import CheatFound
+from backprint.measuring.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
 from backprint.values.likeness import bytes_of
@@ -46,6 +46,10 @@ class SolutionFailed(RuntimeError):
     """The solution raised, or returned what no solution returns; the message says what."""
 
 
+class SolutionRaised(SolutionFailed):
+    """The solution raised; the message is its error."""
+
+
 class SolutionProcess(AskedProcess):
     """A solution's own process, with a limit of seconds for each answer and of bytes of memory."""
 
@@ -56,6 +60,7 @@ class SolutionProcess(AskedProcess):
         os.set_blocking(self.output, False)
         prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
         super().__init__(lambda inputs, results, line: begin(load, hidden, write, inputs, results, line))
+        self.inherited = resident_bytes(self.pid)
         os.close(write)
 
     def request(self, do: str, **values: Any) -> dict[str, Any]:
@@ -71,7 +76,12 @@ class SolutionProcess(AskedProcess):
         pids = [self.pid, *filter(resident_bytes, descendants(self.pid))]  # one that has ended has no memory
         if len(pids) > MOST_PROCESSES:
             self.end(f"it started {len(pids) - 1} processes")
-        if self.memory and (held := memory_in_use(pids, self.memory)) > self.memory:
+        if not self.memory:
+            return
+        held = (
+            memory_in_use(pids, self.inherited + self.memory) - self.inherited
+        )  # the judge's own is not the solution's
+        if held > self.memory:
             self.end(f"it uses {held / GIB:.2f} GiB, and {self.memory / GIB:.2f} are allowed")
 
     def wait_for(self, poller: select.poll) -> None:
@@ -115,7 +125,9 @@ class SolutionProcess(AskedProcess):
         raise PerformerDied(why)
 
     def close(self) -> None:
-        """End the process and those that it started."""
+        """End the process and those that it started; a second time, do nothing."""
+        if self.output < 0:
+            return
         if self.pid:
             self.drain()
             others = descendants(self.pid)
@@ -124,6 +136,7 @@ class SolutionProcess(AskedProcess):
             kill(descendants(self.pid))
         super().close()
         os.close(self.output)
+        self.output = -1
 
 
 @dataclass(slots=True)
@@ -178,7 +191,7 @@ class Remote:
         except PerformerDied as error:
             self.ended = str(error)
         except CompilerFailed as error:
-            raise SolutionFailed(str(error)) from None
+            raise SolutionRaised(str(error)) from None
         except (ValueError, KeyError, TypeError, RuntimeError) as error:
             self.ended = f"its process answers what cannot be read ({type(error).__name__}: {str(error)[:200]})"
         raise SolutionFailed(self.ended)
@@ -218,6 +231,8 @@ class Remote:
         passed = [tangent for tangent in tangents if tangent is not None]
         self.backwards += 1
         key = f"{self.backwards} backward"
+        if self.spoil:
+            self.forget(call)  # before it is asked: a backward that refuses has its results written to as well
         headers = iter(put_inputs(self.process.inputs_memory, passed))
         answer = self.ask(
             "backward",
@@ -230,8 +245,6 @@ class Remote:
         )
         names = [self.program.inputs[place].name for place in wanted]
         gradients = self.read(answer["results"], [inputs[place] for place in wanted], names)
-        if self.spoil:
-            self.forget(call)
         if len(gradients) != len(wanted):
             raise SolutionFailed(f"its backward returns {len(gradients)} gradients, and {len(wanted)} are wanted")
         for gradient, place in zip(gradients, wanted, strict=True):

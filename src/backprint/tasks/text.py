@@ -47,6 +47,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "class Reference(torch.autograd.Function):",
         "    @staticmethod",
         "    def forward(ctx, *inputs):",
+        f"        inputs = [laid(*pair) for pair in zip(inputs, {strides_of_inputs(forward)})]",
         "        results = forward_graph(*inputs)",
         "        ctx.values = (inputs, results)",
         f"        shown = tuple(results[place].clone() for place in {shown})",
@@ -62,11 +63,14 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         f"        return ({''.join(f'{at_place(text)}, ' for text in returned).rstrip()})",
         "",
         "",
-        "def laid(tangent, stride):",
+        "def laid(value, stride):",
+        '    """Return a tensor in the memory that the graphs were captured for; kernels may depend on it."""',
         "    if stride is None:",
-        "        return tangent.contiguous()",
-        "    place = torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device)",
-        "    return place.copy_(tangent)",
+        "        return value.contiguous()",
+        "    if stride in ((), value.stride()):",
+        "        return value",
+        "    place = torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device)",
+        "    return place.copy_(value)",
         "",
         "",
         "def dense(gradient):",
@@ -96,14 +100,25 @@ def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[
 def strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[tuple[int, ...] | None]:
     """Return the strides that the backward was captured for, of each result's tangent; None for contiguous ones."""
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
-    strides: list[tuple[int, ...] | None] = []
-    for index in shown:
-        port = forward.outputs[index]
-        spec = specs.get(port.name) if port.role == "output" else None
-        stride = spec.stride if isinstance(spec, TensorSpec) else None
-        known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
-        strides.append(tuple(step for step in stride or () if isinstance(step, int)) if known else None)
-    return strides
+    ports = [forward.outputs[index] for index in shown]
+    return [stride_of(specs.get(port.name) if port.role == "output" else None) for port in ports]
+
+
+def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | None]:
+    """Return the strides of the inputs that the forward was captured for: None for contiguous ones, () for those that
+    stay as they are, because a stride is 0 or no number."""
+    specs = [port.spec for port in forward.inputs]
+    return [
+        () if isinstance(spec, TensorSpec) and spec.stride is not None and stride_of(spec) is None else stride_of(spec)
+        for spec in specs
+    ]
+
+
+def stride_of(spec: object) -> tuple[int, ...] | None:
+    """Return the strides of a tensor; None for a contiguous one, and where a stride is 0 or no number."""
+    stride = spec.stride if isinstance(spec, TensorSpec) else None
+    known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
+    return tuple(step for step in stride or () if isinstance(step, int)) if known else None
 
 
 def source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:

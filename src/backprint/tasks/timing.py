@@ -19,14 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.bench.asking import CompilerFailed, PerformerDied
-from backprint.bench.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
-from backprint.bench.peaks import measure_peaks
-from backprint.bench.roofline import Peaks, Work, least_seconds
-from backprint.bench.transfer import put_inputs
 from backprint.derivatives.compared import TINY, size_of
 from backprint.derivatives.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
+from backprint.graph.nouns import TensorSpec
+from backprint.measuring.asking import CompilerFailed, PerformerDied
+from backprint.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
+from backprint.measuring.peaks import measure_peaks
+from backprint.measuring.roofline import Peaks, Work, least_seconds
+from backprint.measuring.transfer import put_inputs
+from backprint.sample.rerun import laid
 from backprint.tasks.nouns import SolutionTime, Task, TaskWork
 from backprint.tasks.program import Reference, TaskProgram, fresh_values
 from backprint.tasks.solver import solution_of_file
@@ -40,6 +42,9 @@ ROUNDS = 2 * FEWEST_ROUNDS
 SEVERAL, TICKS = 1.3, 0.05
 """A solution that uses so many times more seconds of processors than its calls took, and so many seconds, has several
 threads."""
+
+CONFIRMED = 2
+"""How often a solution that is faster than eager is measured."""
 
 RESOLVED = 0.02
 """A time that is shorter than this part of what carrying its tensors takes is not resolved."""
@@ -59,14 +64,22 @@ def timed_against_eager(
         try:
             peaks = measure_peaks(torch.get_num_threads(), seconds=0.3)
             for what, step, work in (("forward", False, task.forward), ("step", True, task.step)):
-                rounds = Rounds(program, (remote.process, *beside.processes), seed, step, allowed)
-                wrong = rounds.run()
-                if wrong:
-                    return (), "", wrong
-                time_ = time_of(what, rounds, work, peaks)
-                if time_ is None:
-                    return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
-                times.append(time_)
+                measured: list[SolutionTime] = []
+                # What is faster is measured once more, and the less certain of both counts: on a machine that others
+                # use, one of some thirty references was certainly faster than itself.
+                while not measured or (len(measured) < CONFIRMED and measured[-1].low > 1):
+                    processes = (remote.process, *beside.processes)
+                    rounds = Rounds(program, processes, seed + len(measured), step, allowed)
+                    wrong = rounds.run()
+                    if wrong:
+                        return (), "", wrong
+                    time_ = time_of(what, rounds, work, peaks)
+                    if time_ is None:
+                        return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
+                    measured.append(time_)
+                times.append(min(measured, key=lambda time_: time_.low))
+        except EagerFailed as error:
+            return (), f"{error}", ""
         except (SolutionFailed, CompilerFailed) as error:
             return (), "", f"a timed call raised {error}"
         except (PerformerDied, CheatFound) as error:
@@ -85,12 +98,18 @@ def time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> Solution
     change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
     seconds = decile(ours)
     share = least_seconds(Work(work.flops, work.bytes), peaks) / seconds
-    return SolutionTime(what, seconds, decile(eager), change.ratio, change.low, change.high, min(share, 1.0))
+    interval = change.ratio, change.low, change.high
+    means = statistics.fmean(ours), statistics.fmean(eager)
+    return SolutionTime(what, seconds, decile(eager), *interval, min(share, 1.0), *means, len(ours))
 
 
 def decile(seconds: Sequence[float]) -> float:
     """Return the lower decile: other work on the machine makes a round slower and never faster."""
     return statistics.quantiles(seconds, n=10)[0]
+
+
+class EagerFailed(BackprintError):
+    """Eager raises on what is timed, which is no fault of the solution."""
 
 
 class SeveralThreads(BackprintError):
@@ -228,6 +247,12 @@ class Rounds:
         self.base = list(fresh_values(program, seed + 1000).values())
         results = Reference(program)(*self.base)
         self.results = [results[name] for name, _ in program.outputs]
+        self.strides = {
+            port.name: tuple(map(int, port.spec.stride))
+            for port in program.backward.by_role("tangent")
+            if isinstance(port.spec, TensorSpec) and port.spec.stride is not None and not program.sized
+        }
+        """Of tangents, the strides for which the backward was captured: they are passed so, as in the model."""
         self.source = torch.Generator().manual_seed(seed)
         self.count = 1
         self.schedule = processes[-1].schedule
@@ -268,7 +293,7 @@ class Rounds:
                 for port, value in zip(self.program.inputs, self.base, strict=True)
             ]
             tangents = [
-                drawn_like(value, self.source)
+                laid(drawn_like(value, self.source), self.strides.get(name, value.stride()))
                 for (name, _), value in zip(self.program.outputs, self.results, strict=True)
                 if self.step and name in self.program.tangents
             ]
@@ -286,7 +311,13 @@ class Rounds:
         headers = list(put_inputs(process.inputs_memory, flat))
         length = len(batch.sets[0])
         sets = [headers[first : first + length] for first in range(0, len(headers), length)]
-        answer = process.request("calls", sets=sets, count=len(self.program.inputs), wanted=self.wanted, step=self.step)
+        calls: dict[str, Any] = dict(count=len(self.program.inputs), wanted=self.wanted, step=self.step)
+        try:
+            answer = process.request("calls", sets=sets, **calls)
+        except CompilerFailed as error:
+            if place:  # no fault of the solution
+                raise EagerFailed(f"eager raised {error}") from error
+            raise
         seconds = time.perf_counter() - began
         return seconds, process.results_in(answer)
 

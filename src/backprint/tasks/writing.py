@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from backprint import api
-from backprint.bench.roofline import Work, least_step_work, least_work
 from backprint.common.files import write_file
 from backprint.derivatives.called import Program, run_forward
 from backprint.derivatives.check import derivatives_of
@@ -35,6 +34,7 @@ from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+from backprint.measuring.roofline import Work, least_step_work, least_work
 from backprint.sample.inputs import fit
 from backprint.sample.place import settle
 from backprint.tasks.nouns import FORMAT, Task, TaskPort, TaskTolerance, TaskWork

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.inductor import compile_and_package, compile_graph, load_package, mode_options
-from backprint.bench.clocks import on_gpu
 from backprint.bench.compilers.exchange import compile_core
 from backprint.lowering.operators import replace_views
+from backprint.measuring.clocks import on_gpu
 
 AS_EAGER = {"fallback_random": True}
 """Options that make random draws those of eager."""

@@ -11,18 +11,24 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import UsageError, is_defect
 
 if TYPE_CHECKING:
     from backprint.lowering.subjects import Compile
 
 HERE = "backprint.bench.compilers"
+
+GRAPH, PAIR, SOLUTION = "graph", "pair", "solution"
+"""What compilers are: a function of one graph, which is called for each of a Pair's two; a function of both, which
+returns a solution; or the class of a solution, a torch.autograd.Function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class Compiler:
     extra: str = ""
     """The extra of Backprint that brings them."""
     options: tuple[str, ...] = ()
+    takes: str = GRAPH
+    """What its function takes: a GRAPH, a PAIR, or the inputs themselves, as a SOLUTION does."""
 
 
 ROWS = (
@@ -61,7 +69,10 @@ COMPILERS: Mapping[str, Compiler] = {row.name: row for row in ROWS}
 DISTRIBUTIONS = {"tvm": "apache-tvm", "iree.turbine": "iree-turbine", "iree.runtime": "iree-base-runtime"}
 """Package -> the name of its distribution, where that differs."""
 
-OWN = "a function of your own is package.module:function or file.py:function, gm, inputs -> callable(*inputs)"
+OWN = (
+    "a compiler of your own is package.module:name or file.py:name: a function gm, inputs -> callable(*inputs), "
+    "a function forward, backward, inputs -> solution, or a solution, which is a torch.autograd.Function"
+)
 
 
 def compiler_named(text: str) -> Compiler:
@@ -109,17 +120,55 @@ def own_compiler(text: str, place: str, function: str) -> Compiler:
         what = "file" if place.endswith(".py") else "module"
         why = f"no {what} {place}" if not known else f"{function!r} is no function's name"
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
-    if place.endswith(".py") and not {function, "*"} & (names := names_of_file(Path(place))):
+    file = Path(place) if place.endswith(".py") else file_of_module(place)
+    if file is None:
+        return Compiler(text, text)
+    tree = read_tree(file)
+    if place.endswith(".py") and not {function, "*"} & (names := names_of_tree(tree)):
         raise without_function(text, place, function, sorted(names))
-    return Compiler(text, text)
+    return Compiler(text, text, takes=taken_by(tree, function))
 
 
-def names_of_file(place: Path) -> set[str]:
-    """Return the names that a Python file mentions, which is not run: a name that it does not mention is not in it."""
+def file_of_module(name: str) -> Path | None:
+    """Return the Python file of a module, which is not imported; None where it has none."""
+    spec = importlib.util.find_spec(name)
+    origin = None if spec is None else spec.origin
+    return Path(origin) if origin is not None and origin.endswith(".py") and Path(origin).is_file() else None
+
+
+def taken_by(tree: ast.Module, name: str) -> str:
+    """Return what a function or a class of a file takes, by its text: nothing of it is run in this process."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=own, args=arguments) if own == name:
+                taken = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+                return PAIR if taken[:2] == ["forward", "backward"] else GRAPH
+            case ast.ClassDef(name=own) if own == name and is_function_class(node, classes):
+                return SOLUTION
+    return GRAPH
+
+
+def is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    """Whether a class is a torch.autograd.Function by what it inherits from, in its own file."""
+    others = {name: other for name, other in classes.items() if other is not node}
+    for base in node.bases:
+        name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
+        if name == "Function" or (name in others and is_function_class(others[name], others)):
+            return True
+    return False
+
+
+def read_tree(place: Path) -> ast.Module:
+    """Return a Python file as a tree; it is not run."""
     try:
-        tree = ast.parse(place.read_bytes())
+        return ast.parse(place.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"{place} cannot be read as Python: {error}; {OWN}") from error
+
+
+def names_of_tree(tree: ast.Module) -> set[str]:
+    """Return the names that a Python file mentions: a name that it does not mention is not in it."""
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -162,13 +211,32 @@ def versions_of(compiler: Compiler) -> dict[str, str]:
 
 def compiled_by(compiler: Compiler) -> Compile:
     """Return the function that compiles a graph for its inputs with a compiler."""
+    if compiler.takes != GRAPH:
+        raise UsageError(f"{compiler.name} is for both graphs of a Pair, and this wants a compiler of one graph; {OWN}")
     check_installed(compiler)
     build = loaded_build(compiler)
+    says = compiler.build == compiler.name and takes_direction(build)
 
     def compiled(module: Any, inputs: Sequence[Any]) -> Any:
-        return build(module, inputs, *compiler.options)
+        direction = {"direction": direction_of(module)} if says else {}
+        return build(module, inputs, *compiler.options, **direction)
 
     return compiled
+
+
+def takes_direction(build: Any) -> bool:
+    """Whether a function of the user's own has a parameter `direction`."""
+    try:
+        return "direction" in inspect.signature(build).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def direction_of(module: Any) -> str:
+    """Return `forward` or `backward`: of a GraphModule, a backward is what returns gradients."""
+    (output,) = module.graph.find_nodes(op="output")
+    backward = any(port.role == "gradient" for port in output.meta.get("ports", ()))
+    return BENCH_DIRECTIONS[1] if backward else BENCH_DIRECTIONS[0]
 
 
 def loaded_build(compiler: Compiler) -> Any:

@@ -250,15 +250,13 @@ ORIGINALS = relied_on()
 """The functions of RELIED_ON when this module was imported."""
 
 
-BESIDE = ("backprint.bench", "backprint.sample", "backprint.tasks")
+BESIDE = ("backprint.bench", "backprint.measuring", "backprint.sample", "backprint.tasks")
 """How the names of modules begin that work beside a compiler or a solution."""
 
 
 def own_functions() -> dict[str, Any]:
     """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
-    names = [
-        name for name in sys.modules if name.startswith(("backprint.bench", "backprint.sample", "backprint.tasks"))
-    ]
+    names = [name for name in sys.modules if name.startswith(BESIDE)]
     codes: dict[str, Any] = {}
     for name in names:
         for key, value in vars(sys.modules[name]).items():

@@ -21,7 +21,7 @@ from functools import partial
 
 import torch
 
-from backprint.bench.roofline import Peaks
+from backprint.measuring.roofline import Peaks
 
 SIZES = (2**15, 2**18, 2**20, 2**22, 2**25, 2**28)
 """The bytes that are moved."""

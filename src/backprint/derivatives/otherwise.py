@@ -1,0 +1,59 @@
+"""How far the reference's own result moves if its operators round otherwise.
+
+For some inputs the reference is exact by accident: a softmax that has saturated at 1 in float32 leaves gradients of
+exactly 0, where any other order of the same operations leaves rounding, times what it is multiplied with. What the
+reference is off by from float64 does not show this; the reference with other rounding does. The rule is that of
+compilers and of exported files (`sample/judged`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torch import Tensor
+
+from backprint.derivatives.called import Program, run_forward
+from backprint.derivatives.checked import OK, WRONG
+from backprint.derivatives.compared import Result, Subject, distance, of_reference
+from backprint.derivatives.reproduced import Fault
+from backprint.sample.judged import OtherRounding
+from backprint.values.closeness import NUDGES, TIMES
+
+DETAIL = "the reference moves as far if its operators round otherwise"
+
+
+def unless_rounding(subject: Subject, reference: Program, results: Iterator[Result]) -> Iterator[Result]:
+    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not.
+
+    `reference` is that of the subject, and remembers no runs.
+    """
+    for row, fault in results:
+        if row.verdict == WRONG and fault is not None and row.error is not None and math.isfinite(row.error):
+            allowed = moved_by_rounding(replace(subject, reference=reference), fault)
+            if row.error <= allowed:
+                row = replace(row, allowed=allowed, verdict=OK, detail=DETAIL)
+        yield row, fault
+
+
+def moved_by_rounding(subject: Subject, fault: Fault) -> float:
+    """Return TIMES the largest distance of the reference's result of a fault from those with other rounding."""
+    own = result_of(subject, fault, contextlib.nullcontext())
+    if own is None:
+        return 0.0
+    others = [result_of(subject, fault, OtherRounding(seed, 1.0)) for seed in range(NUDGES)]
+    apart = (distance(other, own) for other in others if other is not None)
+    return TIMES * max(filter(math.isfinite, apart), default=0.0)
+
+
+def result_of(subject: Subject, fault: Fault, mode: contextlib.AbstractContextManager[object]) -> Tensor | None:
+    """Return the reference's output or gradient of a fault, in the captured dtype; None if it does not run so."""
+    try:
+        with mode:
+            forward = run_forward(subject.reference, fault.call, fault.values)
+            gradients = of_reference(forward, fault.tangents) if fault.tangents else None
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None
+    return forward.outputs[fault.name] if gradients is None else gradients[fault.name]

@@ -1,0 +1,10 @@
+"""A stranger's code in a process of its own, and what its results and times are held against.
+
+Compilers (`bench`) and solutions (`tasks`) are judged with these.
+
+- `asking`: the process of a stranger's code, seen from the judging one; `answering`: that process; `transfer`: tensors
+  between the two.
+- `contents`: inputs that are drawn anew.
+- `clocks`: times, compared, and what a stranger's code must not change. `roofline`, `peaks`: the least work of a graph,
+  and the peaks of the machine.
+"""
