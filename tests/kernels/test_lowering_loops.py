@@ -56,7 +56,7 @@ def kernels_of(lowered: bp.types.Lowered) -> list[ast.FunctionDef]:
     return [
         node
         for node in ast.parse(lowered.source).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(f"{lowered.name}_")
+        if isinstance(node, ast.FunctionDef) and node.decorator_list and node.name.startswith(f"{lowered.name}_")
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_program_moves_the_fewest_bytes(name: str) -> None:
         if isinstance(node, ast.Import)
         for name in [node.names[0].name]
     }
-    assert imported == {"torch", "triton", "triton.language"}
+    assert imported == {"os", "torch", "triton", "triton.language"}
 
 
 def test_what_is_kept_is_the_least(plif: bp.types.Lowered) -> None:
@@ -347,6 +347,34 @@ def test_a_difference_is_seen() -> None:
     assert wrong != lowered.source
 
 
+def run_alone(file: Path) -> subprocess.CompletedProcess[str]:
+    """Run a file in a process that has torch and triton."""
+    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+
+
+@needs_triton
+def test_a_file_compares_its_kernels_with_loops_of_pytorch(plif: bp.types.Lowered, tmp_path: Path) -> None:
+    right = run_alone(plif.save(tmp_path / "right.py"))
+    assert right.stdout == "right: 7 steps of (5, 33)\n", right.stderr
+    kernels, mark, rest = plif.source.partition("class PlifLoop")
+    (tmp_path / "wrong.py").write_text(
+        kernels.replace("v_1 = v + (x_t - v) * decay", "v_1 = v + x_t * decay") + mark + rest
+    )
+    assert "AssertionError: output differs in" in run_alone(tmp_path / "wrong.py").stderr
+    wrong = kernels.replace("tl.store(grad_x_ptr + at, grad_x_t", "tl.store(grad_x_ptr + at, grad_x_t + 1e-3")
+    (tmp_path / "wrong.py").write_text(wrong + mark + rest)
+    assert "AssertionError: grad_x differs in" in run_alone(tmp_path / "wrong.py").stderr
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_files_compare_their_kernels(name: str, tmp_path: Path) -> None:
+    function, make_inputs = PROGRAMS[name]
+    done = run_alone(lower_loop(function, make_inputs, name=name).save(tmp_path / "kernels.py"))
+    assert done.stdout == "right: 7 steps of (5, 33)\n", done.stderr
+
+
 MEMORIES = """
 import os, sys
 os.environ["TRITON_INTERPRET"] = "1"
@@ -471,3 +499,14 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     assert "def leak_backward(" in out.read_text()
     result = CliRunner().invoke(main, ["lower", f"{tmp_path}/neuron_factory.py:refused", "-o", str(out)])
     assert result.exit_code == 1
+
+
+def test_a_sample_has_one_number_of_steps(tmp_path: Path) -> None:
+    capture = bp.capture(lif, sequence(6))
+    bp.save(capture, tmp_path / "sample")
+    result = CliRunner().invoke(main, ["lower", str(tmp_path / "sample"), "-o", str(tmp_path / "kernels.py")])
+    assert result.exit_code == 2
+    assert "one number of steps, and a loop is found from three" in result.output
+    for sample in (capture, tmp_path / "sample"):
+        with pytest.raises(UsageError, match=r"pass the function itself"):
+            bp.lower(sample, sequence)  # type: ignore[arg-type]  # which is the mistake

@@ -45,8 +45,11 @@ def command(target: str, out: Path, lengths: str, sums: str, check: bool) -> Non
     """
     from backprint.errors import UsageError
     from backprint.kernels import lower
+    from backprint.kernels.loops.lower import ONE_LENGTH
     from backprint.target import find_factory
 
+    if Path(target).is_dir():
+        raise UsageError(f"{target}: {ONE_LENGTH}")
     factory = find_factory(target)
 
     def called(steps: int) -> tuple[object, object]:

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import RefusedError, UsageError
-from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.loops.words import LIBDEVICE, SINGLE
-from backprint.replaying.arguments import arguments
 
 if TYPE_CHECKING:
     from backprint.kernels.loops.lowered import Lowered
@@ -176,9 +175,7 @@ def widened(value: Any) -> Any:
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the inputs of the program by port."""
-    named = dict(lowered.capture.origin.constants) | arguments(lowered.capture, args, kwargs)
-    if isinstance(function, nn.Module):
-        named |= {**dict(function.named_parameters()), **dict(function.named_buffers())}
+    named = inputs_by_port(function, lowered.capture, args, kwargs)
     ports = [lowered.parts.layout.facts[name].port for name in lowered.parts.inputs]
     return {port: named[port] for port in ports}
 

@@ -5,21 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from backprint.api import capture
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Capture, Pair, Port
-from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
 from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
 from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
+from backprint.kernels.loops.torch_text import plain_text
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
 SUMS = ("stages", "atomics")
+
+ONE_LENGTH = (
+    "a saved sample or a capture has one number of steps, and a loop is found from three: pass the function itself, and a "
+    "function that returns its arguments for a number of steps; on the command line, file.py:factory, where "
+    "factory(steps) returns (model, args)"
+)
+"""Why a sample is not lowered to a loop, and what to pass."""
 
 SHORT = (1, 2)
 """Lengths at which a loop is compared too, without being looked for there."""
@@ -33,6 +42,8 @@ def lower_loop(
     name: str | None = None,
 ) -> Lowered:
     """Return a program that walks time as one Triton kernel a direction."""
+    if isinstance(function, (Capture, str, Path)):
+        raise UsageError(ONE_LENGTH)
     if sums not in SUMS:
         raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
     if len(set(lengths)) < 3 or min(lengths) < 6:
@@ -266,13 +277,16 @@ def lowered(
     parts = FileParts(
         name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
     )
+    call = call_of(make_inputs(program.length))
+    given = inputs_by_port(function, item, call.args, dict(call.kwargs))
+    positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
     differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
     places = [
         index
         for index, key in enumerate(inputs)
         if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
     ]
-    parts = replace(parts, without_grad=tuple(places))
+    parts = replace(parts, without_grad=tuple(places), positive=positive)
     shorts = []
     for short in shorter:
         texts = [
@@ -283,7 +297,10 @@ def lowered(
         has = {write.tensor for write in short.backward}
         grads = tuple(item if item in has else None for item in gradients)
         shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
-    parts = replace(parts, shorts=tuple(shorts))
+    plain = [plain_text(f"{name}_forward_in_torch", forward, layout, read_later)]
+    if backward is not None:
+        plain.append(plain_text(f"{name}_backward_in_torch", backward, layout))
+    parts = replace(parts, shorts=tuple(shorts), plain=tuple(plain))
     return Lowered(
         source=file_text(parts),
         name=name,
