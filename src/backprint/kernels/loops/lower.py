@@ -24,8 +24,8 @@ from backprint.kernels.loops.triton_text import Layout, kernel_text
 SUMS = ("stages", "atomics")
 
 ONE_LENGTH = (
-    "a saved sample or a capture has one number of steps, and a loop is found from three: pass the function itself, and a "
-    "function that returns its arguments for a number of steps; on the command line, file.py:factory, where "
+    "a saved sample or a capture has one number of steps, and a loop is found from three: pass the function itself, "
+    "and a function that returns its arguments for a number of steps; on the command line, file.py:factory, where "
     "factory(steps) returns (model, args)"
 )
 """Why a sample is not lowered to a loop, and what to pass."""
