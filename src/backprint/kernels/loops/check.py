@@ -131,13 +131,23 @@ def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoopR
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
         return LoopRow(case.steps, port, float("inf"), 0.0)
     if eager.dtype in HALVES:
-        reference = case.reference[port]
-        own = distance(eager, reference)
-        return LoopRow(case.steps, port, distance(result, reference), max(2 * own, 4 * torch.finfo(eager.dtype).eps))
+        return row_of_halves(case.steps, port, result, eager, case.reference[port])
     scale = eager.abs().max().clamp_min(1e-30)
     same = (result == eager) | (result.isnan() & eager.isnan())
     difference = torch.where(same, 0.0, (result - eager).abs().double() / scale).max()
     return LoopRow(case.steps, port, float(difference), TOLERANCE.get(eager.dtype, 0.0))
+
+
+def row_of_halves(steps: int, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoopRow:
+    """Return how far a half is from float32, beside how far eager is. Where eager overflows, it has no right answer to
+    compare with, so such elements are left out; where it is NaN as float32 is, the result has to be too."""
+    is_finite = eager.isfinite() & (reference.abs() <= torch.finfo(eager.dtype).max)
+    is_nan = eager.isnan() & reference.isnan()
+    if not is_finite.any() or not result[is_nan].isnan().all():
+        return LoopRow(steps, port, float("inf"), 0.0)
+    own = distance(eager[is_finite], reference[is_finite])
+    difference = distance(result[is_finite], reference[is_finite])
+    return LoopRow(steps, port, difference, max(2 * own, 4 * torch.finfo(eager.dtype).eps))
 
 
 def distance(value: Tensor, reference: Tensor) -> float:
