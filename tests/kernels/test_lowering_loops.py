@@ -204,6 +204,16 @@ def with_number_of_t(x: Tensor) -> Tensor:
     return torch.stack(out)
 
 
+def with_state_of_numbers(x: Tensor) -> Tensor:
+    """A state that no input changes."""
+    decay, v, out = torch.ones_like(x[0]), torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        decay = decay * 0.9
+        v = v * 0.5 + x[t] * decay
+        out.append(v)
+    return torch.stack(out)
+
+
 def with_product(x: Tensor, w: Tensor) -> Tensor:
     h, out = torch.zeros_like(x[0]), []
     for t in range(x.shape[0]):
@@ -259,6 +269,7 @@ def with_other_places(x: Tensor, y: Tensor) -> Tensor:
 
 REFUSED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str]] = {
     "a number of t": (with_number_of_t, sequence, r"a number changes with time.*one a step.*c\[t\]"),
+    "a state of numbers": (with_state_of_numbers, sequence, r"a number changes with time: .*c\[t\]"),
     "a product": (with_product, lambda T: (draw(T, 4, 4), draw(4, 4)), r"aten\.mm.*is not an operation on elements"),
     "a mean of columns": (with_norm_of_columns, sequence, r"h\.mean\(0.*not linear in a sum over the state"),
     "a product that changes the shape": (

@@ -17,7 +17,7 @@ from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import Lowered
 from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
-from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
+from backprint.kernels.loops.rolling import Edges, History, NumberChanges, Unlike, rolled, written_by
 from backprint.kernels.loops.torch_text import plain_text
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 
@@ -58,11 +58,25 @@ def lower_loop(
         try:
             first = loops_of(pairs, timed, elements, True)
         except RefusedError:
-            raise error from None
+            raise changing_number(pairs, timed) or error from None
     least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
     return lowered(
         function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, shorter, sums
     )
+
+
+def changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
+    """Return the error of a state that depends on no input, so that it is another number at each step; None if that is
+    not why a program is no loop."""
+    elements = Elements()
+    elements.folds = True
+    try:
+        loops_of(pairs, timed, elements, False)
+    except NumberChanges as error:
+        return error
+    except RefusedError:
+        pass
+    return None
 
 
 def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
