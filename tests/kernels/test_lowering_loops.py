@@ -109,6 +109,12 @@ def test_a_state_that_is_an_output_is_not_kept_again() -> None:
     assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
 
 
+def test_a_state_that_is_an_output_begins_with_an_input() -> None:
+    lowered = bp.lower(*PROGRAMS["ema"])
+    assert "tl.where(t > 0, tl.load(output_ptr + at - n, mask & (t > 0), 0.0), x_first)" in lowered.source
+    assert sum(side.moved for side in lowered.traffic(1000).values()) / torch.Size(STATE).numel() / 4000 <= 6.01
+
+
 def test_sums_by_atomics(plif: bp.types.Lowered) -> None:
     atomics = bp.lower(PLIF(33), sequence, sums="atomics")
     assert "tl.atomic_add(grad_w_ptr + e // w_inner % w_size" in atomics.source

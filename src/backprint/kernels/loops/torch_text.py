@@ -120,7 +120,9 @@ class TorchWriter(Writer):
 
     def loaded_before(self, element: Element) -> str:
         tensor, start = element.args
-        return f"({self.read(tensor, Now(), ' - 1')} if t > 0 else {self.constant(start, element.dtype)})"
+        is_number = not isinstance(start, Element)
+        first = self.constant(start, element.dtype) if is_number else self.expression(start, set())[0]
+        return f"({self.read(tensor, Now(), ' - 1')} if t > 0 else {first})"
 
     def store(self, write: Write, depth: int) -> None:
         pad = "    " * depth

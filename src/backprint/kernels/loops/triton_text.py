@@ -636,10 +636,12 @@ class Writer:
         """Return the load of an output of the step before, which of the first step is a number."""
         tensor, start = element.args
         facts = self.layout.facts[tensor]
-        other = literal(start, facts.dtype)
+        is_number = not isinstance(start, Element)
+        other = literal(start if is_number else 0, facts.dtype)
         mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
         text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, {mask}, {other})"
-        return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+        text = f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+        return text if is_number else f"tl.where(t > 0, {text}, {self.expression(start, set())[0]})"
 
     # ---- Names
 
